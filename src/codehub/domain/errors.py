@@ -1,0 +1,137 @@
+"""Why an operation failed, and what follows from it.
+
+Adapters (runtimes, archives) raise ``EffectError`` with a low-level ``code``; the table here turns
+the code into a ``Reason``, and the reason decides about retries. Nothing else in CodeHub interprets
+failures, so adding a code means adding one row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from codehub.domain.states import Operation
+
+
+class Reason(StrEnum):
+    MISMATCH = "Mismatch"
+    UNREACHABLE = "Unreachable"
+    ACTION_FAILED = "ActionFailed"
+    TIMEOUT = "Timeout"
+    RETRY_EXCEEDED = "RetryExceeded"
+    DATA_LOST = "DataLost"
+
+
+class FailureCode(StrEnum):
+    """Low-level causes, as adapters report them."""
+
+    ARCHIVE_NOT_FOUND = "ARCHIVE_NOT_FOUND"
+    CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"  # on restore: the stored bytes are damaged
+    READ_BACK_MISMATCH = "READ_BACK_MISMATCH"  # on archive: what we just wrote did not come back
+    ARCHIVE_UNEXPECTED = "ARCHIVE_UNEXPECTED"  # a new home was asked for, but an archive exists
+    TAR_CREATE_FAILED = "TAR_CREATE_FAILED"
+    TAR_EXTRACT_FAILED = "TAR_EXTRACT_FAILED"
+    TOOL_MISSING = "TOOL_MISSING"
+    NO_SPACE = "NO_SPACE"
+    VOLUME_CREATE_FAILED = "VOLUME_CREATE_FAILED"
+    VOLUME_MISSING = "VOLUME_MISSING"
+    VOLUME_IN_USE = "VOLUME_IN_USE"
+    CONTAINER_START_FAILED = "CONTAINER_START_FAILED"
+    CONTAINER_STOP_FAILED = "CONTAINER_STOP_FAILED"
+    IMAGE_PULL_FAILED = "IMAGE_PULL_FAILED"
+    IMAGE_UNKNOWN = "IMAGE_UNKNOWN"
+    STORAGE_JOB_FAILED = "STORAGE_JOB_FAILED"
+    STALE_TOKEN = "STALE_TOKEN"  # a newer actor was here: drop the result, count nothing
+    LOCAL_RUNTIME_ERROR = "LOCAL_RUNTIME_ERROR"
+    S3_ACCESS_ERROR = "S3_ACCESS_ERROR"
+    K8S_API_ERROR = "K8S_API_ERROR"
+    DOCKER_API_ERROR = "DOCKER_API_ERROR"
+
+
+REASON_OF: Mapping[FailureCode, Reason] = {
+    FailureCode.ARCHIVE_NOT_FOUND: Reason.DATA_LOST,
+    FailureCode.CHECKSUM_MISMATCH: Reason.DATA_LOST,
+    FailureCode.READ_BACK_MISMATCH: Reason.ACTION_FAILED,
+    FailureCode.ARCHIVE_UNEXPECTED: Reason.MISMATCH,
+    FailureCode.TAR_CREATE_FAILED: Reason.ACTION_FAILED,
+    FailureCode.TAR_EXTRACT_FAILED: Reason.ACTION_FAILED,
+    FailureCode.TOOL_MISSING: Reason.ACTION_FAILED,
+    FailureCode.NO_SPACE: Reason.ACTION_FAILED,
+    FailureCode.VOLUME_CREATE_FAILED: Reason.ACTION_FAILED,
+    FailureCode.VOLUME_MISSING: Reason.MISMATCH,
+    FailureCode.VOLUME_IN_USE: Reason.ACTION_FAILED,
+    FailureCode.CONTAINER_START_FAILED: Reason.ACTION_FAILED,
+    FailureCode.CONTAINER_STOP_FAILED: Reason.ACTION_FAILED,
+    FailureCode.IMAGE_PULL_FAILED: Reason.ACTION_FAILED,
+    FailureCode.IMAGE_UNKNOWN: Reason.ACTION_FAILED,
+    FailureCode.STORAGE_JOB_FAILED: Reason.ACTION_FAILED,
+    FailureCode.STALE_TOKEN: Reason.ACTION_FAILED,
+    FailureCode.LOCAL_RUNTIME_ERROR: Reason.UNREACHABLE,
+    FailureCode.S3_ACCESS_ERROR: Reason.UNREACHABLE,
+    FailureCode.K8S_API_ERROR: Reason.UNREACHABLE,
+    FailureCode.DOCKER_API_ERROR: Reason.UNREACHABLE,
+}
+"""The one table from low-level codes to reasons."""
+
+
+class CodeHubError(Exception):
+    """Something CodeHub knows how to explain. The root of every error it raises on purpose."""
+
+    code = "error"
+
+
+class EffectError(CodeHubError):
+    """A runtime or an archive store could not do what it was asked.
+
+    Raised by adapters, which translate library errors at their edge. ``context`` goes to people and
+    into the database: it never holds a secret.
+    """
+
+    code = "effect_failed"
+
+    def __init__(self, failure: FailureCode, message: str, **context: Any) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.message = message
+        self.context: dict[str, Any] = {"code": failure.value, **context}
+
+    @property
+    def reason(self) -> Reason:
+        return REASON_OF[self.failure]
+
+
+@dataclass(frozen=True)
+class ErrorInfo:
+    """``workspaces.error_info``: what people read about a failure."""
+
+    reason: Reason
+    message: str
+    is_terminal: bool
+    operation: Operation
+    error_count: int
+    occurred_at: datetime
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason.value,
+            "message": self.message,
+            "is_terminal": self.is_terminal,
+            "operation": self.operation.value,
+            "error_count": self.error_count,
+            "context": dict(self.context),
+            "occurred_at": self.occurred_at.isoformat(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ErrorInfo":
+        return cls(
+            reason=Reason(value["reason"]),
+            message=value["message"],
+            is_terminal=value["is_terminal"],
+            operation=Operation(value["operation"]),
+            error_count=value["error_count"],
+            occurred_at=datetime.fromisoformat(value["occurred_at"]),
+            context=value["context"],
+        )

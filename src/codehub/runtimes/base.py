@@ -1,0 +1,163 @@
+"""The protocol every runtime keeps: local processes, Docker, later Kubernetes.
+
+All methods are idempotent, know nothing of the database, take ids and give plain values. They may be
+called by a leader that has been replaced without knowing it, so every mutation carries a ``Token``:
+under a per-workspace lock a token lower than the highest one seen is refused with ``STALE_TOKEN``.
+An action that comes late for its own funeral then harms nobody.
+
+Errors are ``EffectError`` with a code from ``domain/errors``; nothing else crosses this edge.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+from uuid import UUID
+
+from codehub.domain.states import ContainerState
+
+
+@dataclass(frozen=True, order=True)
+class Token:
+    """Who acts: which claim of the workspace, in which term of leadership. Ordered; higher wins.
+
+    ``op_seq`` counts claims of this workspace and comes first: a newer claim outranks any leader
+    still busy with an older one. Within one claim the higher ``epoch`` wins, so the leader that
+    adopted an operation outranks the one it took over from.
+    """
+
+    op_seq: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the proxy connects for the IDE's own port."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What exists of one workspace right now."""
+
+    container: ContainerState = ContainerState.NONE
+    volume: bool = False
+    address: Address | None = None
+    storage_job: bool = False  # one is running; it is not a container of the workspace
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one container may use. None: no limit."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+
+
+class StorageKind(StrEnum):
+    ARCHIVE = "archive"
+    RESTORE = "restore"
+
+
+@dataclass(frozen=True)
+class StorageJob:
+    """One archive or restore of a workspace's volume.
+
+    Archive: the job looks for a committed attempt under ``{workspace_id}/{op_id}/`` first and is done
+    if there is one; otherwise it writes a new attempt there. Restore: reads ``archive_key``.
+    """
+
+    kind: StorageKind
+    workspace_id: UUID
+    op_id: UUID
+    archive_key: str | None = None  # restore: what to unpack
+
+
+@dataclass(frozen=True)
+class StorageProgress:
+    """How far a storage job is. ``total_bytes`` is an estimate on archive, exact on restore."""
+
+    done_bytes: int
+    total_bytes: int | None = None
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class StorageResult:
+    """How a storage job ended well."""
+
+    archive_key: str
+    bytes: int  # compressed size of the object
+    files: int
+    skipped: int = 0  # sockets, which no archive can hold
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+ProgressCallback = Callable[[StorageProgress], Awaitable[None]]
+
+
+class Runtime(Protocol):
+    """Every implementation, the fake included, passes ``tests/contract``."""
+
+    @property
+    def name(self) -> str:
+        """``local``, ``docker``…: for people."""
+
+    async def observe(self, ids: Collection[UUID] | None = None) -> dict[UUID, Sighting]:
+        """Everything this installation owns (or just ``ids``), in a constant number of calls.
+
+        A workspace that is not in the answer has nothing. Raises if it could not look: never a
+        partial answer, because an absent entry means "gone".
+        """
+
+    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+        """The volume exists. An existing one is left as it is."""
+
+    async def start(
+        self,
+        workspace_id: UUID,
+        *,
+        token: Token,
+        image_ref: str,
+        env: Mapping[str, str],
+        limits: Limits,
+    ) -> None:
+        """The container runs on its volume. Refuses without volume; sweeps a dead container first."""
+
+    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+        """The container is gone (SIGTERM, grace, SIGKILL), dead ones too; the volume is untouched."""
+
+    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+        """The volume is gone; refuses while a container uses it (``VOLUME_IN_USE``)."""
+
+    async def run_storage_job(
+        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+    ) -> StorageResult:
+        """Run the job to its end in a process or container of its own, which holds the workspace's lock.
+
+        A newer token first kills an older job and confirms it gone. Cancelling the call kills the job.
+        """
+
+    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+        """No storage job of this workspace is running any more; confirmed before this returns."""
+
+    async def address(self, workspace_id: UUID) -> Address | None:
+        """Where the proxy connects, or None when no container runs."""
+
+    def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
+        """Recent output of the container, oldest first; with ``follow``, what comes after too."""
+
+    async def images(self) -> list[str]:
+        """What ``image_ref`` may be; the first is the default. Empty: anything goes."""
+
+    async def probe(self) -> None:
+        """Raise if the engine as a whole is away. Cheap."""
+
+    async def remove_orphan_container(self, workspace_id: UUID) -> None:
+        """Remove a container of ours whose workspace is unknown. Volumes are never removed this way."""
+
+    async def close(self) -> None:
+        """Give back connections; containers go on."""
