@@ -1,0 +1,1 @@
+"""Homes as objects: the format, the object store, the storage job."""

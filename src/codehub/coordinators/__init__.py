@@ -1,0 +1,1 @@
+"""The control loop: five leaders, one loop, one connection each."""

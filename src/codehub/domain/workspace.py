@@ -1,0 +1,100 @@
+"""A workspace as the rules see it: one frozen snapshot of its row.
+
+``store`` makes these from rows; ``plan``, ``completion``, ``ttl`` and the rest read them. Nothing here
+changes: a decision is a value, and whoever carries it out writes to the database, fenced.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from codehub.domain.errors import ErrorInfo
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+
+
+@dataclass(frozen=True)
+class HomeContext:
+    """``workspaces.home_ctx``: what the Reconciler knows of the home, beyond what can be seen.
+
+    ``volume``: a home was completed here, so its absence is a loss and never a fresh start.
+    ``restore_marker``: the archive this volume was completely restored from (or became).
+    ``ran_at``: when the container last reached RUNNING, while nobody has asked it to stop.
+    ``crashes``: how often in a row it left RUNNING within a minute, unasked.
+    ``sizes``: of the last archive, for people.
+    """
+
+    restore_marker: str | None = None
+    volume: bool = False
+    ran_at: datetime | None = None
+    crashes: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "restore_marker": self.restore_marker,
+            "volume": self.volume,
+            "ran_at": self.ran_at.isoformat() if self.ran_at else None,
+            "crashes": self.crashes,
+            "sizes": dict(self.sizes),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> "HomeContext":
+        value = value or {}
+        ran_at = value.get("ran_at")
+        return cls(
+            restore_marker=value.get("restore_marker"),
+            volume=bool(value.get("volume", False)),
+            ran_at=datetime.fromisoformat(ran_at) if ran_at else None,
+            crashes=int(value.get("crashes", 0)),
+            sizes=value.get("sizes") or {},
+        )
+
+
+@dataclass(frozen=True)
+class WorkspaceView:
+    """Every column a rule may ask about."""
+
+    id: UUID
+    owner_id: UUID
+    desired_state: DesiredState
+    observed_status: ObservedStatus
+    health_status: HealthStatus
+    operation: Operation
+    last_access_at: datetime
+    image_ref: str = ""
+    observed_at: datetime | None = None
+    op_id: UUID | None = None
+    op_seq: int = 0
+    op_started_at: datetime | None = None
+    op_acted_at: datetime | None = None
+    archive_key: str | None = None
+    error_count: int = 0
+    error_info: ErrorInfo | None = None
+    last_retry_at: datetime | None = None
+    previous_status: ObservedStatus | None = None
+    home: HomeContext = field(default_factory=HomeContext)
+    standby_ttl_seconds: int = 300
+    archive_ttl_seconds: int = 86400
+    awake_until: datetime | None = None
+    active_until: datetime | None = None
+    deleted_at: datetime | None = None
+    version: int = 1
+
+    @property
+    def in_error(self) -> bool:
+        """Only a person lifts this. The Observer may not have turned ``health_status`` yet."""
+        return self.health_status is HealthStatus.ERROR or (
+            self.error_info is not None and self.error_info.is_terminal
+        )
+
+    @property
+    def volume_is_trusted(self) -> bool:
+        """The volume, if there is one, holds the whole home.
+
+        A half-restored or half-deleted volume is not trusted: it is never started on and never
+        archived, because either would turn a hole into the truth.
+        """
+        return self.archive_key is None or self.home.restore_marker == self.archive_key

@@ -1,0 +1,1 @@
+"""The front door: reads request heads, decides from memory, relays bytes."""

@@ -1,0 +1,1 @@
+"""Use cases, one transaction each. ``workspaces`` is the only writer of intent."""

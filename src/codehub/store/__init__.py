@@ -1,0 +1,1 @@
+"""PostgreSQL: tables, one file of queries per aggregate, migrations, change feed."""
