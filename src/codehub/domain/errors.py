@@ -43,6 +43,8 @@ class FailureCode(StrEnum):
     IMAGE_UNKNOWN = "IMAGE_UNKNOWN"
     STORAGE_JOB_FAILED = "STORAGE_JOB_FAILED"
     STALE_TOKEN = "STALE_TOKEN"  # a newer actor was here: drop the result, count nothing
+    EFFECT_NOT_SEEN = "EFFECT_NOT_SEEN"  # reported success, never observed
+    DELETION_SLOW = "DELETION_SLOW"
     LOCAL_RUNTIME_ERROR = "LOCAL_RUNTIME_ERROR"
     S3_ACCESS_ERROR = "S3_ACCESS_ERROR"
     K8S_API_ERROR = "K8S_API_ERROR"
@@ -67,6 +69,8 @@ REASON_OF: Mapping[FailureCode, Reason] = {
     FailureCode.IMAGE_UNKNOWN: Reason.ACTION_FAILED,
     FailureCode.STORAGE_JOB_FAILED: Reason.ACTION_FAILED,
     FailureCode.STALE_TOKEN: Reason.ACTION_FAILED,
+    FailureCode.EFFECT_NOT_SEEN: Reason.MISMATCH,
+    FailureCode.DELETION_SLOW: Reason.TIMEOUT,
     FailureCode.LOCAL_RUNTIME_ERROR: Reason.UNREACHABLE,
     FailureCode.S3_ACCESS_ERROR: Reason.UNREACHABLE,
     FailureCode.K8S_API_ERROR: Reason.UNREACHABLE,

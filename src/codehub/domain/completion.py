@@ -1,0 +1,35 @@
+"""When an operation is done: its target was observed, by a look that began after the action ended.
+
+An actuator that returned success proves nothing (contract 1). RESTORING and ARCHIVING need more than
+their target, because a volume that exists may be half a home, and one that is gone may be a loss.
+"""
+
+from codehub.domain.states import ObservedStatus, Operation
+from codehub.domain.workspace import WorkspaceView
+
+TARGET: dict[Operation, ObservedStatus] = {
+    Operation.PROVISIONING: ObservedStatus.STANDBY,
+    Operation.RESTORING: ObservedStatus.STANDBY,
+    Operation.STARTING: ObservedStatus.RUNNING,
+    Operation.STOPPING: ObservedStatus.STANDBY,
+    Operation.ARCHIVING: ObservedStatus.PENDING,
+    Operation.DELETING: ObservedStatus.DELETED,
+}
+
+
+def is_complete(ws: WorkspaceView) -> bool:
+    """The target of the operation in flight was observed after its action ended."""
+    if ws.op_acted_at is None or ws.observed_at is None or ws.observed_at <= ws.op_acted_at:
+        return False
+    if ws.observed_status is ObservedStatus.DELETED:  # there is nothing left to wait for
+        return True
+    if ws.observed_status is not TARGET[ws.operation]:
+        return False
+    if ws.operation is Operation.RESTORING:
+        return ws.archive_key is not None and ws.home.restore_marker == ws.archive_key
+    if ws.operation is Operation.ARCHIVING:
+        # Committing archive_key takes the trust from the volume in the same statement. So "there is an
+        # archive and the volume no longer counts" covers both this operation's own archive and the case
+        # that only deletes; a volume that vanished before the commit is still trusted, and fails here.
+        return ws.archive_key is not None and not ws.volume_is_trusted
+    return True

@@ -1,0 +1,47 @@
+"""Who holds a running place, and whether one more may be taken.
+
+The check is made in the transaction that sets the wish RUNNING, under a lock: the numbers here are
+exact, and two simultaneous starts can never both take the last place.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from codehub.domain.states import DesiredState, ObservedStatus
+from codehub.domain.workspace import WorkspaceView
+
+
+class LimitKind(StrEnum):
+    USER = "limit_user"
+    GLOBAL = "limit_global"
+
+
+@dataclass(frozen=True)
+class Usage:
+    used: int
+    allowed: int
+
+    @property
+    def is_full(self) -> bool:
+        return self.used >= self.allowed
+
+
+def holds_place(ws: WorkspaceView) -> bool:
+    """A place is held while RUNNING is wanted, or while a container runs on that resists its stop.
+
+    A wish to stop frees the place at once: the step follows within moments, and making a person wait
+    for it helps nobody. A container that failed to stop still uses what the place stands for.
+    """
+    if ws.deleted_at is None and ws.desired_state is DesiredState.RUNNING:
+        return True
+    resists = ws.in_error or ws.error_count > 0
+    return ws.observed_status is ObservedStatus.RUNNING and resists
+
+
+def exceeded(*, user: Usage, everyone: Usage) -> LimitKind | None:
+    """Which limit forbids one more, the person's own first: that one they can do something about."""
+    if user.is_full:
+        return LimitKind.USER
+    if everyone.is_full:
+        return LimitKind.GLOBAL
+    return None

@@ -1,0 +1,253 @@
+"""The single next step for a workspace: pure, level-triggered, one case per return.
+
+The Reconciler loads rows, asks ``plan`` about each, and carries out the answer. ``plan`` reads the
+current state only. It never learns how the state came about, so losing every event changes nothing.
+
+The order of judgement is itself a rule: an operation in flight is judged before anything else (two
+overlapping steps corrupt a volume), deletion goes above an error (the person's last word), an error
+above convergence (only a person lifts it), trust above progress (a half-restored home is never started
+on and never archived).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from codehub.domain import completion
+from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
+from codehub.domain.policy import Policy, retries_exceeded, retry_at, timed_out
+from codehub.domain.states import LEVEL, DesiredState, ObservedStatus, Operation
+from codehub.domain.workspace import WorkspaceView
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What this leader knows of its own action for the operation in flight.
+
+    A leader that just took over knows nothing (the default): the operation is then adopted, and its
+    time limit is not judged before this leader has tried itself.
+    """
+
+    acting: bool = False
+    started_at: datetime | None = None  # of the current or last own attempt; None: never tried
+    ended_at: datetime | None = None
+    progress_at: datetime | None = None
+    excused_until: datetime | None = None  # waiting for an engine that was away uses up no limit
+
+
+class ActKind(StrEnum):
+    ADOPT = "adopt"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Nothing to do now, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Take the workspace for this operation, if it is still free."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True)
+class Act:
+    """Run the action of the operation in flight (again): same op_id."""
+
+    kind: ActKind
+
+
+@dataclass(frozen=True)
+class Wait:
+    """In flight and on its way."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Complete:
+    """The target was observed after the action ended."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """One failed execution: counted, retried or given up by ``policy.after_failure``."""
+
+    failure: EffectError
+
+
+@dataclass(frozen=True)
+class Expire:
+    """Over its limit: cancel the action, confirm it gone, then go terminal."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True)
+class Halt:
+    """No operation is in flight, and none may begin until a person has looked."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """The container left RUNNING unasked, too soon: a failed execution of STARTING."""
+
+    crashes: int
+
+
+Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Crashed
+
+_IDLE = Attempt()
+
+
+def plan(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt = _IDLE) -> Decision:
+    """The single next step for a workspace. Same view, same now, same answer."""
+    if ws.operation is not Operation.NONE:  # one step at a time: overlapping steps corrupt volumes
+        return _judge_in_flight(ws, now=now, policy=policy, attempt=attempt)
+    if ws.deleted_at is not None:  # the person's last word goes above everything, ERROR included
+        return _plan_deletion(ws)
+    if ws.in_error:
+        return Skip("terminal error: only a person lifts it")
+    if ws.observed_status is ObservedStatus.DELETED:  # cannot be: nothing turns back from DELETED
+        return Skip("deleted")
+    if ws.observed_status is ObservedStatus.PENDING and ws.home.volume:
+        return Halt(_volume_vanished(ws, now=now))
+    if ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted:
+        return _plan_untrusted(ws)
+    if ws.observed_status.value == ws.desired_state.value:
+        return Skip("converged")
+    return _plan_step(ws, now=now, policy=policy)
+
+
+def _plan_deletion(ws: WorkspaceView) -> Decision:
+    if ws.observed_status is ObservedStatus.DELETED:
+        return Skip("deleted")
+    return Claim(Operation.DELETING)
+
+
+def _plan_untrusted(ws: WorkspaceView) -> Decision:
+    """The volume is not the home: the archive is. Make it so, or throw it away; never use it."""
+    if ws.desired_state is DesiredState.PENDING:
+        return Claim(Operation.ARCHIVING)  # uploads nothing: it only deletes the volume
+    return Claim(Operation.RESTORING)
+
+
+def _plan_step(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
+    """One step towards what is wanted: to a neighbour, never further (contract 5)."""
+    if LEVEL[ws.desired_state.value] < LEVEL[ws.observed_status.value]:
+        if ws.observed_status is ObservedStatus.RUNNING:
+            return Claim(Operation.STOPPING)
+        return Claim(Operation.ARCHIVING)
+    if ws.observed_status is ObservedStatus.PENDING:
+        return Claim(Operation.PROVISIONING if ws.archive_key is None else Operation.RESTORING)
+    return _plan_start(ws, now=now, policy=policy)
+
+
+def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
+    """STANDBY → RUNNING, unless it just fell out of RUNNING by itself."""
+    ran_at, seen_at = ws.home.ran_at, ws.observed_at
+    if ran_at is not None and seen_at is not None and seen_at - ran_at <= policy.crash_window:
+        return Crashed(crashes=ws.home.crashes + 1)
+    due = retry_at(ws, policy=policy)
+    if due is not None and now < due:
+        return Wait("back-off after a crash")
+    return Claim(Operation.STARTING)
+
+
+def crash_error(ws: WorkspaceView, *, log_tail: str, now: datetime, policy: Policy) -> ErrorInfo:
+    """What a crash is called, with the last lines of the log; terminal once the retries are used up."""
+    error = ErrorInfo(
+        reason=Reason.ACTION_FAILED,
+        message="The workspace's process ended by itself soon after it had started.",
+        is_terminal=False,
+        operation=Operation.STARTING,
+        error_count=ws.home.crashes + 1,
+        occurred_at=now,
+        context={"action": "start", "log": log_tail},
+    )
+    if error.error_count > policy.max_retries:
+        return retries_exceeded(error, policy=policy)
+    return error
+
+
+def _judge_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> Decision:
+    if attempt.acting:
+        elapsed = now - _counted_from(attempt.started_at, attempt)
+        if elapsed > policy.limits[ws.operation]:
+            return _over_limit(ws, elapsed=elapsed, now=now)
+        return Wait("acting")
+    if ws.op_acted_at is not None:
+        return _judge_effect(ws, now=now, policy=policy, acted_at=ws.op_acted_at)
+    if _is_expired(ws, now=now, policy=policy, attempt=attempt):
+        return _over_limit(ws, elapsed=now - _counted_from(ws.op_started_at, attempt), now=now)
+    due = retry_at(ws, policy=policy)
+    if due is not None and now < due:
+        return Wait("back-off before a retry")
+    return Act(ActKind.RETRY if ws.error_count else ActKind.ADOPT)
+
+
+def _judge_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at: datetime) -> Decision:
+    """The action ended. Only an observation begun after that says what it achieved."""
+    if ws.observed_at is None or ws.observed_at <= acted_at:
+        return Wait("observation")
+    if completion.is_complete(ws):
+        return Complete()
+    if ws.observed_at - acted_at < policy.mismatch_after:
+        return Wait("the effect to show")
+    target = completion.TARGET[ws.operation]
+    return Fail(
+        EffectError(
+            FailureCode.EFFECT_NOT_SEEN,
+            f"{ws.operation.value} reported success, but {target.value} was not observed.",
+            expected=f"observed_status={target.value}",
+            actual=ws.observed_status.value,
+        )
+    )
+
+
+def _is_expired(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> bool:
+    """Over the limit, judged only after this leader's own attempt and a later observation.
+
+    Without that, a leader that takes over after a long outage would condemn what it could finish.
+    """
+    if attempt.ended_at is None or ws.observed_at is None or ws.observed_at <= attempt.ended_at:
+        return False
+    return now - _counted_from(ws.op_started_at, attempt) > policy.limits[ws.operation]
+
+
+def _over_limit(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> Decision:
+    if ws.operation is Operation.DELETING:  # never terminal
+        return Fail(
+            EffectError(
+                FailureCode.DELETION_SLOW,
+                "Deleting takes longer than its limit; it is tried again.",
+                elapsed_seconds=int(elapsed.total_seconds()),
+            )
+        )
+    return Expire(timed_out(ws, elapsed=elapsed, now=now))
+
+
+def _counted_from(start: datetime | None, attempt: Attempt) -> datetime:
+    """Where the limit counts from: storage jobs from their last progress, everyone from the last excuse."""
+    moments = [start, attempt.progress_at, attempt.excused_until]
+    known = [moment for moment in moments if moment is not None]
+    assert known, "an operation in flight has op_started_at"
+    return max(known)
+
+
+def _volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:
+    return ErrorInfo(
+        reason=Reason.MISMATCH,
+        message="The volume of this workspace is gone although nobody removed it. Is a disk not mounted?",
+        is_terminal=True,
+        operation=Operation.NONE,
+        error_count=ws.error_count,
+        occurred_at=now,
+        context={"expected": "volume_exists=True", "actual": "False", "volume": f"ws-{ws.id}-home"},
+    )

@@ -1,0 +1,135 @@
+"""How long, how often, and what a failure means: the error policy as values and pure functions.
+
+``error_count`` counts consecutive failed executions of one operation. A failed execution is retried
+with the same ``op_id`` after a pause; the one after the last retry is terminal, and only a person lifts
+that. Deleting never gives up: its person has already said everything there is to say.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
+from codehub.domain.states import Operation
+from codehub.domain.workspace import WorkspaceView
+
+_FIVE_MINUTES = timedelta(minutes=5)
+_HALF_AN_HOUR = timedelta(minutes=30)
+
+
+def _default_limits() -> dict[Operation, timedelta]:
+    return {
+        Operation.PROVISIONING: _FIVE_MINUTES,
+        Operation.STARTING: _FIVE_MINUTES,
+        Operation.STOPPING: _FIVE_MINUTES,
+        Operation.DELETING: _FIVE_MINUTES,
+        Operation.RESTORING: _HALF_AN_HOUR,  # since the last progress
+        Operation.ARCHIVING: _HALF_AN_HOUR,  # since the last progress
+    }
+
+
+@dataclass(frozen=True)
+class Policy:
+    max_retries: int = 3
+    retry_backoff: timedelta = timedelta(seconds=30)
+    jitter: float = 0.3
+    deleting_backoff_max: timedelta = timedelta(minutes=10)
+    mismatch_after: timedelta = timedelta(seconds=10)
+    crash_window: timedelta = timedelta(seconds=60)
+    observer_stale_after: timedelta = timedelta(seconds=30)
+    limits: dict[Operation, timedelta] = field(default_factory=_default_limits)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Counted; the same action runs again after the pause."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Terminal: operation NONE, error kept, a person decides."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Somebody newer owns this workspace: nothing is written."""
+
+
+Consequence = Retry | GiveUp | Drop
+
+TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED})
+"""Beside DataLost: going on would invent an empty home where a full one exists."""
+
+
+def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: Policy) -> Consequence:
+    """What one failed execution of the operation in flight means."""
+    if failure.failure is FailureCode.STALE_TOKEN:
+        return Drop()
+    count = ws.error_count + 1
+    error = ErrorInfo(
+        reason=failure.reason,
+        message=failure.message,
+        is_terminal=False,
+        operation=ws.operation,
+        error_count=count,
+        occurred_at=now,
+        context=failure.context,
+    )
+    if ws.operation is Operation.DELETING:  # never terminal: it backs off and says why
+        return Retry(error)
+    if failure.reason is Reason.DATA_LOST or failure.failure in TERMINAL_AT_ONCE:
+        return GiveUp(replace(error, is_terminal=True))
+    if count > policy.max_retries:
+        return GiveUp(retries_exceeded(error, policy=policy))
+    return Retry(error)
+
+
+def retries_exceeded(last: ErrorInfo, *, policy: Policy) -> ErrorInfo:
+    return ErrorInfo(
+        reason=Reason.RETRY_EXCEEDED,
+        message=f"Gave up after {policy.max_retries} retries. Last error: {last.message}",
+        is_terminal=True,
+        operation=last.operation,
+        error_count=last.error_count,
+        occurred_at=last.occurred_at,
+        context={
+            **last.context,
+            "max_retries": policy.max_retries,
+            "last_reason": last.reason.value,
+            "last_error": last.message,
+        },
+    )
+
+
+def timed_out(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> ErrorInfo:
+    seconds = int(elapsed.total_seconds())
+    return ErrorInfo(
+        reason=Reason.TIMEOUT,
+        message=f"{ws.operation.value} was not done within its limit ({seconds} s).",
+        is_terminal=True,
+        operation=ws.operation,
+        error_count=ws.error_count,
+        occurred_at=now,
+        context={"operation": ws.operation.value, "elapsed_seconds": seconds},
+    )
+
+
+def retry_at(ws: WorkspaceView, *, policy: Policy) -> datetime | None:
+    """When the operation in flight (or a crashed start) may be tried again; None: now."""
+    failures = ws.error_count if ws.operation is not Operation.NONE else ws.home.crashes
+    if failures == 0 or ws.last_retry_at is None:
+        return None
+    pause = policy.retry_backoff
+    if ws.operation is Operation.DELETING:
+        pause = min(pause * 2 ** min(failures - 1, 20), policy.deleting_backoff_max)
+    return ws.last_retry_at + pause * _jitter(ws.op_id, failures, spread=policy.jitter)
+
+
+def _jitter(op_id: UUID | None, count: int, *, spread: float) -> float:
+    """A factor around 1, the same on every replica for the same failure: no memory, no randomness."""
+    seed = (op_id.int if op_id else 0) + count * 2654435761
+    return 1 - spread + 2 * spread * ((seed % 1009) / 1008)

@@ -1,0 +1,104 @@
+"""Which archives may go: the GC's rule. On any doubt, none.
+
+A stored object is protected, an orphan, or none of our business. Only orphans are ever candidates, and
+the GC deletes one only when it has seen it orphaned in two cycles, the first long enough ago.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+
+class Protection(StrEnum):
+    """Why an archive stays. The first that applies is named."""
+
+    CURRENT = "it is the data"
+    OPERATION = "in progress, or kept by an error"
+    ERROR = "recovery needs it"
+    GENERATION = "one of the newest generations"
+    ONLY_COPY = "the only copy: neither a volume nor an archive key"
+
+
+@dataclass(frozen=True)
+class StoredAttempt:
+    """One attempt in the store: the object, its meta, or both."""
+
+    key: str  # path of the object, whether or not it is there
+    workspace_id: UUID
+    op_id: UUID
+    committed: bool  # meta is there too
+    stored_at: datetime
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What the database says of the workspace an archive belongs to."""
+
+    id: UUID
+    deleted: bool
+    in_error: bool
+    archive_key: str | None
+    op_id: UUID | None
+    has_volume: bool
+
+
+@dataclass(frozen=True)
+class Sorted:
+    protected: Mapping[str, Protection]  # key → why
+    orphans: tuple[StoredAttempt, ...]
+    unknown: tuple[StoredAttempt, ...]  # no such workspace here: never touched, listed for the operator
+
+
+def sort_archives(
+    attempts: Iterable[StoredAttempt], owners: Mapping[UUID, Owner], *, keep_generations: int
+) -> Sorted:
+    by_workspace: dict[UUID, list[StoredAttempt]] = defaultdict(list)
+    for attempt in attempts:
+        by_workspace[attempt.workspace_id].append(attempt)
+    protected: dict[str, Protection] = {}
+    orphans: list[StoredAttempt] = []
+    unknown: list[StoredAttempt] = []
+    for workspace_id, mine in by_workspace.items():
+        owner = owners.get(workspace_id)
+        if owner is None:  # a shared bucket, or a fresh database on an old one: lose nothing
+            unknown.extend(mine)
+            continue
+        why = _protections(mine, owner, keep_generations=keep_generations)
+        protected |= why
+        orphans.extend(attempt for attempt in mine if attempt.key not in why)
+    return Sorted(protected, tuple(orphans), tuple(unknown))
+
+
+def may_delete(*, first_seen_at: datetime | None, now: datetime, delay: timedelta) -> bool:
+    """Seen orphaned before, and long enough ago. Losing first-seen times only delays."""
+    return first_seen_at is not None and now - first_seen_at > delay
+
+
+def _protections(
+    attempts: list[StoredAttempt], owner: Owner, *, keep_generations: int
+) -> dict[str, Protection]:
+    if owner.deleted:  # the person's word lifts all protection; the delay still applies
+        return {}
+    committed = sorted(
+        (attempt for attempt in attempts if attempt.committed),
+        key=lambda attempt: (attempt.stored_at, attempt.key),
+        reverse=True,
+    )
+    newest = {attempt.key for attempt in committed[:keep_generations]}
+    only_copy = committed[0].key if committed and not owner.has_volume and owner.archive_key is None else None
+    found: dict[str, Protection] = {}
+    for attempt in attempts:
+        if attempt.key == owner.archive_key:
+            found[attempt.key] = Protection.CURRENT
+        elif attempt.op_id == owner.op_id:
+            found[attempt.key] = Protection.OPERATION
+        elif owner.in_error:
+            found[attempt.key] = Protection.ERROR
+        elif attempt.key == only_copy:
+            found[attempt.key] = Protection.ONLY_COPY
+        elif attempt.key in newest:
+            found[attempt.key] = Protection.GENERATION
+    return found

@@ -1,0 +1,117 @@
+"""When an idle workspace goes to sleep, and a forgotten one into its archive.
+
+Losing what Redis knows may keep a workspace awake too long; it must never put one to sleep that is in
+use. So every doubt is an answer "no": a timer that may have been lost, an activity that could not be
+read, too many that seem idle at once.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+from codehub.domain.workspace import WorkspaceView
+
+MASS_IDLE_FLOOR = 5
+MASS_IDLE_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the proxies reported of one workspace."""
+
+    connections: int = 0
+    idle_timer: timedelta | None = None  # time left; None: expired or never set
+    last_seen_at: datetime | None = None
+    kind: str | None = None
+
+    @property
+    def in_use(self) -> bool:
+        return self.connections > 0 or self.idle_timer is not None
+
+
+@dataclass(frozen=True)
+class Transition:
+    """What happens next by itself, when, and why."""
+
+    to: DesiredState
+    at: datetime
+    why: str
+
+
+def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime) -> bool:
+    """Idle: RUNNING → STANDBY."""
+    return _may_sleep(ws) and not _kept_awake(ws, now=now) and not activity.in_use
+
+
+def archives_now(ws: WorkspaceView, *, now: datetime) -> bool:
+    """Forgotten: STANDBY → PENDING."""
+    if not _may_archive(ws) or _is_ahead(ws.awake_until, now):
+        return False
+    return now - ws.last_access_at > timedelta(seconds=ws.archive_ttl_seconds)
+
+
+def is_mass_idle(*, newly_idle: int, running: int) -> bool:
+    """More fell idle at once than people do: rather Redis or a proxy lost its memory. Hold."""
+    return newly_idle > max(MASS_IDLE_FLOOR, running * MASS_IDLE_SHARE)
+
+
+def next_transition(ws: WorkspaceView, *, activity: Activity | None, now: datetime) -> Transition | None:
+    """What people are told: "sleeps in 4 min". An estimate; the TTL manager decides when it is due."""
+    if _may_sleep(ws):
+        if activity is None or activity.connections > 0:
+            return None  # in use, or nobody can tell: no promise
+        at = now + (activity.idle_timer or timedelta(0))
+        for held in (ws.awake_until, ws.active_until):
+            at = max(at, held) if held else at
+        return Transition(DesiredState.STANDBY, at, idle_cause(ws))
+    if _may_archive(ws):
+        at = max(ws.last_access_at + timedelta(seconds=ws.archive_ttl_seconds), now)
+        at = max(at, ws.awake_until) if ws.awake_until else at
+        return Transition(DesiredState.PENDING, at, forgotten_cause(ws))
+    return None
+
+
+def idle_cause(ws: WorkspaceView) -> str:
+    return f"idle for {in_words(ws.standby_ttl_seconds)}"
+
+
+def forgotten_cause(ws: WorkspaceView) -> str:
+    return f"not used for {in_words(ws.archive_ttl_seconds)}"
+
+
+def in_words(seconds: int) -> str:
+    """Whole units where they fit: "5 min", "1 d", "90 s"."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _may_sleep(ws: WorkspaceView) -> bool:
+    return (
+        ws.standby_ttl_seconds > 0
+        and ws.desired_state is DesiredState.RUNNING
+        and ws.observed_status is ObservedStatus.RUNNING
+        and _is_quiet(ws)
+    )
+
+
+def _may_archive(ws: WorkspaceView) -> bool:
+    return (
+        ws.archive_ttl_seconds > 0
+        and ws.desired_state is DesiredState.STANDBY
+        and ws.observed_status is ObservedStatus.STANDBY
+        and _is_quiet(ws)
+    )
+
+
+def _is_quiet(ws: WorkspaceView) -> bool:
+    return ws.deleted_at is None and ws.health_status is HealthStatus.OK and ws.operation is Operation.NONE
+
+
+def _kept_awake(ws: WorkspaceView, *, now: datetime) -> bool:
+    return _is_ahead(ws.awake_until, now) or _is_ahead(ws.active_until, now)
+
+
+def _is_ahead(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment > now
