@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from codehub.domain.states import Operation
+from codehub.domain.states import ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
 
@@ -50,6 +50,10 @@ def at_crash(home: HomeContext) -> HomeContext:
     return replace(home, ran_at=None, crashes=home.crashes + 1)
 
 
-def at_recovery(home: HomeContext) -> HomeContext:
-    """A person said "go on": a vanished volume is accepted as gone, crashes are forgiven."""
-    return replace(home, volume=False, ran_at=None, crashes=0)
+def at_recovery(ws: WorkspaceView) -> HomeContext:
+    """A person said "go on": crashes are forgiven, and a volume that vanished is accepted as gone.
+
+    Any other error leaves the mark: the volume is still there, and its absence would still be a loss.
+    """
+    vanished = ws.observed_status is ObservedStatus.PENDING and ws.home.volume
+    return replace(ws.home, volume=ws.home.volume and not vanished, ran_at=None, crashes=0)
