@@ -49,6 +49,19 @@ class Sighting:
 
 
 @dataclass(frozen=True)
+class Observation:
+    """One look at the engine.
+
+    ``sightings`` holds what exists; a workspace in neither field has nothing. ``unreadable`` names the
+    workspaces of which something exists that could not be read: nothing follows about them, least of
+    all that they are gone. With ``observe(ids)`` both fields speak of these ids alone.
+    """
+
+    sightings: Mapping[UUID, Sighting] = field(default_factory=dict)
+    unreadable: frozenset[UUID] = frozenset()
+
+
+@dataclass(frozen=True)
 class Limits:
     """What one container may use. None: no limit."""
 
@@ -106,11 +119,12 @@ class Runtime(Protocol):
     def name(self) -> str:
         """``local``, ``docker``…: for people."""
 
-    async def observe(self, ids: Collection[UUID] | None = None) -> dict[UUID, Sighting]:
+    async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
         """Everything this installation owns (or just ``ids``), in a constant number of calls.
 
         A workspace that is not in the answer has nothing. Raises if it could not look: never a
-        partial answer, because an absent entry means "gone".
+        partial answer, because an absent entry means "gone". A single item that cannot be read is
+        named in ``Observation.unreadable`` instead of failing the look.
         """
 
     async def provision(self, workspace_id: UUID, *, token: Token) -> None:
