@@ -1,0 +1,110 @@
+"""The address CodeHub listens on, and taking it.
+
+The port is taken before anything slow starts, so that "somebody else has it" is said in the first moment.
+It is only bound then, not listened on: until the server is ready, callers are refused, not left waiting.
+"""
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import Self
+
+from codehub.domain.errors import CodeHubError
+
+
+class PortTakenError(CodeHubError):
+    """Another program listens there already."""
+
+    code = "port_taken"
+
+
+class AddressUnusableError(CodeHubError):
+    """This machine cannot listen on that address."""
+
+    code = "address_unusable"
+
+
+@dataclass(frozen=True)
+class Bind:
+    """``host:port``; an IPv6 host is written in brackets. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        if isinstance(value, cls):
+            return value
+        host, colon, port = str(value).strip().rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535:
+            raise ValueError("host:port is needed, as 127.0.0.1:8000")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError("an IPv6 address is written in brackets, as [::1]:8000")
+        return cls(host=host or "0.0.0.0", port=int(port))
+
+    @property
+    def url(self) -> str:
+        """An address a browser on this machine can open."""
+        host = self.host
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return f"http://{host}:{self.port}"
+        if address.is_unspecified:
+            host = "::1" if address.version == 6 else "127.0.0.1"
+        return f"http://[{host}]:{self.port}" if address.version == 6 else f"http://{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def take(bind: Bind) -> socket.socket:
+    """A socket bound to the address and not yet listening. Raises the errors above, in words."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise AddressUnusableError(
+            f"CODEHUB_BIND={bind}: there is no host of that name ({error.strerror}). "
+            "Use an address of this machine, such as 127.0.0.1:8000."
+        ) from error
+    taken = socket.socket(family, kind, proto)
+    try:
+        # A port that was just left (TIME_WAIT) is free; one that somebody listens on is still refused.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        taken.bind(address)
+    except OSError as error:
+        taken.close()
+        raise explain_bind_error(error, bind) from error
+    taken.setblocking(False)
+    return taken
+
+
+def explain_bind_error(error: OSError, bind: Bind) -> CodeHubError:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return PortTakenError(
+                f"Port {bind.port} on {bind.host} is taken by another program. "
+                "Stop that one, or choose another port, for example "
+                f"CODEHUB_BIND={Bind(bind.host, bind.port + 1 if bind.port < 65535 else 8000)}."
+            )
+        case errno.EACCES:
+            return AddressUnusableError(
+                f"CODEHUB_BIND={bind}: only root may listen on port {bind.port}. Choose one from 1024 on."
+            )
+        case _:
+            return AddressUnusableError(
+                f"CODEHUB_BIND={bind}: cannot listen there ({error.strerror}). "
+                "Use an address of this machine, such as 127.0.0.1:8000."
+            )
+
+
+def bound_to(taken: socket.socket, bind: Bind) -> Bind:
+    """The same address with the port the system chose, if it was asked to."""
+    return Bind(host=bind.host, port=taken.getsockname()[1])

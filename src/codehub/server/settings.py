@@ -1,0 +1,427 @@
+"""Everything CodeHub can be told, as one typed tree read from the environment once, at the start.
+
+Names, defaults and meanings are the ones of ``docs/configuration.md``; a test compares the two. Other rooms
+receive the group they need (``settings.reconciler``), never the environment. A wrong value stops the
+start: ``load_settings`` raises ``SettingsError`` with a sentence that names the variable.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from codehub.server.bind import Bind
+from codehub.server.variables import (
+    EnvironmentSource,
+    SettingsError,
+    Variable,
+    WholeSeconds,
+    explain,
+    list_variables,
+    variable,
+)
+
+
+class RuntimeKind(StrEnum):
+    LOCAL = "local"
+    DOCKER = "docker"
+
+
+class ProcessRole(StrEnum):
+    """What one process does. Replicas may share the work out; by default each does everything."""
+
+    API = "api"
+    PROXY = "proxy"
+    COORDINATORS = "coordinators"
+
+
+class LogFormat(StrEnum):
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+_ARCHIVE_SCHEMES = ("file", "s3", "gs", "az")
+
+
+class Group(BaseModel):
+    """A branch of the tree. ``Group(field=…)`` works too, for tests and embedding."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
+
+
+def _default_data_dir() -> Path:
+    # root is a service here, not a person: its home is closed to the database's own user.
+    return Path("/var/lib/codehub") if os.geteuid() == 0 else platformdirs.user_data_path("codehub")
+
+
+def _as_directory(value: object) -> Path:
+    path = Path(str(value)).expanduser() if value else _default_data_dir()
+    return Path(os.path.abspath(path))
+
+
+def _with_scheme(url: SecretStr | None, *schemes: str) -> SecretStr | None:
+    if url is not None and urlsplit(url.get_secret_value()).scheme not in schemes:
+        raise ValueError(f"an address that begins with {schemes[0]}:// is needed")
+    return url
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+class StorageSettings(Group):
+    data_dir: Annotated[Path, BeforeValidator(_as_directory)] = variable(
+        "CODEHUB_DATA_DIR",
+        "",
+        meaning="Directory of the embedded servers, volumes and archives",
+        shown="~/.local/share/codehub; for root /var/lib/codehub",
+        validate_default=True,
+    )
+    archive_url: str | None = variable(
+        "ARCHIVE_URL",
+        meaning="Where archives go: file:///directory or s3://bucket/prefix (with the usual AWS variables)",
+        shown="file:// and the directory archives in CODEHUB_DATA_DIR",
+    )
+
+    @field_validator("archive_url")
+    @classmethod
+    def _is_store(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in _ARCHIVE_SCHEMES:
+            raise ValueError(f"an address that begins with one of {', '.join(_ARCHIVE_SCHEMES)}:// is needed")
+        return value
+
+
+class AdminSettings(Group):
+    password: SecretStr | None = variable(
+        "CODEHUB_ADMIN_PASSWORD",
+        meaning="Password of the first user, admin; read only while there are no users",
+        shown="made and printed once",
+        secret=True,
+    )
+
+
+class DatabaseSettings(Group):
+    url: SecretStr | None = variable(
+        "DATABASE_URL",
+        meaning="PostgreSQL 15 or newer, as postgresql://user:password@host:port/database",
+        shown="embedded",
+        secret=True,
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
+        return _with_scheme(value, "postgresql", "postgres", "postgresql+asyncpg")
+
+
+class RedisSettings(Group):
+    url: SecretStr | None = variable(
+        "REDIS_URL",
+        meaning="Redis 6 or newer, as redis://, rediss:// or unix://",
+        shown="embedded",
+        secret=True,
+    )
+    channel_wake_prefix: str = variable(
+        "REDIS_CHANNEL_WAKE_PREFIX",
+        "codehub:wake",
+        meaning="Prefix of the channels that wake coordinators; one per installation on a shared Redis",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_redis(cls, value: SecretStr | None) -> SecretStr | None:
+        return _with_scheme(value, "redis", "rediss", "unix")
+
+
+class RuntimeSettings(Group):
+    kind: Annotated[RuntimeKind, BeforeValidator(_lower)] = variable(
+        "CODEHUB_RUNTIME",
+        RuntimeKind.LOCAL,
+        meaning="Where workspaces run: local (processes here) or docker; kubernetes is not built yet",
+    )
+    default_image: str | None = variable(
+        "CODEHUB_DEFAULT_IMAGE",
+        meaning="What a workspace runs when nothing is said",
+        shown="the first there is",
+    )
+    local_images: Mapping[str, str] | None = variable(
+        "LOCAL_IMAGES",
+        meaning="JSON object, name → command line for the local runtime, with {port}, {home} and {base_path}",
+        shown="JupyterLab, and code-server where it is found",
+    )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _is_built(cls, value: object) -> object:
+        if isinstance(value, str) and value.strip().lower() == "kubernetes":
+            raise ValueError("the kubernetes runtime is not built yet; use local or docker")
+        return value
+
+    @field_validator("local_images", mode="before")
+    @classmethod
+    def _parse_images(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            images = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON ({error.msg} at character {error.pos})") from error
+        if not isinstance(images, dict) or not images:
+            raise ValueError('a JSON object with at least one image is needed, as {"name": "command line"}')
+        for name, command in images.items():
+            if not name.strip() or not isinstance(command, str) or not command.strip():
+                raise ValueError(f"image {name!r} needs a command line, as a string")
+            if "{port}" not in command:
+                raise ValueError(f"the command line of image {name!r} lacks {{port}}, where it must listen")
+        return images
+
+
+class CoordinatorSettings(Group):
+    node_id: str = variable(
+        "COORDINATOR_NODE_ID",
+        "",
+        meaning="Name of this process in logs and locks",
+        shown="hostname-pid",
+        validate_default=True,
+    )
+    lock_id: str | None = variable(
+        "COORDINATOR_LOCK_ID", meaning="Keeps installations apart that share one database"
+    )
+    retry_interval: float = variable(
+        "COORDINATOR_RETRY_INTERVAL", 5.0, meaning="Seconds to wait after a failed election", gt=0
+    )
+    verify_interval: float = variable(
+        "COORDINATOR_VERIFY_INTERVAL", 10.0, meaning="Seconds between checks that a leader still leads", gt=0
+    )
+    start_jitter: float = variable(
+        "COORDINATOR_START_JITTER", 5.0, meaning="Longest random delay at the start, in seconds", ge=0
+    )
+
+    @field_validator("node_id")
+    @classmethod
+    def _name_this_process(cls, value: str) -> str:
+        return value.strip() or f"{socket.gethostname()}-{os.getpid()}"
+
+
+class ObserverSettings(Group):
+    interval: float = variable("OBSERVER_INTERVAL", 10.0, meaning="Seconds between looks when idle", gt=0)
+    active_interval: float = variable(
+        "OBSERVER_ACTIVE_INTERVAL", 2.0, meaning="Seconds between looks while operations run", gt=0
+    )
+
+
+class ReconcilerSettings(Group):
+    interval: float = variable("RECONCILER_INTERVAL", 10.0, meaning="Seconds between ticks when idle", gt=0)
+    active_interval: float = variable(
+        "RECONCILER_ACTIVE_INTERVAL", 2.0, meaning="Seconds between ticks while operations run", gt=0
+    )
+    converge_interval: float = variable(
+        "RECONCILER_CONVERGE_INTERVAL",
+        5.0,
+        meaning="Seconds between ticks while something has to change",
+        gt=0,
+    )
+    max_retries: int = variable(
+        "RECONCILER_MAX_RETRIES", 3, meaning="Retries of a failed operation before a person is needed", ge=0
+    )
+    retry_backoff: float = variable(
+        "RECONCILER_RETRY_BACKOFF", 30.0, meaning="Seconds between retries, give or take some jitter", ge=0
+    )
+    max_concurrent: int = variable("RECONCILER_MAX_CONCURRENT", 32, meaning="Actions at once", ge=1)
+    batch_size: int = variable("RECONCILER_BATCH_SIZE", 200, meaning="Rows a tick reads at most", ge=1)
+    provisioning_timeout: float = variable(
+        "RECONCILER_PROVISIONING_TIMEOUT", 300.0, meaning="Seconds PROVISIONING may take", gt=0
+    )
+    starting_timeout: float = variable(
+        "RECONCILER_STARTING_TIMEOUT", 300.0, meaning="Seconds STARTING may take", gt=0
+    )
+    stopping_timeout: float = variable(
+        "RECONCILER_STOPPING_TIMEOUT", 300.0, meaning="Seconds STOPPING may take", gt=0
+    )
+    deleting_timeout: float = variable(
+        "RECONCILER_DELETING_TIMEOUT", 300.0, meaning="Seconds DELETING may take", gt=0
+    )
+    archiving_timeout: float = variable(
+        "RECONCILER_ARCHIVING_TIMEOUT", 1800.0, meaning="Seconds ARCHIVING may stand still", gt=0
+    )
+    restoring_timeout: float = variable(
+        "RECONCILER_RESTORING_TIMEOUT", 1800.0, meaning="Seconds RESTORING may stand still", gt=0
+    )
+
+
+class TtlSettings(Group):
+    interval: float = variable("TTL_INTERVAL", 60.0, meaning="Seconds between ticks", gt=0)
+    standby_seconds: WholeSeconds = variable(
+        "TTL_STANDBY_SECONDS", 300, meaning="Idle time before a new workspace sleeps; 0: never", ge=0
+    )
+    archive_seconds: WholeSeconds = variable(
+        "TTL_ARCHIVE_SECONDS", 86400, meaning="Sleep before a new workspace is archived; 0: never", ge=0
+    )
+
+
+class GcSettings(Group):
+    interval: float = variable("GC_INTERVAL", 3600.0, meaning="Seconds between collections", gt=0)
+    delay: float = variable("GC_DELAY", 7200.0, meaning="Seconds an orphan archive is kept at least", ge=0)
+    keep_generations: int = variable(
+        "GC_KEEP_GENERATIONS", 3, meaning="Archives kept of each workspace, for going back", ge=1
+    )
+
+
+class LimitsSettings(Group):
+    max_running_per_user: int = variable(
+        "LIMITS_MAX_RUNNING_PER_USER", 2, meaning="Workspaces one person may run at once", ge=0
+    )
+    max_running_global: int = variable(
+        "LIMITS_MAX_RUNNING_GLOBAL", 100, meaning="Workspaces that may run at once in all", ge=0
+    )
+
+
+class LogSettings(Group):
+    format: Annotated[LogFormat, BeforeValidator(_lower)] | None = variable(
+        "LOG_FORMAT", meaning="console or json", shown="console on a terminal, json otherwise"
+    )
+    level: Annotated[LogLevel, BeforeValidator(_lower)] = variable(
+        "LOG_LEVEL", LogLevel.INFO, meaning="debug, info, warning or error"
+    )
+
+
+class HttpSettings(Group):
+    bind: Annotated[Bind, BeforeValidator(Bind.parse)] = variable(
+        "CODEHUB_BIND",
+        "127.0.0.1:8000",
+        meaning="Address and port to listen on",
+        validate_default=True,
+    )
+    base_url: str | None = variable(
+        "CODEHUB_BASE_URL",
+        meaning="How people reach CodeHub, as https://codehub.example.org",
+        shown="http:// and CODEHUB_BIND",
+    )
+    base_domain: str | None = variable(
+        "CODEHUB_BASE_DOMAIN",
+        meaning="Each workspace gets an origin of its own below it; without it they live under paths",
+    )
+    roles: frozenset[ProcessRole] = variable(
+        "CODEHUB_ROLES",
+        frozenset(ProcessRole),
+        meaning="What this process does: api, proxy, coordinators, separated by commas",
+        shown="all",
+    )
+    api_upstream: str | None = variable(
+        "CODEHUB_API_UPSTREAM",
+        meaning="Where a process with the proxy role alone finds the API, as http://host:port",
+    )
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _split_roles(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        names = {part.strip().lower() for part in value.split(",") if part.strip()}
+        if names == {"all"}:
+            return frozenset(ProcessRole)
+        if unknown := names - set(ProcessRole):
+            raise ValueError(
+                f"no such role: {', '.join(sorted(unknown))}; there are {', '.join(ProcessRole)}"
+            )
+        if not names:
+            raise ValueError(f"at least one role is needed: {', '.join(ProcessRole)}")
+        return frozenset(ProcessRole(name) for name in names)
+
+    @field_validator("base_url", "api_upstream")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("an address such as https://codehub.example.org is needed")
+        return value.rstrip("/")
+
+    @field_validator("base_domain")
+    @classmethod
+    def _is_domain(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        name = value.strip().strip(".").lower()
+        if not name or any(c in name for c in "/ @?#*") or "://" in name:
+            raise ValueError("a domain such as codehub.example.org or localhost:8000 is needed")
+        return name
+
+
+class Settings(BaseSettings):
+    """The whole tree. Made by ``load_settings``, which says what is wrong in words."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    storage: StorageSettings
+    database: DatabaseSettings
+    redis: RedisSettings
+    http: HttpSettings
+    admin: AdminSettings
+    runtime: RuntimeSettings
+    coordinator: CoordinatorSettings
+    observer: ObserverSettings
+    reconciler: ReconcilerSettings
+    ttl: TtlSettings
+    gc: GcSettings
+    limits: LimitsSettings
+    log: LogSettings
+
+    @property
+    def data_dir(self) -> Path:
+        return self.storage.data_dir
+
+    @property
+    def archive_url(self) -> str:
+        return self.storage.archive_url or (self.data_dir / "archives").as_uri()
+
+    @property
+    def base_url(self) -> str:
+        """How people reach CodeHub. Behind another front door it has to be told (CODEHUB_BASE_URL)."""
+        return self.http.base_url or self.http.bind.url
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,
+        **more: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # The environment is read by load_settings alone, so that a test's mapping is all there is.
+        return (init_settings,)
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of this process, from ``environ`` (default: the real one). Raises ``SettingsError``."""
+    source = EnvironmentSource(Settings, os.environ if environ is None else environ)
+    try:
+        return Settings(**source())
+    except ValidationError as error:
+        raise SettingsError(explain(error, _BY_NAME)) from None
+
+
+def all_variables() -> tuple[Variable, ...]:
+    """Every variable there is, for help and documentation."""
+    return tuple(list_variables(Settings))
+
+
+_BY_NAME = {variable.name: variable for variable in all_variables()}
