@@ -1,0 +1,99 @@
+"""What PostgreSQL works out of a workspace's row by itself, so that an index can answer for it.
+
+With 100 000 workspaces a tick may only touch the rows it is about. Each hot question therefore is a
+generated column with a partial index over it, and not a condition that every query spells out again:
+
+- ``due_lane``: does this row need a step, and of which kind? The lanes are apart because they have
+  slots of their own: a thousand homes waiting for a storage slot must not hide one start.
+- ``due_since``: since when; the oldest wish goes first.
+- ``archive_due_at``: when its archive TTL is over, if nothing changes.
+- ``holds_place``: does it count against the limits of running workspaces?
+- ``watched``: may the Observer find something other than "nothing there" for it?
+- ``status``: the one word people read.
+
+These are pre-filters. ``domain/plan`` and ``domain/ttl`` decide; a row that is here and that they leave
+alone costs a look, a row that is missing here is never looked at. A test compares both over every
+combination of the axes. Expressions must be immutable: enums compare with literals (a cast of an enum
+to text is not immutable), and times are added in UTC.
+"""
+
+TERMINAL = "coalesce((error_info ->> 'is_terminal') = 'true', false)"
+
+DUE_LANE = f"""
+CASE
+  WHEN operation <> 'NONE' THEN NULL
+  WHEN deleted_at IS NOT NULL THEN CASE WHEN observed_status <> 'DELETED' THEN 'control' END
+  WHEN health_status = 'ERROR' OR {TERMINAL} THEN NULL
+  WHEN observed_status = 'PENDING' THEN CASE
+    WHEN coalesce((home_ctx ->> 'volume') = 'true', false) THEN 'control'
+    WHEN desired_state = 'PENDING' THEN NULL
+    WHEN archive_key IS NULL THEN 'control'
+    ELSE 'storage' END
+  WHEN observed_status = 'STANDBY' THEN CASE
+    WHEN archive_key IS NOT NULL AND (home_ctx ->> 'restore_marker') IS DISTINCT FROM archive_key
+      THEN 'storage'
+    WHEN desired_state = 'RUNNING' THEN 'control'
+    WHEN desired_state = 'PENDING' THEN 'storage' END
+  WHEN observed_status = 'RUNNING' AND desired_state <> 'RUNNING' THEN 'control'
+END
+"""
+
+DUE_SINCE = "coalesce(deleted_at, last_retry_at, last_access_at)"
+
+ARCHIVE_DUE_AT = f"""
+CASE WHEN deleted_at IS NULL AND desired_state = 'STANDBY' AND observed_status = 'STANDBY'
+  AND health_status = 'OK' AND operation = 'NONE' AND archive_ttl_seconds > 0 AND NOT {TERMINAL}
+THEN greatest(
+  ((last_access_at AT TIME ZONE 'UTC') + archive_ttl_seconds * interval '1 second') AT TIME ZONE 'UTC',
+  awake_until)
+END
+"""
+
+# A stop or a delete frees its place with the wish, because the Reconciler is certain to act on it. In
+# error it will not, so what still runs keeps its place; so does what another operation still holds.
+HOLDS_PLACE = f"""
+(desired_state = 'RUNNING' AND deleted_at IS NULL)
+OR (observed_status = 'RUNNING' AND CASE
+  WHEN operation = 'NONE' THEN deleted_at IS NULL AND (health_status = 'ERROR' OR {TERMINAL})
+  ELSE operation NOT IN ('STOPPING', 'DELETING') END)
+"""
+
+# The rest is at rest: nothing was there, nothing is wanted or under way. Such a row only matters to the
+# Observer if the runtime sees something of it, and then its id is known.
+WATCHED = """
+observed_status <> 'DELETED' AND (
+  observed_status <> 'PENDING' OR operation <> 'NONE' OR health_status <> 'OK'
+  OR error_info IS NOT NULL OR deleted_at IS NOT NULL OR observed_at IS NULL)
+"""
+
+STATUS = f"""
+CASE
+  WHEN observed_status = 'DELETED' THEN 'deleted'
+  WHEN deleted_at IS NOT NULL OR operation = 'DELETING' THEN 'deleting'
+  WHEN health_status = 'ERROR' OR {TERMINAL} THEN 'error'
+  WHEN operation = 'PROVISIONING' THEN 'provisioning'
+  WHEN operation = 'RESTORING' THEN 'restoring'
+  WHEN operation = 'STARTING' THEN 'starting'
+  WHEN operation = 'STOPPING' THEN 'stopping'
+  WHEN operation = 'ARCHIVING' THEN 'archiving'
+  WHEN observed_status = 'RUNNING' THEN 'running'
+  WHEN observed_status = 'STANDBY' THEN 'standby'
+  WHEN archive_key IS NOT NULL THEN 'archived'
+  ELSE 'new'
+END
+"""
+
+STATUSES = (
+    "deleted",
+    "deleting",
+    "error",
+    "provisioning",
+    "restoring",
+    "starting",
+    "stopping",
+    "archiving",
+    "running",
+    "standby",
+    "archived",
+    "new",
+)

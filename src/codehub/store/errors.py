@@ -1,0 +1,42 @@
+"""What the store raises on purpose."""
+
+from codehub.domain.errors import CodeHubError
+
+
+class StoreError(CodeHubError):
+    """The database could not be used as asked."""
+
+    code = "store_error"
+
+
+class DatabaseUrlInvalid(StoreError):
+    """DATABASE_URL is not a PostgreSQL URL."""
+
+    code = "database_url_invalid"
+
+
+class DatabaseNewer(StoreError):
+    """The database was migrated by a newer CodeHub than this one."""
+
+    code = "database_newer"
+
+    def __init__(self, revision: str, head: str) -> None:
+        super().__init__(
+            f"The database is at revision {revision}, which this CodeHub does not know "
+            f"(its newest is {head}). A newer CodeHub has migrated it: upgrade this program, "
+            "or restore a backup from before."
+        )
+        self.revision = revision
+        self.head = head
+
+
+class NameTaken(StoreError):
+    """Another live workspace of this owner has that name."""
+
+    code = "name_taken"
+
+
+class UsernameTaken(StoreError):
+    """Another user has that name."""
+
+    code = "username_taken"

@@ -1,0 +1,1 @@
+"""The revisions, oldest first. One that has been released is never edited again."""

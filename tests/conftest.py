@@ -1,0 +1,55 @@
+"""Fixtures every kind of test may ask for. Nothing starts before a test needs it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+
+from codehub.store import engine as store_engine
+from tests.support import postgres
+from tests.support.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One real PostgreSQL for this test process (under xdist: one per worker)."""
+    with postgres.run_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    return asyncio.run(postgres.ensure_template(postgres_server))
+
+
+@pytest.fixture
+async def empty_database_url(postgres_server: PostgresServer) -> AsyncIterator[str]:
+    """A database nobody has migrated."""
+    async with postgres.fresh_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+async def database_url(postgres_server: PostgresServer, postgres_template: str) -> AsyncIterator[str]:
+    """A migrated, empty database of this test's own."""
+    async with postgres.fresh_database(postgres_server, template=postgres_template) as url:
+        yield url
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = store_engine.create_engine(database_url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+def session_factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
+    return store_engine.session_factory(engine)
+
+
+@pytest.fixture
+async def session(session_factory: async_sessionmaker[AsyncSession]) -> AsyncIterator[AsyncSession]:
+    async with session_factory() as session:
+        yield session
