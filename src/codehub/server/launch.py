@@ -1,0 +1,76 @@
+"""Becomes another program, tied to the life of the one that started it.
+
+Run as a script (``python -I -S launch.py … -- program arguments``), never imported: between fork and exec of
+a threaded parent almost nothing is safe to do, so the few system calls needed here happen in a small
+interpreter of its own, which then turns into the program. The process id stays the same throughout.
+
+* ``--dies-with PARENT SIGNAL``: the kernel sends SIGNAL when PARENT ends, whichever way, kill -9 included.
+* ``--as UID GID``: give up root. PostgreSQL refuses to run as root, even in a container where root is all
+  there is.
+* ``--may-search``: keep, of all of root's powers, the one to pass through directories that are closed to
+  others (``/root``, where both the environment and the data directory often live). The alternative is to open
+  these directories to everybody, which is not ours to decide.
+"""
+
+import ctypes
+import os
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_KEEPCAPS = 8
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+CAP_DAC_OVERRIDE = 1
+CAP_DAC_READ_SEARCH = 2
+CAPABILITY_VERSION_3 = 0x20080522
+
+
+def main(arguments: list[str]) -> None:
+    split = arguments.index("--")
+    options, command = arguments[:split], arguments[split + 1 :]
+    if "--as" in options:
+        at = options.index("--as")
+        become(int(options[at + 1]), int(options[at + 2]), may_search="--may-search" in options)
+    if "--dies-with" in options:  # after become(): a change of user clears it
+        at = options.index("--dies-with")
+        die_with(int(options[at + 1]), int(options[at + 2]))
+    os.execv(command[0], command)
+
+
+def become(uid: int, gid: int, *, may_search: bool) -> None:
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    if may_search:
+        prctl(PR_SET_KEEPCAPS, 1)
+    os.setresuid(uid, uid, uid)
+    if may_search and not any(keep_capability(one) for one in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE)):
+        sys.exit("This root may not read other users' directories: choose a CODEHUB_DATA_DIR open to others.")
+
+
+def keep_capability(capability: int) -> bool:
+    """Keep exactly one capability through the exec to come. False if this root does not have it."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    bit = 1 << capability
+    data = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)  # effective, permitted, inheritable; low, then high
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capset(ctypes.byref(header), ctypes.byref(data)) != 0:
+        return False
+    return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability) == 0
+
+
+def die_with(parent: int, signal: int) -> None:
+    if sys.platform != "linux":
+        return
+    prctl(PR_SET_PDEATHSIG, signal)
+    if os.getppid() != parent:  # it died before the line above: nobody will tell us any more
+        sys.exit(0)
+
+
+def prctl(option: int, first: int, second: int = 0) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    arguments = [ctypes.c_ulong(value) for value in (first, second, 0, 0)]
+    return int(libc.prctl(ctypes.c_int(option), *arguments))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
