@@ -45,6 +45,7 @@ class FailureCode(StrEnum):
     STALE_TOKEN = "STALE_TOKEN"  # a newer actor was here: drop the result, count nothing
     EFFECT_NOT_SEEN = "EFFECT_NOT_SEEN"  # reported success, never observed
     DELETION_SLOW = "DELETION_SLOW"
+    UNEXPECTED = "UNEXPECTED"  # a fault of CodeHub's own; its log says more
     LOCAL_RUNTIME_ERROR = "LOCAL_RUNTIME_ERROR"
     S3_ACCESS_ERROR = "S3_ACCESS_ERROR"
     K8S_API_ERROR = "K8S_API_ERROR"
@@ -71,6 +72,7 @@ REASON_OF: Mapping[FailureCode, Reason] = {
     FailureCode.STALE_TOKEN: Reason.ACTION_FAILED,
     FailureCode.EFFECT_NOT_SEEN: Reason.MISMATCH,
     FailureCode.DELETION_SLOW: Reason.TIMEOUT,
+    FailureCode.UNEXPECTED: Reason.ACTION_FAILED,
     FailureCode.LOCAL_RUNTIME_ERROR: Reason.UNREACHABLE,
     FailureCode.S3_ACCESS_ERROR: Reason.UNREACHABLE,
     FailureCode.K8S_API_ERROR: Reason.UNREACHABLE,

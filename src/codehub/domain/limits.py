@@ -7,7 +7,7 @@ exact, and two simultaneous starts can never both take the last place.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from codehub.domain.states import DesiredState, ObservedStatus
+from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 
 
@@ -30,12 +30,16 @@ def holds_place(ws: WorkspaceView) -> bool:
     """A place is held while RUNNING is wanted, or while a container runs on that resists its stop.
 
     A wish to stop frees the place at once: the step follows within moments, and making a person wait
-    for it helps nobody. A container that failed to stop still uses what the place stands for.
+    for it helps nobody. In error no step follows, so a container that failed to stop keeps its place;
+    so does one that another operation still holds.
     """
     if ws.deleted_at is None and ws.desired_state is DesiredState.RUNNING:
         return True
-    resists = ws.in_error or ws.error_count > 0
-    return ws.observed_status is ObservedStatus.RUNNING and resists
+    if ws.observed_status is not ObservedStatus.RUNNING:
+        return False
+    if ws.operation is Operation.NONE:
+        return ws.deleted_at is None and ws.in_error
+    return ws.operation not in (Operation.STOPPING, Operation.DELETING)
 
 
 def exceeded(*, user: Usage, everyone: Usage) -> LimitKind | None:

@@ -215,7 +215,10 @@ def _is_expired(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: At
     """Over the limit, judged only after this leader's own attempt and a later observation.
 
     Without that, a leader that takes over after a long outage would condemn what it could finish.
+    DELETING does not expire between attempts: only another attempt can ever end it.
     """
+    if ws.operation is Operation.DELETING:
+        return False
     if attempt.ended_at is None or ws.observed_at is None or ws.observed_at <= attempt.ended_at:
         return False
     return now - _counted_from(ws.op_started_at, attempt) > policy.limits[ws.operation]

@@ -39,8 +39,13 @@ class Transition:
 
 
 def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime) -> bool:
-    """Idle: RUNNING → STANDBY."""
-    return _may_sleep(ws) and not _kept_awake(ws, now=now) and not activity.in_use
+    """Idle: RUNNING → STANDBY.
+
+    ``last_access_at`` is set when a start completes, so a workspace that just came up has its whole idle
+    period to be connected to, whatever became of its timer.
+    """
+    just_came_up = now - ws.last_access_at <= timedelta(seconds=ws.standby_ttl_seconds)
+    return _may_sleep(ws) and not just_came_up and not _kept_awake(ws, now=now) and not activity.in_use
 
 
 def archives_now(ws: WorkspaceView, *, now: datetime) -> bool:
@@ -60,7 +65,10 @@ def next_transition(ws: WorkspaceView, *, activity: Activity | None, now: dateti
     if _may_sleep(ws):
         if activity is None or activity.connections > 0:
             return None  # in use, or nobody can tell: no promise
-        at = now + (activity.idle_timer or timedelta(0))
+        at = max(
+            now + (activity.idle_timer or timedelta(0)),
+            ws.last_access_at + timedelta(seconds=ws.standby_ttl_seconds),
+        )
         for held in (ws.awake_until, ws.active_until):
             at = max(at, held) if held else at
         return Transition(DesiredState.STANDBY, at, idle_cause(ws))
