@@ -1,0 +1,45 @@
+"""What runs without any configuration: the IDEs that are already on this machine.
+
+An image of the local runtime is a command line with ``{port}``, ``{home}`` and ``{base_path}``. One that
+uses ``{base_path}`` serves itself below that path, and the proxy leaves the path alone; for others the
+proxy removes it.
+"""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+BASE_PATH_PLACEHOLDER = "{base_path}"
+
+# Neither token nor password: it listens on loopback and CodeHub's proxy has signed the person in. The
+# proxy also checks Origin, and passes the browser's Host, so Jupyter's own check of Origin against Host
+# keeps working and nothing needs to be opened; "remote access" only means a Host that is not localhost.
+_JUPYTERLAB = (
+    "{python} -m jupyterlab --no-browser --ip=127.0.0.1 --port={{port}} --ServerApp.port_retries=0"
+    " --ServerApp.base_url={{base_path}} --ServerApp.root_dir={{home}}"
+    " --IdentityProvider.token= --PasswordIdentityProvider.hashed_password="
+    " --ServerApp.allow_remote_access=True --ServerApp.trust_xheaders=True"
+    " --ServerApp.quit_button=False {root}"
+)
+_CODE_SERVER = (
+    "{binary} --bind-addr 127.0.0.1:{{port}} --auth none --disable-telemetry --disable-update-check"
+    " --disable-getting-started-override {{home}}"
+)
+
+
+def default_images() -> dict[str, str]:
+    """Name → command line, best first."""
+    images = {}
+    if find_spec("jupyterlab") is not None:
+        template = _JUPYTERLAB.format(python=shlex.quote(sys.executable), root="--allow-root")
+        images["jupyterlab"] = template
+    if (binary := shutil.which("code-server")) is not None:
+        images["code-server"] = _CODE_SERVER.format(binary=shlex.quote(binary))
+    return images
+
+
+def uses_base_path(images: Mapping[str, str], image_ref: str) -> bool:
+    """Whether this image serves below its base path. An unknown one does not."""
+    return BASE_PATH_PLACEHOLDER in images.get(image_ref, "")

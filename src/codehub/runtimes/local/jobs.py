@@ -1,0 +1,271 @@
+"""The storage job: a process of its own that moves a home into an archive or back.
+
+The runtime knows neither tar nor object stores. It starts a command (given by the wiring), writes one
+JSON object to its standard input and reads JSON lines from its standard output:
+
+    {"event": "progress", "done_bytes": 1, "total_bytes": 2, "files": 3}
+    {"event": "done", "archive_key": "…", "bytes": 1, "files": 2, "skipped": 0}
+    {"event": "failed", "code": "TAR_CREATE_FAILED", "message": "…", "context": {}}
+
+**One per workspace.** The job holds ``flock`` on the workspace's ``job.lock`` through a descriptor it
+inherits, for its whole life: if the leader that started it dies, the job still holds it, and the next
+leader finds the lock taken, kills the job it finds recorded, and goes on only when it has the lock.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.clock import monotonic
+from codehub.runtimes.base import ProgressCallback, StorageJob, StorageProgress, StorageResult, Token
+from codehub.runtimes.local import locks, logs
+from codehub.runtimes.local.ending import end_all
+from codehub.runtimes.local.layout import Layout
+from codehub.runtimes.local.processes import boot_id
+from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
+from codehub.runtimes.local.spawn import JOB_VARIABLE, Child, job_environment, spawn_job
+from codehub.runtimes.local.threads import Threads
+
+_LINE_LIMIT = 1024 * 1024
+_LOCK_SECONDS = 30.0
+_PIPE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """What the wiring knows and a job needs."""
+
+    command: Sequence[str]
+    archive_url: str
+    storage_options: Mapping[str, str]
+    env: Mapping[str, str]
+
+
+@dataclass
+class RunningJob:
+    """A job as the call that started it knows it.
+
+    Made before the process and filled in by the thread that starts it: a call that is cancelled in
+    that moment still knows what to kill.
+    """
+
+    child: Child | None = None
+    log_start: int = 0
+
+
+async def take_job_lock(
+    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
+) -> int:
+    """The job lock's descriptor, after ending an outranked job that held it. The caller closes it.
+
+    Without a token any job is ended. The caller holds the workspace's lock, so no new job can begin.
+    Dying here leaves either the old job, still recorded and locked, or none.
+    """
+    fd = locks.open_lock(layout.state(workspace_id) / "job.lock")
+    try:
+        deadline = monotonic() + _LOCK_SECONDS
+        while not locks.try_lock(fd):
+            with suppress(UnreadableRecord):  # not ours to kill then, only to wait for
+                await _end_recorded(layout, threads, workspace_id, token=token, may_end_equal=may_end_equal)
+            if monotonic() > deadline:
+                raise EffectError(FailureCode.STORAGE_JOB_FAILED, "an older storage job does not end")
+            await asyncio.sleep(0.005)
+        # The lock is free, but a helper process of a job that was killed alone may still write.
+        with suppress(UnreadableRecord):
+            await _end_recorded(layout, threads, workspace_id, token=None)
+        layout.job(workspace_id).unlink(missing_ok=True)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def start_job(
+    layout: Layout, settings: JobSettings, job: StorageJob, running: RunningJob, *, token: Token, lock_fd: int
+) -> None:
+    """Start the process. It has the lock from here on, also if we die before the next line."""
+    log = layout.state(job.workspace_id) / "job.log"
+    logs.rotate(log)
+    running.log_start = logs.size_of(log)
+    running.child = spawn_job(
+        settings.command,
+        record=layout.job(job.workspace_id),
+        head=record_head(token=token, port=0, boot=boot_id()),
+        lock_fd=lock_fd,
+        output=log,
+        cwd=layout.data_dir,
+        env=job_environment(job.workspace_id, settings.env),
+    )
+
+
+async def follow_job(
+    layout: Layout,
+    settings: JobSettings,
+    job: StorageJob,
+    running: RunningJob,
+    *,
+    on_progress: ProgressCallback,
+) -> StorageResult:
+    """Read what the job says until it ends. The caller ends the job if this raises."""
+    child = running.child
+    assert child is not None
+    assert child.stdin is not None
+    assert child.stdout is not None
+    await _write_order(child.stdin, _order(layout, settings, job))
+    final: dict[str, Any] | None = None
+    reader, transport = await _open_reader(child.stdout)
+    closing = asyncio.create_task(_close_after_exit(child, transport))
+    try:
+        async for message in _messages(reader):
+            if message.get("event") == "progress":
+                await on_progress(_progress(message))
+            else:
+                final = message
+    finally:
+        closing.cancel()
+        transport.close()
+    exit_code = await _exit_code(child)
+    tail = logs.last_lines(layout.state(job.workspace_id) / "job.log", since=running.log_start)
+    return _outcome(final, exit_code=exit_code, tail=tail)
+
+
+async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running: RunningJob) -> None:
+    """Kill the job we started, confirm it, and forget its record unless a newer job has the lock."""
+    child = running.child
+    if child is None:
+        return
+    marker = f"{JOB_VARIABLE}={workspace_id}"
+    lock = layout.state(workspace_id) / "job.lock"
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the number is still this job's
+        await _exit_code(child)
+    fd = locks.open_lock(lock)
+    try:
+        if not locks.try_lock(fd):
+            return
+        with suppress(UnreadableRecord):
+            record = find_record(layout.job(workspace_id))
+            if record is not None:
+                await end_all(threads, record.identity, marker, grace_seconds=0)
+        layout.job(workspace_id).unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+
+
+async def _end_recorded(
+    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
+) -> None:
+    """Kill the job on record. A record not written yet is no reason to fail: the caller looks again."""
+    record = find_record(layout.job(workspace_id))
+    if record is None:
+        return
+    outranked = token is None or record.token < token or (may_end_equal and record.token == token)
+    if not outranked:
+        raise EffectError(
+            FailureCode.VOLUME_IN_USE,
+            "a storage job is using the volume",
+            job_token=[record.token.op_seq, record.token.epoch],
+        )
+    await end_all(threads, record.identity, f"{JOB_VARIABLE}={workspace_id}", grace_seconds=0)
+
+
+def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:
+    """Credentials travel here: standard input shows up in no process list."""
+    order = {
+        "kind": job.kind.value,
+        "workspace_id": str(job.workspace_id),
+        "op_id": str(job.op_id),
+        "archive_key": job.archive_key,
+        "archive_url": settings.archive_url,
+        "volume_path": str(layout.volume(job.workspace_id)),
+        "staging_dir": str(layout.staging_of(job.workspace_id)),
+        "storage_options": dict(settings.storage_options),
+    }
+    return json.dumps(order).encode() + b"\n"
+
+
+async def _write_order(pipe: IO[bytes], order: bytes) -> None:
+    """The order fits into a pipe's buffer many times over, so this does not wait for the job."""
+    with suppress(BrokenPipeError), pipe:  # a job that ended at once tells why by other means
+        pipe.write(order)
+        pipe.flush()
+
+
+async def _open_reader(pipe: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader(limit=_LINE_LIMIT)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    return reader, transport
+
+
+async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
+    """JSON objects, one per line. Other output (a library that prints) is not for us."""
+    while line := await reader.readline():
+        with suppress(ValueError):
+            message = json.loads(line)
+            if isinstance(message, dict):
+                yield message
+
+
+async def _close_after_exit(child: Child, transport: asyncio.ReadTransport) -> None:
+    """Do not wait for ever on a pipe that some grandchild of a dead job still holds open."""
+    await _exit_code(child)
+    await asyncio.sleep(_PIPE_SECONDS)
+    transport.close()
+
+
+async def _exit_code(child: Child) -> int:
+    pause = 0.001
+    while (code := child.poll()) is None:
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    return code
+
+
+def _progress(message: Mapping[str, Any]) -> StorageProgress:
+    total = message.get("total_bytes")
+    return StorageProgress(
+        done_bytes=int(message.get("done_bytes") or 0),
+        total_bytes=None if total is None else int(total),
+        files=int(message.get("files") or 0),
+    )
+
+
+def _outcome(final: Mapping[str, Any] | None, *, exit_code: int, tail: list[str]) -> StorageResult:
+    """Done is what says so *and* exits with 0; everything else is a failure with its reasons."""
+    event = final.get("event") if final else None
+    if final and event == "done" and exit_code == 0:
+        known = {"event", "archive_key", "bytes", "files", "skipped"}
+        return StorageResult(
+            archive_key=str(final["archive_key"]),
+            bytes=int(final["bytes"]),
+            files=int(final["files"]),
+            skipped=int(final.get("skipped") or 0),
+            extra={key: value for key, value in final.items() if key not in known},
+        )
+    if final and event == "failed":
+        context = dict(final.get("context") or {})
+        context.pop("code", None)
+        context.setdefault("exit_code", exit_code)
+        raise EffectError(_failure_code(final.get("code")), str(final.get("message") or "failed"), **context)
+    raise EffectError(
+        FailureCode.STORAGE_JOB_FAILED,
+        f"the storage job ended with {exit_code} and no result",
+        exit_code=exit_code,
+        output=tail,
+    )
+
+
+def _failure_code(value: object) -> FailureCode:
+    try:
+        return FailureCode(str(value))
+    except ValueError:
+        return FailureCode.STORAGE_JOB_FAILED

@@ -1,0 +1,160 @@
+"""Where the local runtime keeps things, and how it knows that the disk is the right one.
+
+    {data dir}/volumes/.installation          whose disk this is
+    {data dir}/volumes/ws-{id}-home/          the home directories
+    {data dir}/volumes/.staging/ws-{id}/      a restore in the making (same file system: it is renamed in)
+    {data dir}/volumes/.trash/                homes on their way out
+    {data dir}/run/.installation
+    {data dir}/run/processes/{id}             who runs; written by the process itself
+    {data dir}/run/jobs/{id}                  which storage job runs; likewise
+    {data dir}/run/ports/{port}               symlink to the workspace that owns the port
+    {data dir}/run/ws-{id}/                   lock, job.lock, token, port, output.log, job.log
+
+Processes and jobs lie flat so that a look costs three directory scans however many workspaces there
+are. The marker is there because an unmounted disk looks exactly like "every home is gone": without the
+marker of this installation in ``volumes`` nothing is reported and nothing is made.
+"""
+
+import os
+import re
+import secrets
+from pathlib import Path
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, FailureCode
+
+MARKER = ".installation"
+_VOLUME_NAME = re.compile(r"ws-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-home")
+
+
+class Layout:
+    """Names of files below one data directory. Makes and checks the markers, touches nothing else."""
+
+    def __init__(self, data_dir: Path, installation_id: str) -> None:
+        self.data_dir = data_dir
+        self.installation_id = installation_id
+        self.volumes = data_dir / "volumes"
+        self.staging = self.volumes / ".staging"
+        self.trash = self.volumes / ".trash"
+        self.run = data_dir / "run"
+        self.processes = self.run / "processes"
+        self.jobs = self.run / "jobs"
+        self.ports = self.run / "ports"
+
+    def volume(self, workspace_id: UUID) -> Path:
+        return self.volumes / f"ws-{workspace_id}-home"
+
+    def staging_of(self, workspace_id: UUID) -> Path:
+        return self.staging / f"ws-{workspace_id}"
+
+    def state(self, workspace_id: UUID) -> Path:
+        return self.run / f"ws-{workspace_id}"
+
+    def process(self, workspace_id: UUID) -> Path:
+        return self.processes / str(workspace_id)
+
+    def job(self, workspace_id: UUID) -> Path:
+        return self.jobs / str(workspace_id)
+
+    def output(self, workspace_id: UUID) -> Path:
+        return self.state(workspace_id) / "output.log"
+
+    def prepare(self, *, create: bool) -> None:
+        """Make the directories of a data directory used for the first time; check those of an old one.
+
+        ``run`` gets its marker last. So a marked ``run`` beside unmarked volumes is a disk that went
+        missing, and an unmarked one is a first start that did not get to its end: it is made again.
+        With ``create`` false nothing is new: the caller knows of homes that must be here.
+        """
+        try:
+            if create and not (self.run / MARKER).exists():
+                self._create()
+            self.check()
+            for directory in (self.staging, self.trash, self.processes, self.jobs, self.ports):
+                directory.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise unreadable(self.data_dir, error) from error
+
+    def check(self) -> None:
+        """Raise unless the volumes of this installation are really here."""
+        for directory in (self.volumes, self.run):
+            try:
+                found = (directory / MARKER).read_text().strip()
+            except FileNotFoundError as error:
+                raise EffectError(
+                    FailureCode.LOCAL_RUNTIME_ERROR,
+                    f"{directory} does not carry CodeHub's marker: is its disk mounted?",
+                    path=str(directory),
+                ) from error
+            except (OSError, UnicodeDecodeError) as error:
+                raise unreadable(directory, error) from error
+            if found != self.installation_id:
+                raise EffectError(
+                    FailureCode.LOCAL_RUNTIME_ERROR,
+                    f"{directory} belongs to another CodeHub installation",
+                    path=str(directory),
+                    found=found,
+                    expected=self.installation_id,
+                )
+
+    def _create(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.volumes.mkdir(mode=0o700, exist_ok=True)
+        homes = [name for name in os.listdir(self.volumes) if workspace_of(name) is not None]
+        if homes and not (self.volumes / MARKER).exists():
+            raise EffectError(
+                FailureCode.LOCAL_RUNTIME_ERROR,
+                f"{self.volumes} holds homes of an unknown installation: it is not taken over",
+                path=str(self.volumes),
+            )
+        _mark(self.volumes, self.installation_id)
+        self.run.mkdir(mode=0o700, exist_ok=True)
+        _mark(self.run, self.installation_id)
+
+
+def workspace_of(volume_name: str) -> UUID | None:
+    """The workspace a volume's name speaks of; None for anything else that lies there."""
+    found = _VOLUME_NAME.fullmatch(volume_name)
+    return UUID(found[1]) if found else None
+
+
+def find_uuid(name: str) -> UUID | None:
+    """A file name that is exactly a UUID as this module writes it, or None."""
+    try:
+        value = UUID(name)
+    except ValueError:
+        return None
+    return value if str(value) == name else None
+
+
+def unreadable(path: Path, error: Exception) -> EffectError:
+    detail = error.strerror if isinstance(error, OSError) else None
+    return EffectError(
+        FailureCode.LOCAL_RUNTIME_ERROR,
+        f"cannot use {path}: {detail or error}",
+        path=str(path),
+    )
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Replace a small file so that a crash or a power cut leaves the old or the new, never a half."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(fd, text.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(draft, path)
+
+
+def _mark(directory: Path, installation_id: str) -> None:
+    """Two servers may do this at once: the first marker stays, and ``check`` compares it."""
+    draft = directory / f".marker.{secrets.token_hex(4)}"
+    write_durably(draft, installation_id + "\n")
+    try:
+        os.link(draft, directory / MARKER)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(draft)

@@ -1,0 +1,94 @@
+"""One actor per workspace at a time, and none that comes too late.
+
+A mutation holds ``flock`` on the workspace's lock file, and under it compares its token with the
+highest one seen, which is kept in a file beside it. The kernel gives the lock back when its holder
+dies, at whatever instruction, so there is nothing to clean up. Waiting polls without blocking: a thread
+asleep in ``flock`` could be neither cancelled nor counted.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.clock import monotonic
+from codehub.runtimes.base import Token
+from codehub.runtimes.local.layout import unreadable, write_durably
+
+_NOBODY = Token(op_seq=-1, epoch=-1)
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor of its own each time: locks of one process exclude each other too."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def locked(path: Path, *, timeout: float) -> AsyncIterator[int]:
+    """Hold the lock and yield its descriptor.
+
+    Left by closing, never by LOCK_UN: a process that inherited the descriptor keeps holding the lock,
+    which is how a starting IDE keeps everybody out until it has written itself down.
+    """
+    fd = open_lock(path)
+    try:
+        deadline = monotonic() + timeout
+        pause = 0.001
+        while not try_lock(fd):
+            if monotonic() > deadline:
+                raise EffectError(
+                    FailureCode.LOCAL_RUNTIME_ERROR,
+                    f"another process has been busy with this workspace for {timeout:g} s",
+                    lock=path.parent.name,
+                )
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.02)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def highest_token(state: Path) -> Token:
+    """The highest token seen, or one below all others."""
+    try:
+        op_seq, epoch = (state / "token").read_text().split()
+        return Token(int(op_seq), int(epoch))
+    except FileNotFoundError:
+        return _NOBODY
+    except ValueError:
+        # Only a power cut makes half a file here, and nobody who acted before it is still alive.
+        return _NOBODY
+    except OSError as error:
+        raise unreadable(state, error) from error
+
+
+def admit(state: Path, token: Token) -> None:
+    """Remember a token as high as any before, refuse a lower one. The caller holds the lock.
+
+    Dying right after this is harmless: the effect has not begun, and the same token is admitted again.
+    """
+    highest = highest_token(state)
+    if token < highest:
+        raise stale(token, highest)
+    if token > highest:
+        write_durably(state / "token", f"{token.op_seq} {token.epoch}\n")
+
+
+def stale(token: Token, highest: Token) -> EffectError:
+    return EffectError(
+        FailureCode.STALE_TOKEN,
+        "a newer actor has taken this workspace over",
+        token=[token.op_seq, token.epoch],
+        highest=[highest.op_seq, highest.epoch],
+    )

@@ -1,0 +1,94 @@
+"""A port for each workspace, and never the same one for two.
+
+The port is part of who a workspace is: the proxy sends its person there. If two workspaces could hold
+one port, even for a moment, one person would land in another's IDE. So a port is reserved by a symlink,
+which exactly one of several actors can make, and stays with its workspace until the volume is deleted;
+a stopped workspace's port is nobody else's.
+
+Ports are taken from below the range the kernel hands out by itself, so that no outgoing connection
+sits on one when the workspace wants it back.
+"""
+
+import os
+import secrets
+import socket
+from itertools import chain
+from pathlib import Path
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, FailureCode
+
+HOST = "127.0.0.1"
+_FIRST = 20000
+_FEWEST = 2000
+
+
+def reserve_port(ports: Path, state: Path, workspace_id: UUID) -> int:
+    """The workspace's port: the one it had if that is free, otherwise a new one.
+
+    The caller holds the workspace's lock. Dying between symlink and note loses one port of thousands.
+    """
+    note = state / "port"
+    kept = _kept_port(ports, note, workspace_id)
+    if kept is not None:
+        if is_free(kept):
+            return kept
+        release_port(ports, state)
+    first, last = _usable_range()
+    start = first + secrets.randbelow(last + 1 - first)
+    for port in chain(range(start, last + 1), range(first, start)):
+        if not is_free(port):
+            continue
+        try:
+            os.symlink(str(workspace_id), ports / str(port))
+        except FileExistsError:
+            continue
+        note.write_text(str(port))
+        return port
+    raise EffectError(FailureCode.CONTAINER_START_FAILED, "no free port is left on this machine")
+
+
+def release_port(ports: Path, state: Path) -> None:
+    """Give the port back. The caller holds the lock and has seen the process gone."""
+    note = state / "port"
+    try:
+        port = int(note.read_text())
+    except (FileNotFoundError, ValueError):
+        return
+    (ports / str(port)).unlink(missing_ok=True)
+    note.unlink(missing_ok=True)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens. Loopback says so at once, either way."""
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _kept_port(ports: Path, note: Path, workspace_id: UUID) -> int | None:
+    try:
+        port = int(note.read_text())
+        owner = os.readlink(ports / str(port))
+    except (OSError, ValueError):
+        return None
+    return port if owner == str(workspace_id) else None
+
+
+def _usable_range() -> tuple[int, int]:
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+            low = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        low = 32768
+    return (_FIRST, low - 1) if low - _FIRST >= _FEWEST else (_FIRST, 60999)

@@ -1,0 +1,144 @@
+"""Which process is it? Reading ``/proc``, and ending processes without ever hitting a stranger.
+
+A pid alone says nothing: the kernel hands it out again. A process is known by its pid, the tick at
+which it started (field 22 of ``/proc/{pid}/stat``) and the boot in which that tick counts. Signals go
+through a pidfd that was opened first and compared second, so between looking and shooting the number
+cannot come to mean somebody else.
+"""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process, once and for all."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Stat:
+    """The fields of ``/proc/{pid}/stat`` that matter here."""
+
+    pid: int
+    state: str
+    ppid: int
+    session: int
+    start_ticks: int
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state not in "ZX"  # a zombie runs nothing; it only waits for its parent to look
+
+
+@cache
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def find_stat(pid: int) -> Stat | None:
+    """None when there is no such process. Other failures raise: they do not mean "gone"."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            raw = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in parentheses may hold anything, parentheses and spaces included: cut at the last one.
+    fields = raw[raw.rindex(b")") + 2 :].split()
+    return Stat(
+        pid=pid,
+        state=fields[0].decode(),
+        ppid=int(fields[1]),
+        session=int(fields[3]),
+        start_ticks=int(fields[19]),
+    )
+
+
+def is_alive(identity: Identity) -> bool:
+    if identity.boot_id != boot_id():
+        return False
+    stat = find_stat(identity.pid)
+    return stat is not None and stat.is_alive and stat.start_ticks == identity.start_ticks
+
+
+def members(leader: Identity, marker: str) -> list[Stat]:
+    """Everything alive that belongs to ``leader``: its session, whoever carries its mark, descendants.
+
+    ``marker`` is an environment entry (``NAME=value``) given to the leader and inherited by all that
+    it started: a terminal in a session of its own is found by it. While the leader lives its session
+    number is beyond doubt. Once it died the number may have been given out again, so then only the
+    mark counts, and what descends from a marked process.
+    """
+    table = {stat.pid: stat for stat in _all_processes() if stat.is_alive}
+    table.pop(os.getpid(), None)
+    if leader.boot_id != boot_id():
+        return []
+    head = table.get(leader.pid)
+    session = leader.pid if head is not None and head.start_ticks == leader.start_ticks else None
+    wanted = marker.encode()
+    found = {
+        stat.pid
+        for stat in table.values()
+        if stat.start_ticks >= leader.start_ticks  # nobody is older than the leader it descends from
+        and (stat.session == session or wanted in _environment(stat.pid))
+    }
+    return [table[pid] for pid in _with_descendants(found, table)]
+
+
+def send_signal(stat: Stat, number: signal.Signals) -> None:
+    """Signal exactly this process; one that is gone meanwhile is fine."""
+    try:
+        fd = os.pidfd_open(stat.pid)
+    except ProcessLookupError:
+        return
+    try:
+        now = find_stat(stat.pid)
+        if now is not None and now.start_ticks == stat.start_ticks:
+            signal.pidfd_send_signal(fd, number)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def any_alive(stats: Iterable[Stat]) -> bool:
+    for stat in stats:
+        now = find_stat(stat.pid)
+        if now is not None and now.is_alive and now.start_ticks == stat.start_ticks:
+            return True
+    return False
+
+
+def _all_processes() -> Iterator[Stat]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := find_stat(int(name))) is not None:
+            yield stat
+
+
+def _environment(pid: int) -> list[bytes]:
+    """What the process was started with; empty for other people's processes and for those just gone."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def _with_descendants(found: set[int], table: dict[int, Stat]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for stat in table.values():
+        children.setdefault(stat.ppid, []).append(stat.pid)
+    todo = list(found)
+    while todo:
+        for pid in children.get(todo.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                todo.append(pid)
+    return found

@@ -1,0 +1,63 @@
+"""What a process wrote down about itself before it became the IDE (or the storage job).
+
+A record is one short line of JSON, written with a single ``write`` by the shim in ``spawn``. An empty
+file is a process that had not got that far: either it is about to, and the next look will see it, or it
+never came to be. So an empty record is no process. Anything else that is not a record is a question,
+not an answer: ``UnreadableRecord``.
+"""
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from codehub.runtimes.base import Token
+from codehub.runtimes.local.processes import Identity
+
+
+class UnreadableRecord(Exception):
+    """There is something, but not what this module writes."""
+
+
+@dataclass(frozen=True)
+class Record:
+    identity: Identity
+    token: Token
+    port: int = 0  # of a workspace; a storage job has none
+
+
+def find_record(path: Path) -> Record | None:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableRecord(str(error)) from error
+    if not raw.strip():
+        return None
+    try:
+        value = json.loads(raw)
+        return Record(
+            identity=Identity(int(value["pid"]), int(value["start_ticks"]), str(value["boot_id"])),
+            token=Token(int(value["op_seq"]), int(value["epoch"])),
+            port=int(value["port"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        if _is_from_an_earlier_boot(path):
+            return None  # torn by a power cut: whatever it named is gone with that boot
+        raise UnreadableRecord(f"{path.name} is not a record") from error
+
+
+def record_head(*, token: Token, port: int, boot: str) -> str:
+    """The part of the record its writer knows beforehand; the shim adds pid and start."""
+    fields = {"boot_id": boot, "op_seq": token.op_seq, "epoch": token.epoch, "port": port}
+    return json.dumps(fields)[1:]
+
+
+def _is_from_an_earlier_boot(path: Path) -> bool:
+    booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    try:
+        return os.stat(path).st_mtime < booted_at - 1
+    except OSError:
+        return False

@@ -1,0 +1,421 @@
+"""Workspaces as processes of this machine: no daemon, no root, real IDEs.
+
+``LocalRuntime`` keeps the protocol of ``runtimes/base``; the neighbouring modules hold the mechanisms,
+one each, and this one puts them in order. Every mutation has the same shape: take the workspace's lock,
+admit the token, look at what is there, act, give the lock back. Nothing is remembered between calls:
+several CodeHub processes on one machine may use one data directory, and any of them may die anywhere.
+"""
+
+import asyncio
+import os
+import shlex
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.clock import monotonic
+from codehub.runtimes.base import (
+    Address,
+    Limits,
+    Observation,
+    ProgressCallback,
+    StorageJob,
+    StorageKind,
+    StorageResult,
+    Token,
+)
+from codehub.runtimes.local import images as image_rules
+from codehub.runtimes.local import jobs, locks, logs, ports, volumes
+from codehub.runtimes.local.ending import end_all
+from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
+from codehub.runtimes.local.processes import Identity, boot_id, is_alive
+from codehub.runtimes.local.records import Record, UnreadableRecord, find_record, record_head
+from codehub.runtimes.local.sandbox import find_bubblewrap, sandbox_prefix
+from codehub.runtimes.local.sight import look
+from codehub.runtimes.local.spawn import (
+    WORKSPACE_VARIABLE,
+    Child,
+    command_of,
+    spawn_workspace,
+    workspace_environment,
+)
+from codehub.runtimes.local.threads import Threads, to_the_end
+
+_SETTLE_SECONDS = 0.25
+_FOLLOW_SECONDS = 0.25
+
+
+class LocalRuntime:
+    """See the module. ``prepare`` comes before the first use."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        installation_id: str,
+        images: Mapping[str, str],
+        *,
+        job_command: Sequence[str],
+        archive_url: str,
+        storage_options: Mapping[str, str] | None = None,
+        job_env: Mapping[str, str] | None = None,
+        base_path: str = "/w/{id}/",
+        stop_grace_seconds: float = 10.0,
+        lock_timeout_seconds: float = 60.0,
+        use_bubblewrap: bool = True,
+    ) -> None:
+        self._layout = Layout(data_dir.absolute(), installation_id)
+        self._images = dict(images)
+        for name, command in self._images.items():
+            _check_command(name, command)
+        self._job_settings = jobs.JobSettings(
+            command=tuple(job_command),
+            archive_url=archive_url,
+            storage_options=dict(storage_options or {}),
+            env=dict(job_env or {}),
+        )
+        self._base_path = base_path
+        self._stop_grace_seconds = stop_grace_seconds
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._use_bubblewrap = use_bubblewrap
+        self._bubblewrap: str | None = None
+        self._threads = Threads()
+        self._trash_threads = Threads(size=1)
+        self._sweeping: set[asyncio.Task[None]] = set()
+        self._children: dict[int, Child] = {}
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether workspaces are kept from seeing each other's homes."""
+        return self._bubblewrap is not None
+
+    async def prepare(self, *, create: bool = True) -> None:
+        """Make or check the data directory; find out about bubblewrap; empty the trash.
+
+        ``create`` false when homes are known to exist: an empty directory is then a missing disk.
+        """
+        await self._threads.run(self._layout.prepare, create=create)
+        if self._use_bubblewrap:
+            self._bubblewrap = await self._threads.run(find_bubblewrap)
+        self._empty_trash_soon()
+
+    async def close(self) -> None:
+        """Workspaces and their homes stay; what is left of the trash goes next time."""
+        for task in self._sweeping:
+            task.cancel()
+        self._threads.close()
+        self._trash_threads.close()
+
+    async def probe(self) -> None:
+        await self._threads.run(self._probe)
+
+    async def images(self) -> list[str]:
+        return list(self._images)
+
+    def uses_base_path(self, image_ref: str) -> bool:
+        """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix."""
+        return image_rules.uses_base_path(self._images, image_ref)
+
+    # Looking
+
+    async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
+        return await self._threads.run(self._observe, None if ids is None else frozenset(ids))
+
+    async def address(self, workspace_id: UUID) -> Address | None:
+        record = await self._threads.run(self._find_running, workspace_id)
+        return None if record is None else Address(ports.HOST, record.port)
+
+    async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
+        """Following ends when the container has ended and everything was read."""
+        log = self._layout.output(workspace_id)
+        data, position = await self._threads.run(logs.read_tail, log)
+        if data:
+            yield data
+        while follow:
+            running = await self._threads.run(self._find_running, workspace_id) is not None
+            data, position = await self._threads.run(logs.read_from, log, position)
+            if data:
+                yield data
+            elif not running:
+                return
+            else:
+                await asyncio.sleep(_FOLLOW_SECONDS)
+
+    # Volumes
+
+    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token):
+            await self._threads.run(volumes.make_volume, self._layout, workspace_id)
+
+    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token), self._without_job(workspace_id, token):
+            if await self._threads.run(self._find_process, workspace_id) is not None:
+                raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
+            await self._threads.run(volumes.discard_volume, self._layout, workspace_id)
+            state = self._layout.state(workspace_id)
+            await self._threads.run(ports.release_port, self._layout.ports, state)
+        self._empty_trash_soon()
+
+    # Containers
+
+    async def start(
+        self,
+        workspace_id: UUID,
+        *,
+        token: Token,
+        image_ref: str,
+        env: Mapping[str, str],
+        limits: Limits,
+    ) -> None:
+        """Limits are not enforced here: without root there is no way that also lets an IDE work."""
+        template = self._images.get(image_ref)
+        if template is None:
+            raise EffectError(
+                FailureCode.IMAGE_UNKNOWN, f"no image is called {image_ref!r}", known=list(self._images)
+            )
+        async with (
+            self._acting(workspace_id, token) as lock_fd,
+            self._without_job(workspace_id, token),
+        ):
+            if not await self._threads.run(volumes.has_volume, self._layout, workspace_id):
+                raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
+            record = await self._threads.run(self._find_process, workspace_id)
+            if record is not None:
+                if await self._threads.run(is_alive, record.identity):
+                    return
+                await self._end(workspace_id, record, grace_seconds=0)
+            await self._start(workspace_id, template, token=token, env=env, lock_fd=lock_fd)
+
+    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token):
+            await self._stop(workspace_id)
+
+    async def remove_orphan_container(self, workspace_id: UUID) -> None:
+        async with self._locked(workspace_id):
+            await self._stop(workspace_id)
+
+    async def stop_all(self) -> None:
+        """Stop every workspace at once: the end of ``codehub up``. Wishes and tokens stay as they are."""
+        names = await self._threads.run(os.listdir, self._layout.processes)
+        known = [workspace_id for name in names if (workspace_id := find_uuid(name)) is not None]
+        outcomes = await asyncio.gather(
+            *(self.remove_orphan_container(workspace_id) for workspace_id in known), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    # Storage jobs
+
+    async def run_storage_job(
+        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+    ) -> StorageResult:
+        running = jobs.RunningJob()
+        try:
+            await self._begin_job(job, running, token=token)
+            return await jobs.follow_job(
+                self._layout, self._job_settings, job, running, on_progress=on_progress
+            )
+        except EffectError as error:
+            highest = await self._threads.run(locks.highest_token, self._layout.state(job.workspace_id))
+            if token < highest:  # it did not fail: it was ended by somebody newer
+                raise locks.stale(token, highest) from error
+            raise
+        finally:
+            ending = asyncio.ensure_future(
+                jobs.end_job(self._layout, self._threads, job.workspace_id, running)
+            )
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                await to_the_end(ending)
+                raise
+
+    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token):
+            os.close(await jobs.take_job_lock(self._layout, self._threads, workspace_id, token=None))
+
+    async def _begin_job(self, job: StorageJob, running: jobs.RunningJob, *, token: Token) -> None:
+        """Under the workspace's lock until the job has its own: a start cannot slip in between."""
+        workspace_id = job.workspace_id
+        async with self._acting(workspace_id, token):
+            if await self._threads.run(self._find_running, workspace_id) is not None:
+                raise EffectError(FailureCode.VOLUME_IN_USE, "the workspace is running")
+            if job.kind is StorageKind.ARCHIVE and not await self._threads.run(
+                volumes.has_volume, self._layout, workspace_id
+            ):
+                raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
+            lock_fd = await jobs.take_job_lock(
+                self._layout, self._threads, workspace_id, token=token, may_end_equal=True
+            )
+            try:
+                settings = self._job_settings
+                await self._threads.run(
+                    jobs.start_job, self._layout, settings, job, running, token=token, lock_fd=lock_fd
+                )
+            finally:
+                os.close(lock_fd)  # from now on the job alone holds it
+
+    # What the calls above are made of
+
+    @asynccontextmanager
+    async def _acting(self, workspace_id: UUID, token: Token) -> AsyncIterator[int]:
+        """Hold the workspace's lock with a token that nobody outranks."""
+        async with self._locked(workspace_id) as lock_fd:
+            await self._threads.run(locks.admit, self._layout.state(workspace_id), token)
+            yield lock_fd
+
+    @asynccontextmanager
+    async def _locked(self, workspace_id: UUID) -> AsyncIterator[int]:
+        state = self._layout.state(workspace_id)
+        await self._threads.run(self._make_state, state)
+        try:
+            async with locks.locked(state / "lock", timeout=self._lock_timeout_seconds) as lock_fd:
+                yield lock_fd
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    @asynccontextmanager
+    async def _without_job(self, workspace_id: UUID, token: Token) -> AsyncIterator[None]:
+        """No storage job runs and none can begin; a running one that is not outranked is an error."""
+        lock_fd = await jobs.take_job_lock(self._layout, self._threads, workspace_id, token=token)
+        try:
+            yield
+        finally:
+            os.close(lock_fd)
+
+    async def _start(
+        self, workspace_id: UUID, template: str, *, token: Token, env: Mapping[str, str], lock_fd: int
+    ) -> None:
+        log = self._layout.output(workspace_id)
+        child, port, log_start = await self._threads.run(
+            self._spawn, workspace_id, template, token=token, env=env, lock_fd=lock_fd
+        )
+        exit_code = await self._settle(child, port)
+        if exit_code is None:
+            return
+        record = await self._threads.run(self._find_process, workspace_id)
+        lines = await self._threads.run(logs.last_lines, log, since=log_start)
+        if record is not None:
+            await self._end(workspace_id, record, grace_seconds=0)
+        raise EffectError(
+            FailureCode.CONTAINER_START_FAILED,
+            f"the command ended at once with {exit_code}",
+            exit_code=exit_code,
+            output=lines,
+        )
+
+    def _spawn(
+        self, workspace_id: UUID, template: str, *, token: Token, env: Mapping[str, str], lock_fd: int
+    ) -> tuple[Child, int, int]:
+        layout, home = self._layout, self._layout.volume(workspace_id)
+        state, log = layout.state(workspace_id), layout.output(workspace_id)
+        port = ports.reserve_port(layout.ports, state, workspace_id)
+        base_path = self._base_path.format(id=workspace_id)
+        command = command_of(template, port=port, home=home, base_path=base_path)
+        if self._bubblewrap is not None:
+            command = [*sandbox_prefix(self._bubblewrap, data_dir=layout.data_dir, home=home), *command]
+        logs.rotate(log)
+        log_start = logs.size_of(log)
+        child = spawn_workspace(
+            command,
+            record=layout.process(workspace_id),
+            head=record_head(token=token, port=port, boot=boot_id()),
+            lock_fd=lock_fd,
+            output=log,
+            home=home,
+            env=workspace_environment(workspace_id, home=home, port=port, base_path=base_path, given=env),
+        )
+        self._children[child.pid] = child
+        return child, port, log_start
+
+    async def _settle(self, child: Child, port: int) -> int | None:
+        """Its exit code if it ended at once; None as soon as it listens, or has lived a little.
+
+        Whether it answers is the proxy's business. This is only here so that a wrong command line is
+        told with its own words instead of as a container that keeps vanishing.
+        """
+        deadline = monotonic() + _SETTLE_SECONDS
+        pause = 0.001
+        while monotonic() < deadline:
+            if (exit_code := child.poll()) is not None:
+                return exit_code
+            if ports.answers(port):
+                return None
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.3, 0.01)
+        return None
+
+    async def _stop(self, workspace_id: UUID) -> None:
+        try:
+            record = find_record(self._layout.process(workspace_id))
+        except UnreadableRecord:
+            # Nobody can say any more which process it was, but whoever carries the mark still does.
+            record = Record(Identity(pid=0, start_ticks=0, boot_id=boot_id()), Token(0, 0))
+        if record is not None:
+            await self._end(workspace_id, record, grace_seconds=self._stop_grace_seconds)
+        else:
+            self._layout.process(workspace_id).unlink(missing_ok=True)  # one that was never filled in
+
+    async def _end(self, workspace_id: UUID, record: Record, *, grace_seconds: float) -> None:
+        """End all processes, then the record: dying in between leaves a record, and this runs again."""
+        marker = f"{WORKSPACE_VARIABLE}={workspace_id}"
+        await end_all(self._threads, record.identity, marker, grace_seconds=grace_seconds)
+        self._layout.process(workspace_id).unlink(missing_ok=True)
+        self._reap()
+
+    def _find_process(self, workspace_id: UUID) -> Record | None:
+        try:
+            return find_record(self._layout.process(workspace_id))
+        except UnreadableRecord as error:
+            raise EffectError(FailureCode.LOCAL_RUNTIME_ERROR, f"process record: {error}") from error
+
+    def _find_running(self, workspace_id: UUID) -> Record | None:
+        record = self._find_process(workspace_id)
+        return record if record is not None and is_alive(record.identity) else None
+
+    def _observe(self, ids: Collection[UUID] | None) -> Observation:
+        self._reap()
+        return look(self._layout, ids)
+
+    def _probe(self) -> None:
+        self._layout.check()
+        try:
+            for directory in (self._layout.volumes, self._layout.run):
+                os.utime(directory)  # fails on a disk that has become read-only
+        except OSError as error:
+            raise unreadable(self._layout.data_dir, error) from error
+
+    def _make_state(self, state: Path) -> None:
+        self._layout.check()
+        try:
+            state.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    def _reap(self) -> None:
+        """Let ended children go. Zombies count as dead anyway; this only keeps the table tidy."""
+        for pid, child in list(self._children.items()):
+            if child.poll() is not None:
+                self._children.pop(pid, None)
+
+    def _empty_trash_soon(self) -> None:
+        task = asyncio.create_task(self._trash_threads.run(volumes.empty_trash, self._layout))
+        self._sweeping.add(task)
+        task.add_done_callback(self._sweeping.discard)
+
+
+def _check_command(name: str, command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"LOCAL_IMAGES: {name!r}: {error}") from error
+    if not words:
+        raise ValueError(f"LOCAL_IMAGES: {name!r} has no command")
+    if "{port}" not in command:
+        raise ValueError(f"LOCAL_IMAGES: {name!r} does not use {{port}}, so nobody could reach it")
