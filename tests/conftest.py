@@ -10,6 +10,8 @@ from codehub.store import engine as store_engine
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 
+pytest_plugins = ["tests.support.redis"]
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:

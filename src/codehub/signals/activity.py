@@ -1,0 +1,253 @@
+"""Who is using what, in Redis: leases of open connections and a timer that says "busy lately".
+
+The proxy writes (through ``LeaseKeeper``), the TTL manager reads. Losing Redis, or its memory, may keep a
+workspace awake too long and must never put one to sleep that is in use. So:
+
+- each open connection is a *lease* that expires unless renewed, never a count that could leak or lie;
+- all times are Redis's own (``TIME``): proxies with wrong clocks cannot disagree;
+- a reading carries the ``RedisIdentity`` it was made under. Readers must not call anything idle before
+  ``identity.age_seconds`` exceeds the idle period, because "no lease" in a young memory means nothing;
+- every failure raises ``RedisUnavailable``: the absence of an answer is never "idle".
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from redis.exceptions import NoScriptError
+
+from codehub.domain.ttl import Activity
+from codehub.signals import activity_scripts as scripts
+from codehub.signals.connection import RedisLink, RedisUnavailable
+from codehub.signals.outage import Outage
+
+LEASE_SECONDS = 90.0
+EPOCH_KEY = "codehub:epoch"
+READ_CHUNK = 500
+"""Workspaces per script call. Redis serves nobody else meanwhile: about a millisecond."""
+
+
+class ActivityKind(StrEnum):
+    HTTP = "http"
+    WEBSOCKET = "websocket"
+    START = "start"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One open connection or request to a workspace."""
+
+    id: str
+    workspace_id: UUID
+    ttl_seconds: float
+    kind: ActivityKind = ActivityKind.WEBSOCKET
+
+
+@dataclass(frozen=True)
+class RedisIdentity:
+    """Which memory answered: a new ``epoch`` begins whenever Redis may have forgotten something."""
+
+    run_id: str
+    epoch: str
+    age_seconds: float
+
+    def memory_lost(self, previous: "RedisIdentity | None") -> bool:
+        """Whether anything may have been forgotten since ``previous`` was seen."""
+        return previous is not None and (self.epoch, self.run_id) != (previous.epoch, previous.run_id)
+
+
+@dataclass(frozen=True)
+class ActivityReading:
+    identity: RedisIdentity
+    activities: Mapping[UUID, Activity]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A lease that ended ``age_seconds`` ago."""
+
+    lease: Lease
+    age_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A request, or anything else that is over at once, ``age_seconds`` ago."""
+
+    workspace_id: UUID
+    ttl_seconds: float
+    kind: ActivityKind = ActivityKind.HTTP
+    age_seconds: float = 0.0
+
+
+class ActivityLog:
+    """The activity keys of one Redis. Every method is one round trip and raises ``RedisUnavailable``."""
+
+    def __init__(self, link: RedisLink, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.lease_seconds = lease_seconds
+        self._link = link
+        self._outage = Outage("activity")
+
+    async def take(
+        self,
+        workspace_id: UUID,
+        lease_id: str,
+        *,
+        ttl_seconds: float,
+        kind: ActivityKind = ActivityKind.WEBSOCKET,
+    ) -> None:
+        """Taking one sets the idle timer to ttl + lease: it outlives a proxy that dies, by the ttl."""
+        await self.write(leases=[Lease(lease_id, workspace_id, ttl_seconds, kind)])
+
+    async def renew(self, leases: Collection[Lease]) -> None:
+        """The same as taking them: a lease that Redis forgot is simply there again."""
+        await self.write(leases=leases)
+
+    async def release(
+        self,
+        workspace_id: UUID,
+        lease_id: str,
+        *,
+        ttl_seconds: float,
+        kind: ActivityKind = ActivityKind.WEBSOCKET,
+    ) -> None:
+        """Ending the last one sets the idle timer to ttl."""
+        await self.write(ended=[Ended(Lease(lease_id, workspace_id, ttl_seconds, kind))])
+
+    async def touch(
+        self, workspace_id: UUID, ttl_seconds: float, kind: ActivityKind = ActivityKind.HTTP
+    ) -> None:
+        await self.write(touches=[Touch(workspace_id, ttl_seconds, kind)])
+
+    async def start_timer(self, workspace_id: UUID, ttl_seconds: float) -> None:
+        """A workspace has just started: nobody is put to sleep before they could connect."""
+        await self.touch(workspace_id, ttl_seconds, ActivityKind.START)
+
+    async def write(
+        self,
+        *,
+        touches: Collection[Touch] = (),
+        ended: Collection[Ended] = (),
+        leases: Collection[Lease] = (),
+    ) -> None:
+        """Many at once. If it raises, any part of it may have happened: repeating all of it is safe."""
+        calls = [
+            *(self._touch_call(each) for each in touches),
+            *(self._release_call(each) for each in ended),
+            *(self._take_call(each) for each in leases),
+        ]
+        if calls:
+            await self._run(calls)
+
+    async def read(self, workspace_ids: Collection[UUID]) -> ActivityReading:
+        """All of them, and the identity of the one memory that all of it came from."""
+        ids = [str(each) for each in workspace_ids]
+        chunks = [ids[start : start + READ_CHUNK] for start in range(0, len(ids), READ_CHUNK)]
+        calls = [_Call(scripts.IDENTITY, [EPOCH_KEY], [secrets.token_hex(16)])]
+        calls += [_Call(scripts.READ, [EPOCH_KEY], chunk) for chunk in chunks]
+        # One round trip, and yet Redis may be flushed between two scripts of it.
+        answers = await self._run(calls, timeout_seconds=self._link.timeout_seconds + len(chunks) * 0.05)
+        identity = _identity(answers[0])
+        activities: dict[UUID, Activity] = {}
+        for chunk, answer in zip(chunks, answers[1:], strict=True):
+            if answer[0].decode() != identity.epoch:
+                raise RedisUnavailable("activity: Redis lost its memory while it was being read")
+            for position, workspace_id in enumerate(chunk):
+                fields = answer[1 + 4 * position : 5 + 4 * position]
+                activities[UUID(workspace_id)] = _activity(fields)
+        return ActivityReading(identity, activities)
+
+    async def read_many(self, workspace_ids: Collection[UUID]) -> Mapping[UUID, Activity]:
+        return (await self.read(workspace_ids)).activities
+
+    async def identity(self) -> RedisIdentity:
+        return (await self.read(())).identity
+
+    def _take_call(self, lease: Lease) -> "_Call":
+        arguments: list[str | int] = [
+            lease.id,
+            _ms(self.lease_seconds),
+            _ms(lease.ttl_seconds),
+            lease.kind.value,
+        ]
+        return _Call(scripts.TAKE, _keys(lease.workspace_id), arguments)
+
+    def _release_call(self, ended: Ended) -> "_Call":
+        lease = ended.lease
+        arguments: list[str | int] = [
+            lease.id,
+            _ms(ended.age_seconds),
+            _ms(lease.ttl_seconds),
+            lease.kind.value,
+        ]
+        return _Call(scripts.RELEASE, _keys(lease.workspace_id), arguments)
+
+    def _touch_call(self, touch: Touch) -> "_Call":
+        arguments = [_ms(touch.age_seconds), _ms(touch.ttl_seconds), touch.kind.value]
+        return _Call(scripts.TOUCH, _keys(touch.workspace_id)[1:], arguments)
+
+    async def _run(self, calls: "Sequence[_Call]", *, timeout_seconds: float | None = None) -> list[Any]:
+        async with self._link.bounded(self._outage, timeout_seconds=timeout_seconds) as client:
+            for may_load in (True, False):
+                async with client.pipeline(transaction=False) as pipe:
+                    for call in calls:
+                        pipe.evalsha(call.sha, len(call.keys), *call.keys, *call.arguments)
+                    answers: list[Any] = await pipe.execute(raise_on_error=False)
+                failures = [answer for answer in answers if isinstance(answer, Exception)]
+                if may_load and any(isinstance(failure, NoScriptError) for failure in failures):
+                    # A Redis that started anew knows no scripts. They are idempotent: run all again.
+                    for body in {call.script for call in calls}:
+                        await client.script_load(body)
+                    continue
+                if failures:
+                    raise failures[0]
+                return answers
+        raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True)
+class _Call:
+    script: str
+    keys: Sequence[str]
+    arguments: Sequence[str | int]
+
+    @property
+    def sha(self) -> str:
+        return _sha(self.script)
+
+
+def _sha(script: str) -> str:
+    if script not in _SHAS:
+        _SHAS[script] = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+    return _SHAS[script]
+
+
+_SHAS: dict[str, str] = {}
+
+
+def _keys(workspace_id: UUID) -> list[str]:
+    return [f"ws_conn:{workspace_id}", f"idle_timer:{workspace_id}", f"last_seen:{workspace_id}"]
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
+
+
+def _identity(answer: Sequence[Any]) -> RedisIdentity:
+    return RedisIdentity(run_id=answer[1].decode(), epoch=answer[0].decode(), age_seconds=answer[2] / 1000)
+
+
+def _activity(fields: Sequence[Any]) -> Activity:
+    connections, timer_ms, at, kind = fields
+    return Activity(
+        connections=connections,
+        # PTTL: -2 no such key, -1 a key that never expires, which is a timer still running
+        idle_timer=timedelta(milliseconds=max(timer_ms, 0)) if timer_ms != -2 else None,
+        last_seen_at=datetime.fromtimestamp(int(at) / 1000, UTC) if at else None,
+        kind=kind.decode() or None,
+    )

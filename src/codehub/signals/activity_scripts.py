@@ -1,0 +1,113 @@
+"""The Lua that keeps activity whole. Redis runs each script alone and by its own clock.
+
+Three keys for a workspace:
+
+- ``ws_conn:{id}``     sorted set: lease → when it expires (ms, Redis TIME). Alive means: later than now.
+- ``idle_timer:{id}``  string with an expiry: exists while the workspace counts as busy.
+- ``last_seen:{id}``   hash: ``at`` (ms) and ``kind`` of the last activity, for people to read.
+
+All scripts are idempotent: a client that does not know whether its call arrived simply repeats it. If a
+client dies between two calls, its leases expire by themselves; that is why there is no counter.
+
+Replicating scripts by their effects (Redis 5 and later) is what makes TIME before a write legal.
+"""
+
+_NOW = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+"""
+
+# KEYS conn, timer, seen; ARGV lease, lease_ms, ttl_ms, kind → living leases
+TAKE = (
+    _NOW
+    + """
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[3] + ARGV[2])
+redis.call('HSET', KEYS[3], 'at', now, 'kind', ARGV[4])
+redis.call('EXPIRE', KEYS[3], 2592000)
+return redis.call('ZCARD', KEYS[1])
+"""
+)
+
+# KEYS conn, timer, seen; ARGV lease, age_ms (how long ago it ended), ttl_ms, kind → living leases
+#
+# The timer begins at the later of this end and the last activity anybody reported: a release that was
+# held up must not shorten what happened since.
+RELEASE = (
+    _NOW
+    + """
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local ended = now - ARGV[2]
+local seen = tonumber(redis.call('HGET', KEYS[3], 'at') or 0)
+if ended >= seen then
+  redis.call('HSET', KEYS[3], 'at', ended, 'kind', ARGV[4])
+  redis.call('EXPIRE', KEYS[3], 2592000)
+end
+local living = redis.call('ZCARD', KEYS[1])
+if living == 0 then
+  local left = math.max(ended, seen) + ARGV[3] - now
+  if left > 0 then
+    redis.call('SET', KEYS[2], ARGV[4], 'PX', left)
+  else
+    redis.call('DEL', KEYS[2])
+  end
+end
+return living
+"""
+)
+
+# KEYS timer, seen; ARGV age_ms, ttl_ms, kind. Never shortens: an open lease has set more than ttl.
+TOUCH = (
+    _NOW
+    + """
+local at = now - ARGV[1]
+local left = at + ARGV[2] - now
+if left > redis.call('PTTL', KEYS[1]) and left > 0 then
+  redis.call('SET', KEYS[1], ARGV[3], 'PX', left)
+end
+if at >= tonumber(redis.call('HGET', KEYS[2], 'at') or 0) then
+  redis.call('HSET', KEYS[2], 'at', at, 'kind', ARGV[3])
+  redis.call('EXPIRE', KEYS[2], 2592000)
+end
+return 1
+"""
+)
+
+# KEYS epoch; ARGV new_token → {token, run_id, age_ms}
+#
+# Redis forgot something when the key is gone (flushed, restarted empty) or was written by another
+# process (restarted from an older snapshot, failed over to a replica that lagged). Either way a new
+# epoch begins, and its age tells how long this memory can be believed.
+IDENTITY = (
+    _NOW
+    + """
+local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+local known = redis.call('HMGET', KEYS[1], 'token', 'run_id', 'born')
+if not known[1] or known[2] ~= run_id then
+  redis.call('HSET', KEYS[1], 'token', ARGV[1], 'run_id', run_id, 'born', now)
+  return {ARGV[1], run_id, 0}
+end
+return {known[1], run_id, math.max(0, now - known[3])}
+"""
+)
+
+# KEYS epoch; ARGV workspace ids → token, then for each id: connections, timer_ms, at, kind
+#
+# The keys are named inside, which Redis Cluster would not allow; a single Redis is what CodeHub needs.
+READ = (
+    _NOW
+    + """
+local answer = {redis.call('HGET', KEYS[1], 'token') or ''}
+for _, id in ipairs(ARGV) do
+  local seen = redis.call('HMGET', 'last_seen:' .. id, 'at', 'kind')
+  answer[#answer + 1] = redis.call('ZCOUNT', 'ws_conn:' .. id, '(' .. now, '+inf')
+  answer[#answer + 1] = redis.call('PTTL', 'idle_timer:' .. id)
+  answer[#answer + 1] = seen[1] or ''
+  answer[#answer + 1] = seen[2] or ''
+end
+return answer
+"""
+)

@@ -1,0 +1,211 @@
+"""Live events within one API replica: one Redis subscription in, any number of browsers out.
+
+A subscriber is a queue and nothing more: no task, no socket, no timer. A thousand idle ones cost a
+thousand small objects. Notices are dealt out by the channel they came on, so a message nobody here waits
+for costs one dictionary look-up and is not even parsed.
+
+The one rule for slow readers: more than ``max_behind`` notices behind, and the reader is dropped. Its
+queue is thrown away and its next read raises ``FellBehind``; the browser then reconnects and begins with
+the state. A reader can never hold the feed back, nor the memory of the process.
+"""
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from prometheus_client import Counter
+
+from codehub.domain.errors import CodeHubError
+from codehub.signals.connection import RedisLink
+from codehub.signals.notices import (
+    RESYNC_CHANNEL,
+    USER_CHANNEL,
+    WORKSPACE_CHANNEL,
+    Notice,
+    Resync,
+    parse_notice,
+)
+from codehub.signals.subscription import Subscription
+
+MAX_BEHIND = 1000
+
+IGNORED = Counter("codehub_live_ignored_total", "Live messages whose payload made no sense")
+DROPPED = Counter("codehub_live_dropped_total", "Readers dropped because they fell too far behind")
+
+_EVERYONE = "*"
+
+
+class FellBehind(CodeHubError):
+    """This reader was too slow and has been dropped; it must reconnect."""
+
+    code = "fell_behind"
+
+
+class FeedClosed(CodeHubError):
+    """The process is shutting down, or this subscription has been left."""
+
+    code = "feed_closed"
+
+
+class LiveFeed:
+    """Deals out the live events of one process. ``start`` before use, ``close`` at the end."""
+
+    def __init__(self, link: RedisLink, *, max_behind: int = MAX_BEHIND) -> None:
+        self._max_behind = max_behind
+        self._subscribers: dict[str, set[LiveSubscription]] = {}  # channel → who waits for it
+        self._redis = Subscription(
+            link,
+            use="live feed",
+            channels=[RESYNC_CHANNEL],
+            patterns=[f"{WORKSPACE_CHANNEL}*", f"{USER_CHANNEL}*"],
+            on_message=self._receive,
+            on_subscribed=self._resync_all,
+        )
+
+    @property
+    def connected(self) -> bool:
+        """False: changes are not heard at the moment. A ``Resync`` follows once they are again."""
+        return self._redis.connected
+
+    @property
+    def subscriber_count(self) -> int:
+        return sum(len(each) for each in self._subscribers.values())
+
+    def start(self) -> None:
+        self._redis.start()
+
+    async def close(self) -> None:
+        """Every ``async for`` ends."""
+        await self._redis.close()
+        for subscriber in self._everybody():
+            subscriber.close()
+
+    def subscribe_workspace(self, workspace_id: UUID) -> "LiveSubscription":
+        return self._subscribe(f"{WORKSPACE_CHANNEL}{workspace_id}")
+
+    def subscribe_user(self, owner_id: UUID) -> "LiveSubscription":
+        """Everything that belongs to one person."""
+        return self._subscribe(f"{USER_CHANNEL}{owner_id}")
+
+    def subscribe_all(self) -> "LiveSubscription":
+        """Everybody's: for administrators."""
+        return self._subscribe(_EVERYONE)
+
+    def _subscribe(self, channel: str) -> "LiveSubscription":
+        subscriber = LiveSubscription(self, channel, max_behind=self._max_behind)
+        self._subscribers.setdefault(channel, set()).add(subscriber)
+        return subscriber
+
+    def _remove(self, subscriber: "LiveSubscription") -> None:
+        remaining = self._subscribers.get(subscriber.channel)
+        if remaining is not None:
+            remaining.discard(subscriber)
+            if not remaining:
+                del self._subscribers[subscriber.channel]
+
+    def _receive(self, channel: str, payload: bytes) -> None:
+        if channel == RESYNC_CHANNEL:
+            self._resync_all()
+            return
+        readers = list(self._subscribers.get(channel, ()))
+        if channel.startswith(USER_CHANNEL):
+            # Each notice comes on two channels; whoever reads everything is served from this one.
+            readers += self._subscribers.get(_EVERYONE, ())
+        if not readers:
+            return
+        notice = parse_notice(payload)
+        # A notice belongs to the channels of its own ids; on any other it would reach a stranger.
+        if notice is None or channel not in (
+            f"{WORKSPACE_CHANNEL}{notice.id}",
+            f"{USER_CHANNEL}{notice.owner_id}",
+        ):
+            IGNORED.inc()
+            return
+        for reader in readers:
+            reader.deliver(notice)
+
+    def _resync_all(self) -> None:
+        for subscriber in self._everybody():
+            subscriber.deliver(Resync())
+
+    def _everybody(self) -> list["LiveSubscription"]:
+        return [subscriber for each in self._subscribers.values() for subscriber in each]
+
+
+class LiveSubscription:
+    """One reader's queue. ``async for notice in subscription``, or ``next(timeout)`` beside a heartbeat.
+
+    One task reads it. Use it as a context manager: leaving it takes it off the feed.
+    """
+
+    def __init__(self, feed: LiveFeed, channel: str, *, max_behind: int) -> None:
+        self.channel = channel
+        self.fell_behind = False
+        self._feed = feed
+        self._max_behind = max_behind
+        self._queue: deque[Notice] = deque()
+        self._closed = False
+        self._wakeup: asyncio.Future[None] | None = None
+
+    def deliver(self, notice: Notice) -> None:
+        """Called by the feed. Never waits."""
+        if self._closed:
+            return
+        if isinstance(notice, Resync):
+            # The snapshots to come contain all that was queued.
+            self._queue.clear()
+        self._queue.append(notice)
+        if len(self._queue) > self._max_behind:
+            self.fell_behind = True
+            DROPPED.inc()
+            self.close()
+        self._wake()
+
+    async def next(self, timeout: float | None = None) -> Notice | None:
+        """The next notice; None when ``timeout`` seconds brought none.
+
+        Raises ``FellBehind`` for a dropped reader and ``FeedClosed`` once the feed has closed.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._queue and not self._closed:
+                    self._wakeup = asyncio.get_running_loop().create_future()
+                    await self._wakeup
+        except TimeoutError:
+            return None
+        if self._queue:
+            return self._queue.popleft()
+        if self.fell_behind:
+            raise FellBehind("this reader was too slow and has been dropped")
+        raise FeedClosed("the live feed has closed")
+
+    def close(self) -> None:
+        self._closed = True
+        self._queue.clear()
+        self._feed._remove(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Notice:
+        try:
+            notice = await self.next()
+        except FeedClosed:
+            raise StopAsyncIteration from None
+        assert notice is not None  # without a time-out there is always one, or an exception
+        return notice
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

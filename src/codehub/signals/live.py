@@ -1,0 +1,97 @@
+"""Live events on the way to browsers: the last stretch between the event listener and each API replica.
+
+The event listener publishes each change to ``workspace:{id}`` and ``user:{owner_id}``; the Reconciler
+publishes progress to the same two, at most twice a second for a workspace. Each API replica holds **one**
+Redis subscription, however many browsers it serves, and ``LiveFeed`` deals the notices out in memory.
+
+Nothing here promises delivery. A reader converges all the same, because every gap ends in ``Resync``: the
+feed emits it after each (re-)subscription, and the event listener broadcasts it when publishing failed.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from codehub.signals.connection import RedisLink, RedisUnavailable
+from codehub.signals.feed import FeedClosed, FellBehind, LiveFeed, LiveSubscription
+from codehub.signals.notices import (
+    RESYNC_CHANNEL,
+    USER_CHANNEL,
+    WORKSPACE_CHANNEL,
+    Change,
+    Notice,
+    Progress,
+    Resync,
+    encode_notice,
+)
+from codehub.signals.outage import Outage
+
+__all__ = [
+    "Change",
+    "FeedClosed",
+    "FellBehind",
+    "LiveFeed",
+    "LivePublisher",
+    "LiveSubscription",
+    "Notice",
+    "Progress",
+    "Resync",
+]
+
+PROGRESS_INTERVAL_SECONDS = 0.5
+
+
+class LivePublisher:
+    """Publishing never raises for want of Redis: False says that readers may have missed something.
+
+    Whoever publishes *changes* must answer False by ``publish_resync`` once Redis is back.
+    """
+
+    def __init__(self, link: RedisLink) -> None:
+        self._link = link
+        self._outage = Outage("live events")
+        self._progress_sent_at: dict[UUID, float] = {}
+
+    async def publish_changes(self, changes: Sequence[Change]) -> bool:
+        """All in one round trip, in order."""
+        return await self._publish(changes)
+
+    async def publish_progress(self, workspace_id: UUID, owner_id: UUID, progress: dict[str, object]) -> bool:
+        """False also when it came too soon after the last one and was left out."""
+        now = asyncio.get_running_loop().time()
+        if now - self._progress_sent_at.get(workspace_id, -1.0) < PROGRESS_INTERVAL_SECONDS:
+            return False
+        if len(self._progress_sent_at) > 1000:
+            self._forget_finished(now)
+        self._progress_sent_at[workspace_id] = now
+        return await self._publish([Progress(workspace_id, owner_id, progress)])
+
+    async def publish_resync(self) -> bool:
+        """Tell every subscriber of every replica to begin again."""
+        try:
+            async with self._link.bounded(self._outage) as client:
+                await client.publish(RESYNC_CHANNEL, b"{}")
+        except RedisUnavailable:
+            return False
+        return True
+
+    async def _publish(self, notices: Sequence[Change | Progress]) -> bool:
+        if not notices:
+            return True
+        try:
+            async with self._link.bounded(self._outage) as client, client.pipeline(transaction=False) as pipe:
+                for notice in notices:
+                    payload = encode_notice(notice)
+                    pipe.publish(f"{WORKSPACE_CHANNEL}{notice.id}", payload)
+                    pipe.publish(f"{USER_CHANNEL}{notice.owner_id}", payload)
+                await pipe.execute()
+        except RedisUnavailable:
+            return False
+        return True
+
+    def _forget_finished(self, now: float) -> None:
+        self._progress_sent_at = {
+            workspace_id: sent_at
+            for workspace_id, sent_at in self._progress_sent_at.items()
+            if now - sent_at < PROGRESS_INTERVAL_SECONDS
+        }

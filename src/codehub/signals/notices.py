@@ -1,0 +1,81 @@
+"""What travels from a changed row to a browser: a change, progress, or "begin again".
+
+The trigger's NOTIFY payload and the messages on Redis are the same JSON, so one parser serves both ends. It
+believes nothing: whatever does not parse completely is no notice. A notice carries no state either; readers
+fetch the workspace from the database and compare versions.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+MAX_PAYLOAD_BYTES = 64 * 1024
+
+WORKSPACE_CHANNEL = "workspace:"
+USER_CHANNEL = "user:"
+RESYNC_CHANNEL = "codehub:resync"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row people can see has changed. ``version`` strictly increases per workspace."""
+
+    id: UUID
+    owner_id: UUID
+    version: int
+    changed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running operation is. Carries no version and replaces nothing."""
+
+    id: UUID
+    owner_id: UUID
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Resync:
+    """Something may have been missed: forget what you know and read it again."""
+
+
+Notice = Change | Progress | Resync
+
+
+def encode_notice(notice: Change | Progress) -> bytes:
+    content: dict[str, Any] = {"id": str(notice.id), "owner_id": str(notice.owner_id)}
+    match notice:
+        case Change():
+            content |= {"version": notice.version, "changed": sorted(notice.changed)}
+        case Progress():
+            content |= {"progress": dict(notice.progress)}
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def parse_notice(payload: str | bytes) -> Change | Progress | None:
+    """None for anything that is not a change or a progress message."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        return None
+    try:
+        content = json.loads(payload)
+        if not isinstance(content, dict):
+            return None
+        workspace_id, owner_id = UUID(content["id"]), UUID(content["owner_id"])
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return None
+    if "progress" in content:
+        progress = content["progress"]
+        return Progress(workspace_id, owner_id, progress) if isinstance(progress, dict) else None
+    return _parse_change(workspace_id, owner_id, content)
+
+
+def _parse_change(workspace_id: UUID, owner_id: UUID, content: Mapping[str, Any]) -> Change | None:
+    version, changed = content.get("version"), content.get("changed")
+    if type(version) is not int or version < 1:  # a bool is an int, and no version
+        return None
+    if not isinstance(changed, list) or not all(isinstance(column, str) for column in changed):
+        return None
+    return Change(workspace_id, owner_id, version, frozenset(changed))

@@ -1,0 +1,56 @@
+"""One line in the log per outage, and a count of everything that failed in it.
+
+While Redis is away every publish, renewal and read fails, many times a second. People need to read that
+once, when it begins, and once more when it is over; the counter carries the rest.
+"""
+
+import asyncio
+
+import structlog
+from prometheus_client import Counter
+
+log = structlog.get_logger(__name__)
+
+FAILURES = Counter(
+    "codehub_redis_failures_total", "Calls to Redis that failed, by what they were for", ["use"]
+)
+
+
+class Outage:
+    """Whether one use of Redis (hints, live events, …) works at the moment."""
+
+    def __init__(self, use: str, *, hold_seconds: float = 1.0) -> None:
+        self.use = use
+        self.failures = 0
+        self._hold_seconds = hold_seconds
+        self._hold_until = 0.0
+        self._ongoing = False
+        self._counter = FAILURES.labels(use=use)
+
+    @property
+    def ongoing(self) -> bool:
+        return self._ongoing
+
+    @property
+    def holding(self) -> bool:
+        """A call just ran into its time-out: spare the next callers the same wait for a moment.
+
+        A refused connection costs nothing and is tried every time; a host that swallows packets costs
+        each caller the whole time-out.
+        """
+        return asyncio.get_running_loop().time() < self._hold_until
+
+    def failed(self, error: BaseException) -> None:
+        self.failures += 1
+        self._counter.inc()
+        if isinstance(error, TimeoutError):
+            self._hold_until = asyncio.get_running_loop().time() + self._hold_seconds
+        if not self._ongoing:
+            self._ongoing = True
+            log.warning("redis is away", use=self.use, error=str(error), error_type=type(error).__name__)
+
+    def recovered(self) -> None:
+        self._hold_until = 0.0
+        if self._ongoing:
+            self._ongoing = False
+            log.info("redis is back", use=self.use, failures=self.failures)

@@ -1,0 +1,124 @@
+"""A Redis subscription that stays alive by itself and says so each time it had to be made again.
+
+Hints and live events both stand on this. PUB/SUB forgets: whatever was published while nobody was
+subscribed is gone. So the invariant kept here is: **between any two messages that reach the owner, either
+nothing was missed or ``on_subscribed`` was called.** It is called only after Redis has confirmed every
+channel, so what is published after it, arrives.
+
+A peer that vanished without a word (no FIN, no RST) is noticed by its silence: after ``quiet_seconds``
+without traffic a PING is sent, and a further silence ends the connection.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from codehub.signals.connection import RedisLink
+from codehub.signals.outage import Outage
+
+log = structlog.get_logger(__name__)
+
+FIRST_DELAY_SECONDS = 0.05
+LONGEST_DELAY_SECONDS = 2.0
+
+
+class Subscription:
+    """Runs one task. The callbacks are synchronous and quick: they file, they do not work."""
+
+    def __init__(
+        self,
+        link: RedisLink,
+        *,
+        use: str,
+        on_message: Callable[[str, bytes], None],
+        on_subscribed: Callable[[], None],
+        channels: Sequence[str] = (),
+        patterns: Sequence[str] = (),
+        quiet_seconds: float = 5.0,
+    ) -> None:
+        self._link = link
+        self._on_message = on_message
+        self._on_subscribed = on_subscribed
+        self._channels = channels
+        self._patterns = patterns
+        self._quiet_seconds = quiet_seconds
+        self._outage = Outage(use)
+        self._delay = FIRST_DELAY_SECONDS
+        self._task: asyncio.Task[None] | None = None
+        self.connected = False
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"redis subscription: {self._outage.use}")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except (RedisError, OSError, TimeoutError) as error:
+                self._outage.failed(error)
+            except Exception as error:
+                # A defect must not end the subscription for good: nobody would hear of it.
+                log.exception("subscription failed", use=self._outage.use)
+                self._outage.failed(error)
+            # Jitter: all replicas lose Redis in the same instant and should not return in one.
+            await asyncio.sleep(self._delay * random.uniform(0.5, 1.0))
+            self._delay = min(self._delay * 2, LONGEST_DELAY_SECONDS)
+
+    async def _listen(self) -> None:
+        client = self._link.subscription_client()
+        pubsub = client.pubsub()
+        try:
+            async with asyncio.timeout(2 * self._link.timeout_seconds):
+                await self._subscribe(pubsub)
+            self._delay = FIRST_DELAY_SECONDS
+            self._outage.recovered()
+            self.connected = True
+            self._on_subscribed()
+            await self._read(pubsub)
+        finally:
+            self.connected = False
+            await pubsub.aclose()  # type: ignore[no-untyped-call]
+            await client.aclose()
+
+    async def _subscribe(self, pubsub: PubSub) -> None:
+        if self._channels:
+            await pubsub.subscribe(*self._channels)
+        if self._patterns:
+            await pubsub.psubscribe(*self._patterns)
+        unconfirmed = len(self._channels) + len(self._patterns)
+        while unconfirmed:
+            message = await _next_message(pubsub, self._link.timeout_seconds)
+            if message is not None and message["type"] in ("subscribe", "psubscribe"):
+                unconfirmed -= 1
+
+    async def _read(self, pubsub: PubSub) -> None:
+        pinged = False
+        while True:
+            message = await _next_message(pubsub, self._quiet_seconds)
+            if message is not None:
+                pinged = False
+                if message["type"] in ("message", "pmessage"):
+                    self._on_message(message["channel"].decode("utf-8", "replace"), message["data"])
+            elif pinged:
+                raise TimeoutError("no answer to PING")
+            else:
+                async with asyncio.timeout(self._link.timeout_seconds):
+                    await pubsub.ping()
+                pinged = True
+
+
+async def _next_message(pubsub: PubSub, timeout_seconds: float) -> dict[str, Any] | None:
+    message: dict[str, Any] | None = await pubsub.get_message(timeout=timeout_seconds)
+    return message
