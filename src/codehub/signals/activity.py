@@ -28,6 +28,7 @@ from codehub.signals.outage import Outage
 
 LEASE_SECONDS = 90.0
 EPOCH_KEY = "codehub:epoch"
+WRITE_CHUNK = 1000
 READ_CHUNK = 500
 """Workspaces per script call. Redis serves nobody else meanwhile: about a millisecond."""
 
@@ -86,7 +87,7 @@ class Touch:
 
 
 class ActivityLog:
-    """The activity keys of one Redis. Every method is one round trip and raises ``RedisUnavailable``."""
+    """The activity keys of one Redis. Every method is bounded, and raises ``RedisUnavailable``."""
 
     def __init__(self, link: RedisLink, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self.lease_seconds = lease_seconds
@@ -135,14 +136,15 @@ class ActivityLog:
         ended: Collection[Ended] = (),
         leases: Collection[Lease] = (),
     ) -> None:
-        """Many at once. If it raises, any part of it may have happened: repeating all of it is safe."""
+        """Any number. If it raises, any part of it may have happened: repeating all of it is safe."""
         calls = [
             *(self._touch_call(each) for each in touches),
             *(self._release_call(each) for each in ended),
             *(self._take_call(each) for each in leases),
         ]
-        if calls:
-            await self._run(calls)
+        # In parts, so that each stays far below the time-out however many leases a proxy holds.
+        for start in range(0, len(calls), WRITE_CHUNK):
+            await self._run(calls[start : start + WRITE_CHUNK])
 
     async def read(self, workspace_ids: Collection[UUID]) -> ActivityReading:
         """All of them, and the identity of the one memory that all of it came from."""

@@ -1,7 +1,7 @@
 """Keeps the leases of one proxy process alive, so that no connection ever waits for Redis.
 
 The proxy says what happens (``take``, ``release``, ``touch``: plain calls that cannot fail) and one task
-carries it to Redis: what is new at once, every lease again each ``renew_seconds``, in one round trip. One
+carries it to Redis: what is new at once, every lease again each ``renew_seconds``, pipelined. One
 task also means one order: a renewal can never overtake a release and leave a ghost.
 
 A request shorter than the pace of the task is taken and released in between and costs Redis a touch, not
@@ -101,7 +101,7 @@ class LeaseKeeper:
         return {workspace_id: left for workspace_id, left in busy.items() if left > 0}
 
     async def close(self) -> None:
-        """Release everything: connections end with their process. Bounded by one round trip."""
+        """Release everything: connections end with their process. Bounded by Redis's time-outs."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -137,7 +137,7 @@ class LeaseKeeper:
         return told_at + interval - boottime()
 
     async def _tell(self, *, everything: bool = False) -> None:
-        """One round trip. What changes while it is under way is told by the next one."""
+        """What changes while it is under way is told by the next one."""
         now = boottime()
         renewing = everything or self._seconds_to_renewal() == 0.0
         touched = {

@@ -22,6 +22,7 @@ class Outage:
     def __init__(self, use: str, *, hold_seconds: float = 1.0) -> None:
         self.use = use
         self.failures = 0
+        self._failures_before = 0
         self._hold_seconds = hold_seconds
         self._hold_until = 0.0
         self._ongoing = False
@@ -47,10 +48,11 @@ class Outage:
             self._hold_until = asyncio.get_running_loop().time() + self._hold_seconds
         if not self._ongoing:
             self._ongoing = True
+            self._failures_before = self.failures - 1
             log.warning("redis is away", use=self.use, error=str(error), error_type=type(error).__name__)
 
     def recovered(self) -> None:
         self._hold_until = 0.0
         if self._ongoing:
             self._ongoing = False
-            log.info("redis is back", use=self.use, failures=self.failures)
+            log.info("redis is back", use=self.use, failures=self.failures - self._failures_before)
