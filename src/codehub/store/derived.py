@@ -69,31 +69,17 @@ observed_status <> 'DELETED' AND (
 STATUS = f"""
 CASE
   WHEN observed_status = 'DELETED' THEN 'deleted'
-  WHEN deleted_at IS NOT NULL OR operation = 'DELETING' THEN 'deleting'
+  WHEN deleted_at IS NOT NULL THEN 'deleting'
   WHEN health_status = 'ERROR' OR {TERMINAL} THEN 'error'
   WHEN operation = 'PROVISIONING' THEN 'provisioning'
   WHEN operation = 'RESTORING' THEN 'restoring'
   WHEN operation = 'STARTING' THEN 'starting'
   WHEN operation = 'STOPPING' THEN 'stopping'
   WHEN operation = 'ARCHIVING' THEN 'archiving'
+  WHEN operation = 'DELETING' THEN 'deleting'
   WHEN observed_status = 'RUNNING' THEN 'running'
   WHEN observed_status = 'STANDBY' THEN 'standby'
   WHEN archive_key IS NOT NULL THEN 'archived'
   ELSE 'new'
 END
 """
-
-STATUSES = (
-    "deleted",
-    "deleting",
-    "error",
-    "provisioning",
-    "restoring",
-    "starting",
-    "stopping",
-    "archiving",
-    "running",
-    "standby",
-    "archived",
-    "new",
-)

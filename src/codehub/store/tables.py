@@ -248,7 +248,12 @@ class ApiToken(SQLModel, table=True):
 
 
 class SystemLock(SQLModel, table=True):
-    """Who leads what, for people to look at; and ``epoch``, the term that fences a leader's writes."""
+    """Who leads what, for people to look at; and ``epoch``, the term that fences a leader's writes.
+
+    ``last_tick_at``: when the leader last finished a whole look. The Reconciler asks it of the Observer:
+    nothing is claimed or timed out on stale knowledge. ``detail``: what only the leader knows and every
+    replica should be able to tell, such as an engine that is away.
+    """
 
     __tablename__ = "system_locks"
 
@@ -256,6 +261,8 @@ class SystemLock(SQLModel, table=True):
     holder_id: str = _plain(Text())
     acquired_at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
     epoch: int = _plain(BigInteger())
+    last_tick_at: datetime | None = _plain(timestamptz, nullable=True)
+    detail: dict[str, Any] = _plain(jsonb, server_default=text("'{}'::jsonb"))
 
 
 class ArchiveOrphan(SQLModel, table=True):
@@ -296,3 +303,13 @@ system_locks = _table("system_locks")
 archive_orphans = _table("archive_orphans")
 audit_log = _table("audit_log")
 metadata = SQLModel.metadata
+
+# Written as constants, not as parameters: a prepared statement only ever uses a partial index whose
+# condition it can prove, and of a parameter it knows nothing.
+NOT_GONE = text("workspaces.observed_status <> 'DELETED'")
+IN_FLIGHT = text("workspaces.operation <> 'NONE'")
+STANDBY_CANDIDATE = text(
+    "workspaces.desired_state = 'RUNNING' AND workspaces.observed_status = 'RUNNING' "
+    "AND workspaces.health_status = 'OK' AND workspaces.operation = 'NONE' "
+    "AND workspaces.deleted_at IS NULL AND workspaces.standby_ttl_seconds > 0"
+)

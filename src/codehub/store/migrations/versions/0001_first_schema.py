@@ -53,6 +53,8 @@ TABLES = (
         holder_id TEXT NOT NULL,
         acquired_at timestamptz DEFAULT clock_timestamp() NOT NULL,
         epoch BIGINT NOT NULL,
+        last_tick_at timestamptz,
+        detail JSONB DEFAULT '{}'::jsonb NOT NULL,
         PRIMARY KEY (lock_name)
     )
     """,
@@ -180,13 +182,14 @@ TABLES = (
         status TEXT GENERATED ALWAYS AS (
             CASE
               WHEN observed_status = 'DELETED' THEN 'deleted'
-              WHEN deleted_at IS NOT NULL OR operation = 'DELETING' THEN 'deleting'
+              WHEN deleted_at IS NOT NULL THEN 'deleting'
               WHEN health_status = 'ERROR' OR coalesce((error_info ->> 'is_terminal') = 'true', false) THEN 'error'
               WHEN operation = 'PROVISIONING' THEN 'provisioning'
               WHEN operation = 'RESTORING' THEN 'restoring'
               WHEN operation = 'STARTING' THEN 'starting'
               WHEN operation = 'STOPPING' THEN 'stopping'
               WHEN operation = 'ARCHIVING' THEN 'archiving'
+              WHEN operation = 'DELETING' THEN 'deleting'
               WHEN observed_status = 'RUNNING' THEN 'running'
               WHEN observed_status = 'STANDBY' THEN 'standby'
               WHEN archive_key IS NOT NULL THEN 'archived'

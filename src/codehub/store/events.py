@@ -1,0 +1,44 @@
+"""The timeline of a workspace, as the trigger wrote it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store.statements import Page
+from codehub.store.tables import workspace_events as e
+
+CHANNEL = "workspace_changes"
+"""NOTIFY tells ``{id, owner_id, version, changed[]}`` here, once per change people can see."""
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """One change. ``changes`` maps a column to [before, after]; long texts are cut."""
+
+    seq: int
+    version: int
+    at: datetime
+    changes: Mapping[str, Any]
+    actor: str | None
+    cause: str | None
+
+
+async def list_page(
+    session: AsyncSession, workspace_id: UUID, *, cursor: int | None = None, limit: int = 50
+) -> Page[EventRecord]:
+    """Newest first."""
+    statement = (
+        select(e.c.seq, e.c.version, e.c.at, e.c.changes, e.c.actor, e.c.cause)
+        .where(e.c.workspace_id == workspace_id)
+        .order_by(e.c.seq.desc())
+        .limit(limit + 1)
+    )
+    if cursor is not None:
+        statement = statement.where(e.c.seq < cursor)
+    items = [EventRecord(*row) for row in await session.execute(statement)]
+    return Page(items[:limit], str(items[limit - 1].seq) if len(items) > limit else None)

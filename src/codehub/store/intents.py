@@ -1,0 +1,163 @@
+"""The API's columns: what people want. Called by the services layer alone (contract 3).
+
+Whether a wish is allowed is the service's question, asked under the row's lock
+(``workspaces.find_locked``); these functions write what they are told.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Executable, any_, func, insert, or_, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain.states import DesiredState
+from codehub.domain.workspace import HomeContext
+from codehub.store.errors import NameTaken
+from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.statements import rows_written, uuid_array
+from codehub.store.tables import NOT_GONE
+from codehub.store.tables import workspaces as w
+
+DETAILS = frozenset(
+    {"name", "description", "memo", "image_ref", "standby_ttl_seconds", "archive_ttl_seconds"}
+)
+
+
+async def create(
+    session: AsyncSession,
+    *,
+    workspace_id: UUID,
+    owner_id: UUID,
+    name: str,
+    image_ref: str,
+    description: str = "",
+    memo: str = "",
+    standby_ttl_seconds: int = 300,
+    archive_ttl_seconds: int = 86400,
+    desired_state: DesiredState = DesiredState.PENDING,
+) -> WorkspaceRecord:
+    """A new workspace. Raises ``NameTaken``; the transaction is still usable then."""
+    statement = (
+        insert(w)
+        .values(
+            id=workspace_id,
+            owner_id=owner_id,
+            name=name,
+            image_ref=image_ref,
+            description=description,
+            memo=memo,
+            standby_ttl_seconds=standby_ttl_seconds,
+            archive_ttl_seconds=archive_ttl_seconds,
+            desired_state=desired_state,
+        )
+        .returning(*RECORD_COLUMNS)
+    )
+    record = await _unless_name_is_taken(session, statement, name)
+    assert record is not None  # an insert returns its row or raises
+    return record
+
+
+async def update_details(
+    session: AsyncSession, workspace_id: UUID, **details: str | int
+) -> WorkspaceRecord | None:
+    """Change name, description, memo, image or TTLs; None: no such workspace. Raises ``NameTaken``."""
+    unknown = details.keys() - DETAILS
+    if unknown:
+        raise ValueError(f"not a detail of a workspace: {', '.join(sorted(unknown))}")
+    statement = update(w).where(w.c.id == workspace_id).values(**details).returning(*RECORD_COLUMNS)
+    return await _unless_name_is_taken(session, statement, str(details.get("name", "")))
+
+
+async def set_desired(
+    session: AsyncSession,
+    workspace_id: UUID,
+    desired_state: DesiredState,
+    *,
+    expected: DesiredState | None = None,
+    touch: bool = True,
+) -> bool:
+    """Write a wish. With ``expected``, only if that is still the wish now: the first to come wins.
+
+    ``touch``: it is a person's wish, which counts as use. A deleted workspace takes no wishes.
+    """
+    statement = (
+        update(w).where(w.c.id == workspace_id, w.c.deleted_at.is_(None)).values(desired_state=desired_state)
+    )
+    if expected is not None:
+        statement = statement.where(w.c.desired_state == expected)
+    if touch:
+        statement = statement.values(last_access_at=func.clock_timestamp())
+    return await rows_written(session, statement) == 1
+
+
+async def mark_deleted(session: AsyncSession, workspace_id: UUID) -> bool:
+    """A person's last word. False: it had been said before."""
+    statement = (
+        update(w)
+        .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
+        .values(deleted_at=func.clock_timestamp())
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def set_awake_until(session: AsyncSession, workspace_id: UUID, until: datetime | None) -> bool:
+    statement = (
+        update(w)
+        .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
+        .values(awake_until=until, last_access_at=func.clock_timestamp())
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def extend_active_until(session: AsyncSession, ids: Collection[UUID], until: datetime) -> int:
+    """A proxy that cannot reach Redis says "in use". Never shortened: several proxies may say so."""
+    statement = (
+        update(w)
+        .where(
+            w.c.id == any_(uuid_array(ids)),
+            w.c.deleted_at.is_(None),
+            or_(w.c.active_until.is_(None), w.c.active_until < until),
+        )
+        .values(active_until=until)
+    )
+    return await rows_written(session, statement)
+
+
+async def touch(session: AsyncSession, ids: Collection[UUID]) -> int:
+    """These count as used now: an operation completed, or a container left RUNNING unasked."""
+    statement = (
+        update(w)
+        .where(w.c.id == any_(uuid_array(ids)), NOT_GONE)
+        .values(last_access_at=func.clock_timestamp())
+    )
+    return await rows_written(session, statement)
+
+
+async def recover(session: AsyncSession, workspace_id: UUID, *, home: HomeContext) -> bool:
+    """Lift an error. False: there was none.
+
+    ``home`` is what ``domain/home.at_recovery`` says of the row read under its lock. Nothing else changes:
+    what follows is planned from what is observed.
+    """
+    statement = (
+        update(w)
+        .where(w.c.id == workspace_id, w.c.error_info.is_not(None), w.c.deleted_at.is_(None))
+        .values(error_info=None, error_count=0, home_ctx=home.as_json())
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def _unless_name_is_taken(
+    session: AsyncSession, statement: Executable, name: str
+) -> WorkspaceRecord | None:
+    try:
+        # A savepoint: the caller's transaction survives the refusal.
+        async with session.begin_nested():
+            row = (await session.execute(statement)).first()
+    except IntegrityError as error:
+        if "workspaces_live_name" in str(error.orig):
+            raise NameTaken(f"a workspace named {name!r} exists already") from error
+        raise
+    return to_record(row) if row is not None else None

@@ -1,0 +1,90 @@
+"""Terms of leadership: who leads what, and the number that fences a leader's writes.
+
+The advisory lock elects; it cannot fence, because a leader that lost its session may not know yet. So
+acquiring raises ``epoch``, and each tick's transaction first reads the row with its own epoch FOR SHARE.
+While that transaction is open a successor waits at ``acquire_term``; once the successor is through, the old
+epoch finds no row and the old leader writes nothing. A leader that dies inside a tick leaves its share
+lock to PostgreSQL, which ends it together with the session.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, func, or_, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store.tables import system_locks as locks
+
+
+@dataclass(frozen=True)
+class Term:
+    """One row of system_locks."""
+
+    lock_name: str
+    holder_id: str
+    acquired_at: datetime
+    epoch: int
+    last_tick_at: datetime | None
+    detail: Mapping[str, Any]
+
+
+_COLUMNS = (
+    locks.c.lock_name,
+    locks.c.holder_id,
+    locks.c.acquired_at,
+    locks.c.epoch,
+    locks.c.last_tick_at,
+    locks.c.detail,
+)
+
+
+async def acquire_term(session: AsyncSession, lock_name: str, holder_id: str) -> Term:
+    """Begin a term of office. The caller holds the advisory lock, and commits."""
+    statement = insert(locks).values(lock_name=lock_name, holder_id=holder_id, epoch=1)
+    statement = statement.on_conflict_do_update(
+        index_elements=[locks.c.lock_name],
+        set_={
+            "holder_id": statement.excluded.holder_id,
+            "acquired_at": func.clock_timestamp(),
+            "epoch": locks.c.epoch + 1,
+        },
+    )
+    return Term(*(await session.execute(statement.returning(*_COLUMNS))).one())
+
+
+async def hold_term(session: AsyncSession, lock_name: str, epoch: int) -> bool:
+    """Whether this term is still the current one; if so, it stays so until the transaction ends."""
+    statement = (
+        select(locks.c.epoch)
+        .where(locks.c.lock_name == lock_name, locks.c.epoch == epoch)
+        .with_for_update(read=True)
+    )
+    return (await session.execute(statement)).first() is not None
+
+
+async def record_tick(session: AsyncSession, lock_name: str, *, detail: Mapping[str, Any]) -> None:
+    """A whole look is done. Written at most once a second, or when ``detail`` is news."""
+    news = locks.c.detail != bindparam("new_detail", detail, type_=JSONB())
+    stale = or_(
+        locks.c.last_tick_at.is_(None),
+        locks.c.last_tick_at < func.clock_timestamp() - text("interval '1 second'"),
+    )
+    statement = (
+        update(locks)
+        .where(locks.c.lock_name == lock_name, or_(stale, news))
+        .values(last_tick_at=func.clock_timestamp(), detail=bindparam("new_detail", detail, type_=JSONB()))
+    )
+    await session.execute(statement)
+
+
+async def last_tick_at(session: AsyncSession, lock_name: str) -> datetime | None:
+    statement = select(locks.c.last_tick_at).where(locks.c.lock_name == lock_name)
+    return (await session.execute(statement)).scalar_one_or_none()
+
+
+async def read_terms(session: AsyncSession) -> dict[str, Term]:
+    """Every term, by lock name, for people to look at."""
+    return {row.lock_name: Term(*row) for row in await session.execute(select(*_COLUMNS))}

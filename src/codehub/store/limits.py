@@ -1,0 +1,54 @@
+"""How many workspaces run, and the lock that makes the answer hold until the wish is written.
+
+Counting and then writing is exact only if nobody else counts in between. All transactions that may take
+a place therefore queue at one advisory lock. It ends with the transaction, also when the process dies.
+
+Order, for everybody: first ``lock_limits``, then the row of a workspace. Coordinators lock rows and never
+this, so no circle can close.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.tables import workspaces as w
+
+# Any constant that no other lock of CodeHub uses: "running" in ASCII.
+LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
+
+_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Places held by one owner and in all."""
+
+    user: int
+    total: int
+
+
+async def lock_limits(session: AsyncSession) -> None:
+    """From here to the end of the transaction, no other one takes a place."""
+    await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
+
+
+async def usage(session: AsyncSession, owner_id: UUID) -> Usage:
+    """Exact inside a transaction that holds the lock, a snapshot otherwise."""
+    return Usage(user=await count_running(session, owner_id), total=await count_running(session))
+
+
+async def count_running(session: AsyncSession, owner_id: UUID | None = None) -> int:
+    """How many workspaces hold a place: of one owner, or (None) in all."""
+    statement = select(func.count()).select_from(w).where(w.c.holds_place)
+    if owner_id is not None:
+        statement = statement.where(w.c.owner_id == owner_id)
+    return (await session.execute(statement)).scalar_one()
+
+
+async def running_of(session: AsyncSession, owner_id: UUID) -> list[WorkspaceRecord]:
+    """What holds this owner's places, for the page that offers to stop one."""
+    statement = select(*RECORD_COLUMNS).where(w.c.holds_place, w.c.owner_id == owner_id).order_by(w.c.id)
+    return [to_record(row) for row in await session.execute(statement)]

@@ -1,0 +1,178 @@
+"""The Observer's reads and writes: what was seen, in bulk, and only where it is news.
+
+Runtimes are listed as a whole, so the database is asked as a whole too: one statement to load, one to
+write. Rows at rest (nothing there, nothing wanted, nothing wrong) are not even loaded: with most of
+100 000 homes archived, a tick reads the rest.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, func, or_, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain.errors import ErrorInfo
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
+from codehub.store.statements import rows_written, uuid_array
+from codehub.store.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
+from codehub.store.tables import workspaces as w
+
+
+@dataclass(frozen=True)
+class Observable:
+    """What is on record about a workspace, as far as an observation asks."""
+
+    id: UUID
+    desired_state: str
+    observed_status: ObservedStatus
+    health_status: HealthStatus
+    operation: Operation
+    observed_at: datetime | None
+    deleted_at: datetime | None
+    has_error: bool
+    is_terminal: bool
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of a workspace, to be written if it is news."""
+
+    id: UUID
+    observed_status: ObservedStatus
+    health_status: HealthStatus
+
+
+_OBSERVABLE = select(
+    w.c.id,
+    w.c.desired_state,
+    w.c.observed_status,
+    w.c.health_status,
+    w.c.operation,
+    w.c.observed_at,
+    w.c.deleted_at,
+    w.c.error_info.is_not(None).label("has_error"),
+    func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False).label("is_terminal"),
+)
+
+
+async def load_observables(session: AsyncSession, seen: Collection[UUID]) -> list[Observable]:
+    """The rows a full look may change: all that are not at rest, and those the runtime has ``seen``.
+
+    An id that was seen and is not in the answer is unknown here or DELETED: an orphan.
+    """
+    # Two index scans, not one condition with OR, which would read the whole table.
+    at_work = _OBSERVABLE.where(w.c.watched)
+    sighted = _OBSERVABLE.where(w.c.id == any_(uuid_array(seen)), NOT_GONE, w.c.watched.is_(False))
+    return [Observable(*row) for row in await session.execute(at_work.union_all(sighted))]
+
+
+async def load_named(session: AsyncSession, ids: Collection[UUID]) -> list[Observable]:
+    """The rows a look at these alone may change."""
+    statement = _OBSERVABLE.where(w.c.id == any_(uuid_array(ids)), NOT_GONE)
+    return [Observable(*row) for row in await session.execute(statement)]
+
+
+async def lock_in_order(session: AsyncSession, ids: Collection[UUID]) -> None:
+    """Lock these rows, lowest id first, until the transaction ends.
+
+    Whoever writes several workspaces in one transaction comes through here: two coordinators that lock
+    in the same order cannot wait for each other in a circle.
+    """
+    statement = (
+        select(w.c.id).where(w.c.id == any_(uuid_array(ids))).order_by(w.c.id).with_for_update(key_share=True)
+    )
+    await session.execute(statement)
+
+
+async def write_observations(
+    session: AsyncSession, observed: Sequence[Observed], *, observed_at: datetime
+) -> list[UUID]:
+    """Write what differs from the row, stamped with the time from before the look. Returns what changed.
+
+    ``observed_at`` never goes back: a slow full look may end after a quick look at one workspace.
+    Such a late result is dropped for that workspace, being older than what is known.
+    """
+    if not observed:
+        return []
+    await lock_in_order(session, [row.id for row in observed])
+    seen = (
+        func.unnest(
+            uuid_array(row.id for row in observed),
+            bindparam(None, [row.observed_status for row in observed], type_=ARRAY(observed_status_type)),
+            bindparam(None, [row.health_status for row in observed], type_=ARRAY(health_status_type)),
+        )
+        .table_valued(
+            column("id", Uuid()),
+            column("observed_status", observed_status_type),
+            column("health_status", health_status_type),
+        )
+        .render_derived()
+        .alias("seen")
+    )
+    statement = (
+        update(w)
+        .where(
+            w.c.id == seen.c.id,
+            tuple_(w.c.observed_status, w.c.health_status).is_distinct_from(
+                tuple_(seen.c.observed_status, seen.c.health_status)
+            ),
+            or_(w.c.observed_at.is_(None), w.c.observed_at <= observed_at),
+            # DELETED is for good, and only ever what a person asked for.
+            NOT_GONE,
+            or_(seen.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
+        )
+        .values(
+            observed_status=seen.c.observed_status,
+            health_status=seen.c.health_status,
+            observed_at=observed_at,
+        )
+        .returning(w.c.id)
+    )
+    return list((await session.execute(statement)).scalars())
+
+
+async def stamp_in_flight(session: AsyncSession, ids: Collection[UUID], *, observed_at: datetime) -> int:
+    """These were seen and are as they were. Completion waits for such a stamp, hence on every tick."""
+    await lock_in_order(session, ids)
+    statement = (
+        update(w)
+        .where(
+            w.c.id == any_(uuid_array(ids)),
+            IN_FLIGHT,
+            or_(w.c.observed_at.is_(None), w.c.observed_at < observed_at),
+        )
+        .values(observed_at=observed_at)
+    )
+    return await rows_written(session, statement)
+
+
+async def stamp_coarse(
+    session: AsyncSession, *, observed_at: datetime, older_than: datetime, limit: int = 5000
+) -> int:
+    """After a full look: refresh up to ``limit`` of the oldest stamps, none younger than ``older_than``.
+
+    ``except_ids`` a look could not read are the caller's to leave out, by not calling this after a
+    partial look. A row that somebody else is writing is left for the next time.
+    """
+    oldest = (
+        select(w.c.id)
+        .where(NOT_GONE, or_(w.c.observed_at < older_than))
+        .order_by(w.c.observed_at)
+        .limit(limit)
+        .with_for_update(key_share=True, skip_locked=True)
+        .cte("oldest")
+    )
+    statement = update(w).where(w.c.id == oldest.c.id).values(observed_at=observed_at)
+    return await rows_written(session, statement)
+
+
+async def set_invariant_error(session: AsyncSession, workspace_id: UUID, error: ErrorInfo) -> bool:
+    """The Observer's one word about errors (contract 3): only where nobody has spoken before."""
+    statement = (
+        update(w)
+        .where(w.c.id == workspace_id, w.c.error_info.is_(None), NOT_GONE)
+        .values(error_info=error.as_json())
+    )
+    return await rows_written(session, statement) == 1

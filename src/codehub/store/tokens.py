@@ -1,0 +1,98 @@
+"""Tokens for machines: ``Authorization: Bearer``. Looked up by hash; a revoked one stays for the record."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store.statements import Page, rows_written
+from codehub.store.tables import api_tokens as t
+from codehub.store.tables import users as u
+from codehub.store.users import USER_COLUMNS, UserRecord, to_user
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    id: UUID
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+_COLUMNS = (t.c.id, t.c.name, t.c.created_at, t.c.expires_at, t.c.last_used_at)
+
+
+async def create(
+    session: AsyncSession,
+    *,
+    token_id: UUID,
+    user_id: UUID,
+    name: str,
+    secret_hash: str,
+    expires_at: datetime | None,
+) -> TokenRecord:
+    statement = (
+        insert(t)
+        .values(id=token_id, user_id=user_id, name=name, secret_hash=secret_hash, expires_at=expires_at)
+        .returning(*_COLUMNS)
+    )
+    return TokenRecord(*(await session.execute(statement)).one())
+
+
+async def find_valid(session: AsyncSession, secret_hash: str) -> tuple[TokenRecord, UserRecord] | None:
+    """The token and its person; None if it expired, was revoked, or the person is disabled."""
+    statement = (
+        select(*USER_COLUMNS, *_COLUMNS)
+        .join_from(t, u, t.c.user_id == u.c.id)
+        .where(
+            t.c.secret_hash == secret_hash,
+            t.c.revoked_at.is_(None),
+            or_(t.c.expires_at.is_(None), t.c.expires_at > func.statement_timestamp()),
+            u.c.disabled_at.is_(None),
+        )
+    )
+    row = (await session.execute(statement)).first()
+    return (TokenRecord(*row[len(USER_COLUMNS) :]), to_user(row)) if row is not None else None
+
+
+async def list_page(
+    session: AsyncSession, user_id: UUID, *, cursor: UUID | None = None, limit: int = 50
+) -> Page[TokenRecord]:
+    """A person's tokens that were not revoked, newest first; expired ones are shown, they explain a 401."""
+    statement = (
+        select(*_COLUMNS)
+        .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))
+        .order_by(t.c.id.desc())
+        .limit(limit + 1)
+    )
+    if cursor is not None:
+        statement = statement.where(t.c.id < cursor)
+    items = [TokenRecord(*row) for row in await session.execute(statement)]
+    return Page(items[:limit], str(items[limit - 1].id) if len(items) > limit else None)
+
+
+async def touch(session: AsyncSession, token_id: UUID) -> None:
+    """It was used. Call it coarsely, not per request."""
+    await session.execute(update(t).where(t.c.id == token_id).values(last_used_at=func.clock_timestamp()))
+
+
+async def revoke(session: AsyncSession, user_id: UUID, token_id: UUID) -> bool:
+    """False: no such token of this person, or revoked before."""
+    statement = (
+        update(t)
+        .where(t.c.id == token_id, t.c.user_id == user_id, t.c.revoked_at.is_(None))
+        .values(revoked_at=func.clock_timestamp())
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def revoke_all(session: AsyncSession, user_id: UUID) -> int:
+    statement = (
+        update(t)
+        .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))
+        .values(revoked_at=func.clock_timestamp())
+    )
+    return await rows_written(session, statement)

@@ -1,0 +1,98 @@
+"""Reading workspaces, for people: the API and the proxy. Nothing here writes.
+
+Statements are Core selects over columns, built once: with thousands of requests a second for one
+workspace the ORM's bookkeeping would cost more than the query.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from sqlalchemy import any_, bindparam, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain.workspace import WorkspaceView
+from codehub.store.records import RECORD_COLUMNS, VIEW_COLUMNS, WorkspaceRecord, to_record, to_view
+from codehub.store.statements import Page, like_pattern, uuid_array
+from codehub.store.tables import NOT_GONE
+from codehub.store.tables import workspaces as w
+
+_RECORD = select(*RECORD_COLUMNS)
+_BY_ID = _RECORD.where(w.c.id == bindparam("workspace_id"))
+_BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
+_VIEW_BY_ID = select(*VIEW_COLUMNS).where(w.c.id == bindparam("workspace_id"))
+
+
+async def find(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord | None:
+    """The workspace, DELETED ones included: who may see those is the caller's question."""
+    row = (await session.execute(_BY_ID, {"workspace_id": workspace_id})).first()
+    return to_record(row) if row is not None else None
+
+
+async def find_view(session: AsyncSession, workspace_id: UUID) -> WorkspaceView | None:
+    row = (await session.execute(_VIEW_BY_ID, {"workspace_id": workspace_id})).first()
+    return to_view(row) if row is not None else None
+
+
+async def find_locked(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord | None:
+    """As ``find``, and nobody changes it before this transaction ends (or its process dies).
+
+    Take ``limits.lock_limits`` first where both are needed: everybody in the same order, no deadlock.
+    """
+    row = (await session.execute(_BY_ID_LOCKED, {"workspace_id": workspace_id})).first()
+    return to_record(row) if row is not None else None
+
+
+async def find_many(session: AsyncSession, ids: Collection[UUID]) -> list[WorkspaceRecord]:
+    rows = await session.execute(_RECORD.where(w.c.id == any_(uuid_array(ids))))
+    return [to_record(row) for row in rows]
+
+
+async def find_by_name(session: AsyncSession, owner_id: UUID, name: str) -> WorkspaceRecord | None:
+    """The live workspace of that name: it is unique among these."""
+    statement = _RECORD.where(w.c.owner_id == owner_id, w.c.name == name, w.c.deleted_at.is_(None))
+    row = (await session.execute(statement)).first()
+    return to_record(row) if row is not None else None
+
+
+async def list_page(
+    session: AsyncSession,
+    *,
+    owner_id: UUID | None = None,
+    status: str | None = None,
+    q: str | None = None,
+    cursor: UUID | None = None,
+    limit: int = 50,
+) -> Page[WorkspaceRecord]:
+    """Newest first. ``owner_id`` None: everybody's. DELETED ones only if ``status`` asks for them.
+
+    Ids are time-ordered, so the last id is the whole cursor: rows that come or go elsewhere in the list
+    neither repeat nor skip any.
+    """
+    statement = _RECORD.order_by(w.c.id.desc()).limit(limit + 1)
+    if status is not None:
+        statement = statement.where(w.c.status == status)
+    if status != "deleted":
+        statement = statement.where(NOT_GONE)
+    if owner_id is not None:
+        statement = statement.where(w.c.owner_id == owner_id)
+    if q:
+        pattern = like_pattern(q)
+        statement = statement.where(or_(w.c.name.ilike(pattern), w.c.description.ilike(pattern)))
+    if cursor is not None:
+        statement = statement.where(w.c.id < cursor)
+    items = [to_record(row) for row in await session.execute(statement)]
+    more = len(items) > limit
+    return Page(items[:limit], str(items[limit - 1].view.id) if more else None)
+
+
+async def list_ids(session: AsyncSession, *, owner_id: UUID | None = None) -> list[UUID]:
+    """Every workspace that is not DELETED, for the first message of an event stream."""
+    statement = select(w.c.id).where(NOT_GONE).order_by(w.c.id)
+    if owner_id is not None:
+        statement = statement.where(w.c.owner_id == owner_id)
+    return list((await session.execute(statement)).scalars())
+
+
+async def count_by_status(session: AsyncSession) -> dict[str, int]:
+    statement = select(w.c.status, func.count()).where(NOT_GONE).group_by(w.c.status)
+    return {row[0]: row[1] for row in await session.execute(statement)}
