@@ -81,11 +81,7 @@ class LeaseKeeper:
         waiting = workspace_id in self._touched
         self._touched[workspace_id] = (Touch(workspace_id, ttl_seconds, kind), boottime())
         if not waiting:
-            delay = self._seconds_to_touch(workspace_id)
-            if delay <= 0:
-                self._news.set()
-            else:
-                asyncio.get_running_loop().call_later(delay, self._news.set)
+            self._tell_in_time(workspace_id)
 
     def in_use(self) -> dict[UUID, float]:
         """Workspace → for how many seconds from now it counts as in use, by what this process saw."""
@@ -135,6 +131,13 @@ class LeaseKeeper:
             return 0.0
         interval = min(MAX_TOUCH_INTERVAL_SECONDS, self._touched[workspace_id][0].ttl_seconds / 4)
         return told_at + interval - boottime()
+
+    def _tell_in_time(self, workspace_id: UUID) -> None:
+        delay = self._seconds_to_touch(workspace_id)
+        if delay <= 0:
+            self._news.set()
+        else:
+            asyncio.get_running_loop().call_later(delay, self._news.set)
 
     async def _tell(self, *, everything: bool = False) -> None:
         """What changes while it is under way is told by the next one."""
@@ -192,3 +195,5 @@ class LeaseKeeper:
             self._told_at[workspace_id] = now
             if self._touched.get(workspace_id) is entry:
                 del self._touched[workspace_id]
+            else:  # touched again meanwhile
+                self._tell_in_time(workspace_id)
