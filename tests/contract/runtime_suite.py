@@ -1,0 +1,533 @@
+"""The promises of ``runtimes/base.Runtime``, as tests that every implementation runs.
+
+A test module of one implementation subclasses ``RuntimeContract`` and provides a fixture ``bench``: how to
+open runtimes on its engine, and how to do behind their back what people and kernels do.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from uuid import UUID, uuid4
+
+import pytest
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.domain.states import ContainerState
+from codehub.runtimes.base import (
+    Limits,
+    Runtime,
+    Sighting,
+    StorageJob,
+    StorageKind,
+    StorageProgress,
+    StorageResult,
+    Token,
+)
+from tests.support.waiting import until
+
+FIRST, SECOND, THIRD = Token(1, 1), Token(2, 1), Token(3, 1)
+
+
+class Bench(Protocol):
+    """One engine with two installations on it, and hands that reach around the runtime."""
+
+    image: str  # serves on its port
+    failing_image: str  # says "this command is wrong" and ends
+
+    async def open(self, installation: str = "one") -> Runtime:
+        """A runtime as a freshly started CodeHub has it. Any number at a time; closed by the bench."""
+
+    async def kill_container(self, workspace_id: UUID) -> None:
+        """The container dies without anybody having asked."""
+
+    async def kill_job(self, workspace_id: UUID) -> None:
+        """The running storage job dies without anybody having asked."""
+
+    async def write(self, workspace_id: UUID, name: str, content: str) -> None: ...
+
+    async def read(self, workspace_id: UUID, name: str) -> str | None: ...
+
+    async def let_jobs(self, workspace_id: UUID, behaviour: str) -> None:
+        """``happy``, ``fail`` (CHECKSUM_MISMATCH), ``crash`` (no result), ``slow`` (never ends)."""
+
+    async def break_engine(self) -> None:
+        """From now on the engine cannot be looked at."""
+
+
+async def start(
+    runtime: Runtime,
+    workspace_id: UUID,
+    *,
+    token: Token = FIRST,
+    image: str,
+    env: dict[str, str] | None = None,
+) -> None:
+    await runtime.start(workspace_id, token=token, image_ref=image, env=env or {}, limits=Limits())
+
+
+async def sight(runtime: Runtime, workspace_id: UUID) -> Sighting:
+    """What a look at everything and a look at this one agree on."""
+    everything = await runtime.observe()
+    alone = await runtime.observe([workspace_id])
+    assert workspace_id not in everything.unreadable
+    found = everything.sightings.get(workspace_id, Sighting())
+    assert alone.sightings.get(workspace_id, Sighting()) == found
+    return found
+
+
+async def failure_of(call: Awaitable[object]) -> FailureCode:
+    with pytest.raises(EffectError) as caught:
+        await call
+    return caught.value.failure
+
+
+async def ignore(progress: StorageProgress) -> None:
+    pass
+
+
+def job_of(workspace_id: UUID, *, restore: str | None = None, op_id: UUID | None = None) -> StorageJob:
+    kind = StorageKind.ARCHIVE if restore is None else StorageKind.RESTORE
+    return StorageJob(kind=kind, workspace_id=workspace_id, op_id=op_id or uuid4(), archive_key=restore)
+
+
+async def running_job(runtime: Runtime, workspace_id: UUID, *, token: Token) -> "asyncio.Task[StorageResult]":
+    """A storage job that was seen to run."""
+    task = asyncio.create_task(runtime.run_storage_job(job_of(workspace_id), token=token, on_progress=ignore))
+
+    async def is_seen() -> bool:
+        assert not task.done(), task
+        return (await runtime.observe([workspace_id])).sightings[workspace_id].storage_job
+
+    await until(is_seen, what="storage job")
+    return task
+
+
+@pytest.fixture
+async def runtime(bench: Bench) -> Runtime:
+    return await bench.open()
+
+
+@pytest.fixture
+def ws() -> UUID:
+    return uuid4()
+
+
+class VolumeContract:
+    async def test_nothing_exists_of_an_unknown_workspace(self, runtime: Runtime, ws: UUID) -> None:
+        assert await sight(runtime, ws) == Sighting()
+        assert await runtime.address(ws) is None
+
+    async def test_provision_makes_a_volume_and_leaves_an_existing_one_alone(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        await runtime.provision(ws, token=FIRST)
+        assert await sight(runtime, ws) == Sighting(volume=True)
+        assert await bench.read(ws, "notes.txt") == "mine"
+
+    async def test_delete_volume_twice(self, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await runtime.delete_volume(ws, token=FIRST)
+        await runtime.delete_volume(ws, token=FIRST)
+        assert await sight(runtime, ws) == Sighting()
+
+    async def test_a_deleted_home_does_not_come_back(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        await runtime.delete_volume(ws, token=FIRST)
+        await runtime.provision(ws, token=SECOND)
+        assert await bench.read(ws, "notes.txt") is None
+
+    async def test_delete_volume_refuses_while_a_container_holds_it(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        assert await failure_of(runtime.delete_volume(ws, token=SECOND)) is FailureCode.VOLUME_IN_USE
+        await bench.kill_container(ws)  # a dead one holds it too: containers go before their volumes
+        assert await failure_of(runtime.delete_volume(ws, token=SECOND)) is FailureCode.VOLUME_IN_USE
+        await runtime.stop(ws, token=SECOND)
+        await runtime.delete_volume(ws, token=SECOND)
+        assert await sight(runtime, ws) == Sighting()
+
+
+class ContainerContract:
+    async def test_start_runs_it_and_tells_where(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        seen = await sight(runtime, ws)
+        assert (seen.container, seen.volume) == (ContainerState.RUNNING, True)
+        assert seen.address is not None
+        assert await runtime.address(ws) == seen.address
+
+    async def test_start_twice_is_one_container(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        before = await sight(runtime, ws)
+        await start(runtime, ws, image=bench.image)
+        assert await sight(runtime, ws) == before
+
+    async def test_start_refuses_without_volume(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        assert await failure_of(start(runtime, ws, image=bench.image)) is FailureCode.VOLUME_MISSING
+        assert await sight(runtime, ws) == Sighting()  # and makes none by itself
+
+    async def test_start_refuses_an_unknown_image(self, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        assert await failure_of(start(runtime, ws, image="nobody-has-this")) is FailureCode.IMAGE_UNKNOWN
+
+    async def test_a_command_that_fails_at_once_is_told_in_its_own_words(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        with pytest.raises(EffectError) as caught:
+            await start(runtime, ws, image=bench.failing_image)
+        assert caught.value.failure is FailureCode.CONTAINER_START_FAILED
+        assert "this command is wrong" in str(caught.value.context)
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_stop_twice_leaves_the_volume(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        await start(runtime, ws, image=bench.image)
+        await runtime.stop(ws, token=SECOND)
+        await runtime.stop(ws, token=SECOND)
+        assert await sight(runtime, ws) == Sighting(volume=True)
+        assert await runtime.address(ws) is None
+        assert await bench.read(ws, "notes.txt") == "mine"
+
+    async def test_stop_of_nothing(self, runtime: Runtime, ws: UUID) -> None:
+        await runtime.stop(ws, token=FIRST)
+        assert await sight(runtime, ws) == Sighting()
+
+    async def test_a_killed_container_is_seen_dead_and_swept_by_start(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        await bench.kill_container(ws)
+        assert await sight(runtime, ws) == Sighting(container=ContainerState.DEAD, volume=True)
+        assert await runtime.address(ws) is None
+        await start(runtime, ws, image=bench.image)
+        assert (await sight(runtime, ws)).container is ContainerState.RUNNING
+
+    async def test_stop_removes_a_dead_container(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        await bench.kill_container(ws)
+        await runtime.stop(ws, token=FIRST)
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_an_orphan_container_is_removed_and_its_volume_is_not(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        await runtime.remove_orphan_container(ws)
+        await runtime.remove_orphan_container(ws)
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_concurrent_starts_make_one_container(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        others = [runtime, await bench.open(), await bench.open()]
+        await asyncio.gather(*(start(one, ws, image=bench.image) for one in others for _ in range(3)))
+        seen = await sight(runtime, ws)
+        assert seen.container is ContainerState.RUNNING
+        await runtime.stop(ws, token=FIRST)
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_each_workspace_has_an_address_of_its_own(self, bench: Bench, runtime: Runtime) -> None:
+        several = [uuid4() for _ in range(4)]
+
+        async def bring_up(one: UUID) -> None:
+            await runtime.provision(one, token=FIRST)
+            await start(runtime, one, image=bench.image)
+
+        await asyncio.gather(*map(bring_up, several))
+        assert len({await runtime.address(one) for one in several}) == len(several)
+
+    async def test_recent_output(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+
+        async def has_output() -> bool:
+            return b"listens" in b"".join([chunk async for chunk in runtime.logs(ws)])
+
+        await until(has_output, what="output")
+
+    async def test_following_output_ends_with_the_container(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        chunks: list[bytes] = []
+
+        async def follow() -> None:
+            async for chunk in runtime.logs(ws, follow=True):
+                chunks.append(chunk)  # noqa: PERF401 -- the test reads the list meanwhile
+
+        following = asyncio.create_task(follow())
+
+        async def has_output() -> bool:
+            return b"listens" in b"".join(chunks)
+
+        await until(has_output, what="followed output")
+        await runtime.stop(ws, token=FIRST)
+        await asyncio.wait_for(following, 20)
+
+
+class ObservationContract:
+    async def test_only_the_named_ones(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        other = uuid4()
+        await runtime.provision(ws, token=FIRST)
+        await runtime.provision(other, token=FIRST)
+        assert set((await runtime.observe()).sightings) == {ws, other}
+        assert set((await runtime.observe([other, uuid4()])).sightings) == {other}
+        assert (await runtime.observe([])).sightings == {}
+
+    async def test_an_engine_that_cannot_be_looked_at_is_an_error_and_not_emptiness(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await runtime.probe()
+        await bench.break_engine()
+        for call in (runtime.observe(), runtime.observe([ws]), runtime.probe()):
+            with pytest.raises(EffectError) as caught:
+                await call
+            assert caught.value.reason.value == "Unreachable"
+
+    async def test_a_restarted_codehub_recognises_what_runs(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        before = await sight(runtime, ws)
+        await runtime.close()
+        again = await bench.open()
+        assert await sight(again, ws) == before
+        await start(again, ws, image=bench.image)  # already there
+        assert await sight(again, ws) == before
+        await again.stop(ws, token=FIRST)
+        assert await sight(again, ws) == Sighting(volume=True)
+
+    async def test_two_installations_do_not_see_each_other(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        stranger = await bench.open("two")
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        assert (await stranger.observe()).sightings == {}
+        await stranger.stop(ws, token=THIRD)
+        await stranger.remove_orphan_container(ws)
+        assert (await sight(runtime, ws)).container is ContainerState.RUNNING
+
+    async def test_images_are_told(self, bench: Bench, runtime: Runtime) -> None:
+        assert bench.image in await runtime.images()
+
+
+Mutation = Callable[[Runtime, UUID, Token, str], Awaitable[object]]
+MUTATIONS: dict[str, Mutation] = {
+    "provision": lambda runtime, ws, token, _: runtime.provision(ws, token=token),
+    "start": lambda runtime, ws, token, image: start(runtime, ws, token=token, image=image),
+    "stop": lambda runtime, ws, token, _: runtime.stop(ws, token=token),
+    "delete_volume": lambda runtime, ws, token, _: runtime.delete_volume(ws, token=token),
+    "kill_storage_job": lambda runtime, ws, token, _: runtime.kill_storage_job(ws, token=token),
+    "run_storage_job": lambda runtime, ws, token, _: runtime.run_storage_job(
+        job_of(ws), token=token, on_progress=ignore
+    ),
+}
+
+
+class TokenContract:
+    @pytest.mark.parametrize("late", MUTATIONS)
+    @pytest.mark.parametrize("newer", ["stop", "provision"])
+    @pytest.mark.parametrize("token", [Token(4, 9), Token(5, 2)], ids=["older claim", "older term"])
+    async def test_a_lower_token_is_refused_and_changes_nothing(
+        self, bench: Bench, runtime: Runtime, ws: UUID, late: str, newer: str, token: Token
+    ) -> None:
+        await runtime.provision(ws, token=Token(1, 1))
+        await MUTATIONS[newer](runtime, ws, Token(5, 3), bench.image)
+        other = await bench.open()  # the late one is another process: memory does not help
+        before = await sight(runtime, ws)
+        refused = await failure_of(MUTATIONS[late](other, ws, token, bench.image))
+        assert refused is FailureCode.STALE_TOKEN
+        assert await sight(runtime, ws) == before
+
+    @pytest.mark.parametrize("call", MUTATIONS)
+    async def test_the_same_token_and_a_higher_one_are_welcome(
+        self, bench: Bench, runtime: Runtime, ws: UUID, call: str
+    ) -> None:
+        await runtime.provision(ws, token=Token(1, 1))
+        await MUTATIONS[call](runtime, ws, Token(1, 1), bench.image)
+        if call == "delete_volume":
+            await runtime.provision(ws, token=Token(1, 1))
+        await MUTATIONS[call](runtime, ws, Token(1, 2), bench.image)
+
+    async def test_every_call_counts_even_one_that_fails(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        assert await failure_of(start(runtime, ws, token=SECOND, image=bench.image))
+        assert await failure_of(runtime.provision(ws, token=FIRST)) is FailureCode.STALE_TOKEN
+
+    async def test_a_deleted_workspace_is_not_made_again_by_a_late_call(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await runtime.delete_volume(ws, token=SECOND)
+        assert await failure_of(runtime.provision(ws, token=FIRST)) is FailureCode.STALE_TOKEN
+        assert await sight(runtime, ws) == Sighting()
+
+    async def test_workspaces_do_not_share_tokens(self, runtime: Runtime, ws: UUID) -> None:
+        await runtime.stop(uuid4(), token=THIRD)
+        await runtime.provision(ws, token=FIRST)
+
+
+class StorageJobContract:
+    async def test_a_home_goes_into_an_archive_and_comes_back(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        seen: list[StorageProgress] = []
+
+        async def note(progress: StorageProgress) -> None:
+            seen.append(progress)
+
+        archived = await runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=note)
+        assert archived.archive_key.startswith(f"{ws}/")
+        assert archived.files == 1
+        assert seen
+        await runtime.delete_volume(ws, token=FIRST)
+        job = job_of(ws, restore=archived.archive_key)
+        restored = await runtime.run_storage_job(job, token=SECOND, on_progress=note)
+        assert restored.archive_key == archived.archive_key
+        assert await sight(runtime, ws) == Sighting(volume=True)
+        assert await bench.read(ws, "notes.txt") == "mine"
+
+    async def test_restoring_twice_gives_the_same_home(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        archived = await runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)
+        await bench.write(ws, "notes.txt", "changed meanwhile")
+        job = job_of(ws, restore=archived.archive_key)
+        for _ in range(2):
+            await runtime.run_storage_job(job, token=SECOND, on_progress=ignore)
+            assert await bench.read(ws, "notes.txt") == "mine"
+
+    async def test_restoring_what_is_not_there(self, runtime: Runtime, ws: UUID) -> None:
+        job = job_of(ws, restore=f"{ws}/{uuid4()}/1/home.tar.zst")
+        call = runtime.run_storage_job(job, token=FIRST, on_progress=ignore)
+        assert await failure_of(call) is FailureCode.ARCHIVE_NOT_FOUND
+        assert await sight(runtime, ws) == Sighting()
+
+    async def test_archiving_without_a_volume(self, runtime: Runtime, ws: UUID) -> None:
+        call = runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)
+        assert await failure_of(call) is FailureCode.VOLUME_MISSING
+
+    @pytest.mark.parametrize(
+        ("behaviour", "failure"),
+        [("fail", FailureCode.CHECKSUM_MISMATCH), ("crash", FailureCode.STORAGE_JOB_FAILED)],
+    )
+    async def test_a_failure_is_told_and_leaves_no_job(
+        self, bench: Bench, runtime: Runtime, ws: UUID, behaviour: str, failure: FailureCode
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, behaviour)
+        call = runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)
+        assert await failure_of(call) is failure
+        assert await sight(runtime, ws) == Sighting(volume=True)
+        await bench.let_jobs(ws, "happy")
+        await runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)  # a retry
+
+    async def test_a_job_that_is_killed_is_a_failure(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        task = await running_job(runtime, ws, token=FIRST)
+        await bench.kill_job(ws)
+        assert await failure_of(task) is FailureCode.STORAGE_JOB_FAILED
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_cancelling_the_call_ends_the_job(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        task = await running_job(runtime, ws, token=FIRST)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_no_job_on_a_running_workspace(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await start(runtime, ws, image=bench.image)
+        call = runtime.run_storage_job(job_of(ws), token=SECOND, on_progress=ignore)
+        assert await failure_of(call) is FailureCode.VOLUME_IN_USE
+        assert (await sight(runtime, ws)).container is ContainerState.RUNNING
+
+    async def test_nothing_touches_the_volume_during_its_job(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        task = await running_job(runtime, ws, token=SECOND)
+        assert await failure_of(runtime.delete_volume(ws, token=SECOND)) is FailureCode.VOLUME_IN_USE
+        started = start(runtime, ws, token=SECOND, image=bench.image)
+        assert await failure_of(started) is FailureCode.VOLUME_IN_USE
+        await runtime.stop(ws, token=SECOND)  # there is no container: the job does not mind
+        assert await sight(runtime, ws) == Sighting(volume=True, storage_job=True)
+        await runtime.kill_storage_job(ws, token=SECOND)
+        await asyncio.wait([task])
+
+    @pytest.mark.parametrize("newer", [Token(2, 1), Token(1, 2)], ids=["newer claim", "newer term"])
+    async def test_a_newer_job_ends_the_older_one_first(
+        self, bench: Bench, runtime: Runtime, ws: UUID, newer: Token
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        older = await running_job(runtime, ws, token=FIRST)
+        await bench.let_jobs(ws, "happy")
+        successor = await bench.open()
+        await successor.run_storage_job(job_of(ws), token=newer, on_progress=ignore)
+        assert await failure_of(older) is FailureCode.STALE_TOKEN
+        assert await sight(runtime, ws) == Sighting(volume=True)
+
+    async def test_an_older_job_does_not_get_past_a_newer_one(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        newer = await running_job(runtime, ws, token=SECOND)
+        call = runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)
+        assert await failure_of(call) is FailureCode.STALE_TOKEN
+        assert (await sight(runtime, ws)).storage_job
+        newer.cancel()
+        await asyncio.wait([newer])
+
+    async def test_a_newer_start_ends_an_outranked_job(
+        self, bench: Bench, runtime: Runtime, ws: UUID
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        older = await running_job(runtime, ws, token=FIRST)
+        await start(runtime, ws, token=SECOND, image=bench.image)
+        assert await failure_of(older) is FailureCode.STALE_TOKEN
+        seen = await sight(runtime, ws)
+        assert (seen.container, seen.storage_job) == (ContainerState.RUNNING, False)
+
+    async def test_kill_twice(self, bench: Bench, runtime: Runtime, ws: UUID) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.let_jobs(ws, "slow")
+        task = await running_job(runtime, ws, token=FIRST)
+        await runtime.kill_storage_job(ws, token=FIRST)
+        assert not (await sight(runtime, ws)).storage_job
+        await runtime.kill_storage_job(ws, token=FIRST)
+        assert await failure_of(task) is FailureCode.STORAGE_JOB_FAILED
+
+
+class RuntimeContract(
+    VolumeContract, ContainerContract, ObservationContract, TokenContract, StorageJobContract
+):
+    """All of it."""

@@ -1,0 +1,44 @@
+"""A workspace that starts in no time: answers every request, writes lines, and can be told to misbehave.
+
+python tiny_server.py PORT [--ignore-term] [--child] [--escape] [--print N]
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+
+def main() -> None:
+    port, flags = int(sys.argv[1]), sys.argv[2:]
+    if "--fail" in flags:
+        print("this command is wrong", flush=True)
+        sys.exit(3)
+    if "--ignore-term" in flags:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "--child" in flags:  # stays in the session
+        subprocess.Popen(["sleep", "1000"])
+    if "--escape" in flags:  # leaves it
+        subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(64)
+    print(f"pid {os.getpid()} listens on {port} in {os.getcwd()}", flush=True)
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(1)
+            try:
+                if not connection.recv(65536):
+                    continue
+                body = "\n".join(f"{name}={value}" for name, value in os.environ.items()).encode()
+                head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                connection.sendall(head.encode() + body)
+            except OSError:
+                continue
+
+
+if __name__ == "__main__":
+    main()
