@@ -1,0 +1,158 @@
+"""What each operation does to the world: the effects behind a claim.
+
+An action makes at most one irreversible change and gives back what has to be written about it. It never
+writes to the database itself: the Reconciler does, fenced, before the next irreversible step may begin.
+That is why ARCHIVING takes two actions. The first uploads and proves the archive; its key is committed,
+which takes all trust from the volume; the second, planned from the committed row, deletes it. Whoever dies
+in between leaves a row from which the next leader sees exactly which half is done.
+
+Every action is idempotent and carries the token of its claim. Right before each effect it asks how fresh
+its knowledge of being leader is, and before deleting a volume it asks the database once more whether the
+operation is still its own.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.domain.states import Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.runtimes.base import Limits, ProgressCallback, Runtime, StorageJob, StorageKind, Token
+
+
+class ArchiveCatalogue(Protocol):
+    """What the Reconciler needs of the archive store. Jobs read and write archives, not we."""
+
+    async def has_committed(self, workspace_id: UUID) -> bool:
+        """Is there any committed archive of this workspace?"""
+
+    async def probe(self) -> None:
+        """Raise if the store as a whole is away."""
+
+
+@dataclass(frozen=True)
+class Acted:
+    """The action ended; its effect must now be observed."""
+
+
+@dataclass(frozen=True)
+class Archived:
+    """The archive is stored and was read back: commit its key. The volume is still whole."""
+
+    archive_key: str
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The volume holds all of this archive: set the marker."""
+
+    archive_key: str
+
+
+Effect = Acted | Archived | Restored
+
+
+@dataclass(frozen=True)
+class Call:
+    """One execution of the operation in flight."""
+
+    ws: WorkspaceView
+    token: Token
+    on_progress: ProgressCallback
+    assert_leading: Callable[[], None]  # raises if our knowledge of leading is too old
+    assert_mine: Callable[[], Awaitable[None]]  # asks the database; raises if the operation is another's
+    env: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+
+
+class Actions:
+    def __init__(self, runtime: Runtime, archives: ArchiveCatalogue) -> None:
+        self._runtime = runtime
+        self._archives = archives
+
+    async def perform(self, call: Call) -> Effect:
+        match call.ws.operation:
+            case Operation.PROVISIONING:
+                return await self._provision(call)
+            case Operation.RESTORING:
+                return await self._restore(call)
+            case Operation.STARTING:
+                return await self._start(call)
+            case Operation.STOPPING:
+                return await self._stop(call)
+            case Operation.ARCHIVING:
+                return await self._archive(call)
+            case Operation.DELETING:
+                return await self._delete(call)
+            case Operation.NONE:
+                raise AssertionError("nothing is in flight")
+            case _:
+                assert_never(call.ws.operation)
+
+    async def abandon(self, workspace_id: UUID, *, token: Token) -> None:
+        """Confirm that nothing of a cancelled operation still works on the volume."""
+        await self._runtime.kill_storage_job(workspace_id, token=token)
+
+    async def _provision(self, call: Call) -> Effect:
+        # A row that lost its archive_key (a restored backup of the database) must not become a new,
+        # empty home beside the real one.
+        if await self._archives.has_committed(call.ws.id):
+            raise EffectError(
+                FailureCode.ARCHIVE_UNEXPECTED,
+                "A new home was wanted, but an archive of this workspace exists. Nothing was created.",
+                expected="archives=0",
+                actual="archives>0",
+            )
+        call.assert_leading()
+        await self._runtime.provision(call.ws.id, token=call.token)
+        return Acted()
+
+    async def _start(self, call: Call) -> Effect:
+        call.assert_leading()
+        await self._runtime.start(
+            call.ws.id, token=call.token, image_ref=call.ws.image_ref, env=call.env, limits=call.limits
+        )
+        return Acted()
+
+    async def _stop(self, call: Call) -> Effect:
+        call.assert_leading()
+        await self._runtime.stop(call.ws.id, token=call.token)
+        return Acted()
+
+    async def _restore(self, call: Call) -> Effect:
+        key = call.ws.archive_key
+        assert key is not None, "RESTORING is planned only with an archive_key"
+        await self._stop(call)  # a dead container must not hold the volume
+        job = StorageJob(StorageKind.RESTORE, call.ws.id, self._op_id(call), archive_key=key)
+        call.assert_leading()
+        await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
+        return Restored(key)
+
+    async def _archive(self, call: Call) -> Effect:
+        await self._stop(call)
+        if not call.ws.volume_is_trusted:  # committed already, or never whole: the archive is the home
+            return await self._delete_volume(call)
+        job = StorageJob(StorageKind.ARCHIVE, call.ws.id, self._op_id(call))
+        call.assert_leading()
+        result = await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
+        return Archived(result.archive_key, {"bytes": result.bytes, "files": result.files})
+
+    async def _delete(self, call: Call) -> Effect:
+        await self._stop(call)
+        call.assert_leading()
+        await self._runtime.kill_storage_job(call.ws.id, token=call.token)
+        return await self._delete_volume(call)
+
+    async def _delete_volume(self, call: Call) -> Effect:
+        await call.assert_mine()
+        call.assert_leading()
+        await self._runtime.delete_volume(call.ws.id, token=call.token)
+        return Acted()
+
+    @staticmethod
+    def _op_id(call: Call) -> UUID:
+        assert call.ws.op_id is not None, "an operation in flight has an op_id"
+        return call.ws.op_id

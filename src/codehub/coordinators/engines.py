@@ -1,0 +1,105 @@
+"""The breakers of the engines a leader depends on, and the probing that closes them again.
+
+Held in memory by the Reconciler's leader. A breaker decides nothing about a workspace; it only says
+whether trying makes sense now, so that an engine that is away for minutes puts nobody into ERROR.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import structlog
+from prometheus_client import Gauge
+
+from codehub.domain.breaker import Breaker
+from codehub.domain.errors import EffectError, FailureCode, Reason
+from codehub.domain.states import Operation
+
+log = structlog.get_logger(__name__)
+
+PROBE_SECONDS = 10.0
+
+ENGINE_AWAY = Gauge("codehub_engine_away", "1 while an engine as a whole does not answer", ["engine"])
+
+
+class Engine(StrEnum):
+    RUNTIME = "runtime"
+    ARCHIVES = "archives"
+
+
+NEEDS: Mapping[Operation, frozenset[Engine]] = {
+    Operation.PROVISIONING: frozenset({Engine.RUNTIME, Engine.ARCHIVES}),
+    Operation.RESTORING: frozenset({Engine.RUNTIME, Engine.ARCHIVES}),
+    Operation.STARTING: frozenset({Engine.RUNTIME}),
+    Operation.STOPPING: frozenset({Engine.RUNTIME}),
+    Operation.ARCHIVING: frozenset({Engine.RUNTIME, Engine.ARCHIVES}),
+    Operation.DELETING: frozenset({Engine.RUNTIME}),
+}
+
+Probe = Callable[[], Awaitable[None]]
+
+
+class Engines:
+    def __init__(self, probes: Mapping[Engine, Probe]) -> None:
+        self._probes = probes
+        self._breakers = {engine: Breaker() for engine in Engine}
+
+    def are_here(self, operation: Operation) -> bool:
+        return not any(self._breakers[engine].is_open for engine in NEEDS[operation])
+
+    def excused_until(self, operation: Operation) -> datetime | None:
+        """When an engine this operation needs last came back: limits count from there."""
+        moments = [self._breakers[engine].closed_at for engine in NEEDS[operation]]
+        return max((moment for moment in moments if moment), default=None)
+
+    def away(self) -> dict[str, str]:
+        """Which engines are away, and what they last said; for health and the UI."""
+        return {
+            engine.value: breaker.last_error or "does not answer"
+            for engine, breaker in self._breakers.items()
+            if breaker.is_open
+        }
+
+    def succeeded(self, operation: Operation, *, now: datetime) -> None:
+        for engine in NEEDS[operation]:
+            self._set(engine, self._breakers[engine].succeeded(now))
+
+    async def blames_engine(self, error: EffectError, *, workspace_id: UUID, now: datetime) -> bool:
+        """Is this failure the engine's rather than the workspace's? Probes the engine to find out."""
+        if error.reason is not Reason.UNREACHABLE:
+            return False
+        engine = Engine.ARCHIVES if error.failure is FailureCode.S3_ACCESS_ERROR else Engine.RUNTIME
+        self._set(engine, self._breakers[engine].unreachable(workspace_id, error=error.message, now=now))
+        if not self._breakers[engine].is_open:
+            await self._probe(engine, now=now)
+        return self._breakers[engine].is_open
+
+    async def probe_due(self, *, now: datetime) -> Collection[Engine]:
+        """Look again at the engines that are away and due; returns those that came back."""
+        due = [engine for engine in Engine if self._breakers[engine].probe_due(now)]
+        await asyncio.gather(*(self._probe(engine, now=now) for engine in due))
+        return [engine for engine in due if not self._breakers[engine].is_open]
+
+    def next_probe_at(self) -> datetime | None:
+        moments = [breaker.probe_at for breaker in self._breakers.values() if breaker.is_open]
+        return min((moment for moment in moments if moment), default=None)
+
+    async def _probe(self, engine: Engine, *, now: datetime) -> None:
+        breaker = self._breakers[engine]
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._probes[engine]()
+        except (EffectError, TimeoutError) as error:
+            self._set(engine, breaker.probe_failed(error=str(error) or "did not answer", now=now))
+        else:
+            if breaker.is_open:
+                self._set(engine, breaker.succeeded(now))
+
+    def _set(self, engine: Engine, breaker: Breaker) -> None:
+        before, self._breakers[engine] = self._breakers[engine], breaker
+        if before.is_open != breaker.is_open:
+            ENGINE_AWAY.labels(engine.value).set(int(breaker.is_open))
+            event = "engine is away" if breaker.is_open else "engine is back"
+            log.warning(event, engine=engine.value, error=breaker.last_error)

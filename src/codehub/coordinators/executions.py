@@ -1,0 +1,126 @@
+"""The actions a leader has running beside its loop: bounded, one per workspace, each written back.
+
+A slot is taken before a claim is committed and given back when the action has ended *and* its outcome is
+written, so queueing never uses up an operation's time limit. What this leader remembers of its own attempts
+(``Attempt``) is memory, not truth: a new leader begins without it and adopts what it finds in flight.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from codehub.domain.plan import Attempt
+from codehub.domain.states import STORAGE_OPERATIONS, Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.tasks import cancel_and_wait
+from codehub.store.due import Lane
+
+
+def lane_of(operation: Operation) -> Lane:
+    return Lane.STORAGE if operation in STORAGE_OPERATIONS else Lane.CONTROL
+
+
+@dataclass
+class Execution:
+    """One run of an action (or of what ends one)."""
+
+    workspace_id: UUID
+    op_id: UUID | None
+    lane: Lane
+    started_at: datetime
+    task: "asyncio.Task[None] | None" = None
+    ended_at: datetime | None = None
+    progress_at: datetime | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+
+class Executions:
+    def __init__(self, *, slots: dict[Lane, int], on_end: Callable[[], None]) -> None:
+        self._slots = slots
+        self._on_end = on_end
+        self._by_workspace: dict[UUID, Execution] = {}
+
+    def free(self, lane: Lane) -> int:
+        used = sum(1 for each in self._by_workspace.values() if each.is_running and each.lane is lane)
+        return self._slots[lane] - used
+
+    def is_busy(self, workspace_id: UUID) -> bool:
+        execution = self._by_workspace.get(workspace_id)
+        return execution is not None and execution.is_running
+
+    def running(self) -> int:
+        return sum(1 for each in self._by_workspace.values() if each.is_running)
+
+    def attempt(self, ws: WorkspaceView, *, excused_until: datetime | None) -> Attempt:
+        """What this leader knows of its own attempts at the operation in flight."""
+        execution = self._by_workspace.get(ws.id)
+        if execution is None or execution.op_id != ws.op_id:
+            return Attempt(acting=self.is_busy(ws.id), excused_until=excused_until)
+        return Attempt(
+            acting=execution.is_running,
+            started_at=execution.started_at,
+            ended_at=execution.ended_at,
+            progress_at=execution.progress_at,
+            excused_until=excused_until,
+        )
+
+    def start(
+        self,
+        ws: WorkspaceView,
+        work: Callable[[Execution], Awaitable[None]],
+        *,
+        lane: Lane,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """Run ``work`` beside the loop. The caller has seen that the workspace is not busy."""
+        assert not self.is_busy(ws.id), "one actor per workspace"
+        execution = Execution(ws.id, ws.op_id, lane, started_at=clock())
+        execution.task = asyncio.create_task(self._run(execution, work, clock), name=f"act-{ws.id}")
+        self._by_workspace[ws.id] = execution
+
+    def replace(
+        self,
+        ws: WorkspaceView,
+        work: Callable[[Execution], Awaitable[None]],
+        *,
+        lane: Lane,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """Cancel what runs for this workspace, and once it has ended run ``work`` in its place."""
+        before = self._by_workspace.get(ws.id)
+
+        async def cancel_then_work(execution: Execution) -> None:
+            if before is not None and before.task is not None:
+                await cancel_and_wait([before.task])
+            await work(execution)
+
+        execution = Execution(ws.id, ws.op_id, lane, started_at=clock())
+        execution.task = asyncio.create_task(self._run(execution, cancel_then_work, clock))
+        self._by_workspace[ws.id] = execution
+
+    def forget_older_than(self, moment: datetime) -> None:
+        """Drop the memory of attempts nobody will ask about again."""
+        for workspace_id, execution in list(self._by_workspace.items()):
+            if not execution.is_running and execution.ended_at is not None and execution.ended_at < moment:
+                del self._by_workspace[workspace_id]
+
+    async def cancel_all(self) -> None:
+        executions, self._by_workspace = self._by_workspace, {}
+        await cancel_and_wait([each.task for each in executions.values() if each.task is not None])
+
+    async def _run(
+        self,
+        execution: Execution,
+        work: Callable[[Execution], Awaitable[None]],
+        clock: Callable[[], datetime],
+    ) -> None:
+        try:
+            await work(execution)
+        finally:
+            execution.ended_at = clock()
+            self._on_end()

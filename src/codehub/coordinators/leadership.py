@@ -1,0 +1,261 @@
+"""Who leads: a session advisory lock and a term, on the one connection that also carries the writes.
+
+Each coordinator type has one leader in the cluster. The lock and the transactions live on the *same*
+connection (never on a pool): when it dies, PostgreSQL frees the lock and rolls back the transaction
+together, so there is no moment in which a leader has lost one and keeps the other.
+
+Three things keep a leader that does not know it has been replaced from doing harm:
+
+- the **term**: acquiring raises ``epoch`` in ``system_locks``, and every transaction begins by reading
+  that row with its own epoch ``FOR SHARE``. No row: not leader, nothing is written. This also catches a
+  client library that silently hands out a new session without the lock;
+- the **backend pid** is remembered, and a connection that saw any error, time-out or cancellation is
+  thrown away, never repaired;
+- the **verification age**: before each side effect outside the database the leader asks itself how long
+  ago it last saw its lock in ``pg_locks``. A process thawed after a long freeze finds that too long ago.
+
+If the process dies anywhere in here, the server notices the closed socket and frees the lock; a frozen
+one is ended by ``idle_session_timeout``.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import structlog
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+
+from codehub.domain.errors import CodeHubError
+from codehub.kit.clock import boottime
+from codehub.store import leadership as terms
+
+log = structlog.get_logger(__name__)
+
+LOCK_CALL_SECONDS = 5.0
+VERIFY_SECONDS = 2.0
+MAX_VERIFICATION_AGE_SECONDS = 15.0
+
+_VERIFY = """
+SELECT EXISTS (
+  SELECT FROM pg_locks
+  WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND classid = (($1::bigint >> 32) & 4294967295)::oid AND objid = ($1::bigint & 4294967295)::oid
+    AND objsubid = 1 AND pid = pg_backend_pid() AND granted
+) AND pg_backend_pid() = $2
+"""
+
+
+class LeadershipLost(CodeHubError):
+    """This process does not lead (any more); whatever it was about to do, somebody else does it now."""
+
+    code = "leadership_lost"
+
+
+class PooledConnection(CodeHubError):
+    """DATABASE_URL leads through a connection pooler, which cannot carry session locks. Point it, at
+    least for the coordinators, straight at PostgreSQL."""
+
+    code = "pooled_connection"
+
+
+def lock_key(name: str) -> int:
+    """The advisory lock's 64-bit key: the first eight bytes of SHA-256, signed."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+
+
+def lock_name(coordinator: str, *, lock_id: str | None = None) -> str:
+    """``coordinator:wc``, or ``{lock_id}:coordinator:wc`` where two installations share a database."""
+    return f"{lock_id}:coordinator:{coordinator}" if lock_id else f"coordinator:{coordinator}"
+
+
+@dataclass(frozen=True)
+class Term:
+    """One stretch of leadership."""
+
+    epoch: int
+    backend_pid: int
+    acquired_at: datetime
+
+
+class Leadership:
+    """Runs for election, proves it still leads, and gives out fenced transactions.
+
+    The connection serves one task at a time (``_turn``): the loop's tick, the verification beside it and
+    the write-back of an action that ended take turns, each for the length of one short transaction.
+    """
+
+    def __init__(self, *, engine: AsyncEngine, name: str, holder_id: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._key = lock_key(name)
+        self._holder_id = holder_id
+        self._connection: AsyncConnection | None = None
+        self._turn = asyncio.Lock()
+        self._verified_at = float("-inf")
+        self.term: Term | None = None
+        self.lost = asyncio.Event()
+
+    @property
+    def is_leader(self) -> bool:
+        return self.term is not None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def epoch(self) -> int:
+        if self.term is None:
+            raise LeadershipLost
+        return self.term.epoch
+
+    async def acquire(self) -> Term:
+        """Wait in the server's queue until this process leads. Raises if the database is away.
+
+        A standby takes over the instant the leader's session ends: the server itself hands it the lock.
+        The wait is cut every five seconds, because a blocked lock call holds back vacuum.
+        """
+        if self.term is not None:  # advisory locks nest: asking again would need two unlocks
+            return self.term
+        try:
+            self._connection = await self._engine.connect()
+            raw = await self._raw()
+            backend_pid = await self._check_session(raw)
+            while not await self._try_lock(raw):
+                pass
+            self.term = await self._begin_term(backend_pid)
+        except BaseException:
+            await self.discard()
+            raise
+        self.lost.clear()
+        self._verified_at = boottime()
+        return self.term
+
+    async def verify(self) -> None:
+        """One look into pg_locks for this backend; raises ``LeadershipLost`` if it does not hold the lock."""
+        async with self._turn:
+            term = self._require_term()
+            asked_at = boottime()
+            try:
+                raw = await self._raw()
+                held = await raw.fetchval(_VERIFY, self._key, term.backend_pid, timeout=VERIFY_SECONDS)
+            except BaseException as error:
+                await self.discard()
+                if isinstance(error, Exception):
+                    raise LeadershipLost(f"could not verify: {type(error).__name__}: {error}") from error
+                raise
+            if not held:
+                await self.discard()
+                raise LeadershipLost("the lock is not held by this session")
+            self._verified_at = asked_at
+
+    def assert_recent(self) -> None:
+        """Immediately before a side effect: is what we know of our leadership fresh enough to act on?"""
+        age = boottime() - self._verified_at
+        if self.term is None or age > MAX_VERIFICATION_AGE_SECONDS:
+            raise LeadershipLost(f"last verified {age:.0f} s ago")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """A transaction that commits only while this term lasts.
+
+        An exception of the caller's own rolls back and leaves the connection usable; anything that leaves
+        doubt about the session (a database error, a cancellation) throws it away, and with it the lock.
+        """
+        async with self._turn:
+            term = self._require_term()
+            assert self._connection is not None
+            try:
+                async with self._begin() as session:
+                    if not await terms.hold_term(session, self._name, term.epoch):
+                        raise LeadershipLost("another term has begun")
+                    yield session
+            except (DBAPIError, OSError, TimeoutError, asyncio.CancelledError, LeadershipLost) as error:
+                await self.discard()
+                if isinstance(error, asyncio.CancelledError | LeadershipLost):
+                    raise
+                raise LeadershipLost(f"the connection failed: {type(error).__name__}") from error
+
+    async def release(self) -> None:
+        """Give up the lead at once, so that the next leader is there before this process has gone."""
+        if self.term is not None and self._connection is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(VERIFY_SECONDS), self._turn:
+                    raw = await self._raw()
+                    await raw.execute("SELECT pg_advisory_unlock_all()", timeout=VERIFY_SECONDS)
+        await self.discard()
+
+    async def discard(self) -> None:
+        """Throw the connection away, hard: a graceful close may hang on the fault that brought us here."""
+        connection, self._connection = self._connection, None
+        self.term = None
+        self._verified_at = float("-inf")
+        self.lost.set()
+        if connection is None:
+            return
+        with suppress(Exception):
+            (await connection.get_raw_connection()).driver_connection.terminate()  # type: ignore[union-attr]
+        with suppress(Exception):
+            async with asyncio.timeout(VERIFY_SECONDS):
+                await connection.invalidate()
+        with suppress(Exception):
+            async with asyncio.timeout(VERIFY_SECONDS):
+                await connection.close()
+
+    async def raw_connection(self) -> "asyncpg.Connection[Any]":
+        """The driver's connection beneath, for LISTEN. Never run a transaction on it."""
+        self._require_term()
+        return await self._raw()
+
+    def _require_term(self) -> Term:
+        if self.term is None:
+            raise LeadershipLost
+        return self.term
+
+    @asynccontextmanager
+    async def _begin(self) -> AsyncIterator[AsyncSession]:
+        """Bound to the connection, never to the engine: an engine would lend another session (ADR 0005)."""
+        assert self._connection is not None
+        async with AsyncSession(bind=self._connection, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    async def _raw(self) -> "asyncpg.Connection[Any]":
+        # Lock calls go to the driver itself: SQLAlchemy would open a transaction around a bare SELECT and
+        # leave the session idle in it.
+        assert self._connection is not None
+        connection = (await self._connection.get_raw_connection()).driver_connection
+        assert isinstance(connection, asyncpg.Connection)
+        return connection
+
+    async def _check_session(self, raw: "asyncpg.Connection[Any]") -> int:
+        """A primary, reached directly; returns the backend's pid."""
+        if await raw.fetchval("SELECT pg_is_in_recovery()", timeout=LOCK_CALL_SECONDS):
+            raise LeadershipLost("this is a hot standby: it grants advisory locks that exclude nobody")
+        first = await raw.fetchval("SELECT pg_backend_pid()", timeout=LOCK_CALL_SECONDS)
+        second = await raw.fetchval("SELECT pg_backend_pid()", timeout=LOCK_CALL_SECONDS)
+        if not first == second == raw.get_server_pid():
+            raise PooledConnection(PooledConnection.__doc__)
+        await raw.execute(f"SET lock_timeout = '{LOCK_CALL_SECONDS:.0f}s'", timeout=LOCK_CALL_SECONDS)
+        return int(first)
+
+    async def _try_lock(self, raw: "asyncpg.Connection[Any]") -> bool:
+        if await raw.fetchval("SELECT pg_try_advisory_lock($1)", self._key, timeout=LOCK_CALL_SECONDS):
+            return True
+        try:
+            await raw.execute("SELECT pg_advisory_lock($1)", self._key, timeout=LOCK_CALL_SECONDS * 2)
+        except asyncpg.LockNotAvailableError:
+            return False
+        return True
+
+    async def _begin_term(self, backend_pid: int) -> Term:
+        """The lock is held; make it a term. Dying in between costs nothing: the next leader begins one."""
+        async with self._begin() as session:
+            begun = await terms.acquire_term(session, self._name, self._holder_id)
+        log.info("leadership acquired", lock=self._name, epoch=begun.epoch)
+        return Term(epoch=begun.epoch, backend_pid=backend_pid, acquired_at=begun.acquired_at)

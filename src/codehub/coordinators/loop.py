@@ -1,0 +1,216 @@
+"""The one loop every coordinator runs in: ensure leadership, verify, tick, wait.
+
+A coordinator is a ``tick`` and little else. The loop gives it leadership, keeps proving it (also while a
+tick waits for I/O), spaces the ticks, and makes failures small: a tick that fails is logged, counted and
+skipped; a lost connection gives up the lead and runs for election again; an error of the loop itself does
+the same. One coordinator's errors never reach another's.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+from prometheus_client import Counter, Gauge, Histogram
+
+from codehub.coordinators.leadership import Leadership, LeadershipLost
+from codehub.coordinators.wakeups import Wakeups
+from codehub.kit.clock import monotonic
+from codehub.signals.hints import Hint
+
+log = structlog.get_logger(__name__)
+
+SHORTEST_PAUSE_SECONDS = 0.01
+JITTER = 0.3
+
+TICK_SECONDS = Histogram("codehub_tick_duration_seconds", "How long a tick took", ["coordinator"])
+TICK_FAILURES = Counter("codehub_tick_failures_total", "Ticks that failed", ["coordinator"])
+TICK_LAG = Histogram("codehub_tick_lag_seconds", "How much later than intended a tick began", ["coordinator"])
+IS_LEADER = Gauge("codehub_is_leader", "1 while this process leads", ["coordinator"])
+ELECTIONS = Counter("codehub_elections_won_total", "Terms begun by this process", ["coordinator"])
+
+
+@dataclass(frozen=True)
+class TickReport:
+    """What a tick did: what tests, logs and metrics read."""
+
+    seen: int = 0
+    changed: int = 0
+    started: int = 0
+    failed: int = 0
+
+
+class Coordinator(Protocol):
+    """What the loop needs of a coordinator."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def wakeups(self) -> Wakeups: ...
+
+    async def on_elected(self) -> None:
+        """Leadership was just acquired; nothing of an earlier term may be believed."""
+
+    async def tick(self, hint: Hint | None) -> TickReport:
+        """One look and one round of steps. Short; long work runs beside it."""
+
+    def next_wait_seconds(self) -> float:
+        """How long to wait for a hint after the last tick."""
+
+    async def on_lost(self) -> None:
+        """Leadership is gone: cancel what runs beside the loop and confirm it gone."""
+
+
+@dataclass(frozen=True)
+class LoopTiming:
+    retry_seconds: float = 5.0
+    verify_seconds: float = 10.0
+    start_jitter_seconds: float = 5.0
+
+
+@dataclass
+class LoopStatus:
+    """For ``/health/coordinator``."""
+
+    last_tick_at: datetime | None = None
+    last_error: str | None = None
+    ticks: int = 0
+    last_report: TickReport = field(default_factory=TickReport)
+
+
+class CoordinatorLoop:
+    def __init__(self, coordinator: Coordinator, leadership: Leadership, *, timing: LoopTiming) -> None:
+        self.coordinator = coordinator
+        self.leadership = leadership
+        self.status = LoopStatus()
+        self._timing = timing
+        self._stopping = asyncio.Event()
+        self._log = log.bind(coordinator=coordinator.name)
+
+    async def run(self) -> None:
+        """Until ``stop``. Never raises for a fault of the world outside."""
+        self.coordinator.wakeups.start()
+        try:
+            await self._pause(random.uniform(0, self._timing.start_jitter_seconds))
+            while not self._stopping.is_set():
+                try:
+                    await self._serve_a_term()
+                except Exception as error:  # noqa: BLE001 - the loop outlives whatever happens in it
+                    self._note_error(error)
+                    await self._pause(_jittered(self._timing.retry_seconds))
+        finally:
+            await self.coordinator.wakeups.close()
+
+    def stop(self) -> None:
+        """Stop ticking, hand over the lead, end ``run``."""
+        self._stopping.set()
+        self.coordinator.wakeups.poke()
+
+    async def _serve_a_term(self) -> None:
+        if not await self._elected_or_stopping():
+            return
+        name = self.coordinator.name
+        IS_LEADER.labels(name).set(1)
+        ELECTIONS.labels(name).inc()
+        try:
+            async with self._proving_leadership():
+                await self.coordinator.on_elected()
+                while not self._stopping.is_set():
+                    await self._tick_once()
+        finally:
+            IS_LEADER.labels(name).set(0)
+            # The order matters: what acts beside the loop ends before the lock is free for a successor.
+            try:
+                await self.coordinator.on_lost()
+            finally:
+                await self.leadership.release()
+                self._log.info("leadership ended")
+
+    async def _tick_once(self) -> None:
+        await self.leadership.verify()
+        began = monotonic()
+        try:
+            report = await self.coordinator.tick(self.coordinator.wakeups.take())
+        except LeadershipLost:
+            raise
+        except Exception as error:
+            if not self.leadership.is_leader:
+                raise LeadershipLost(str(error)) from error
+            TICK_FAILURES.labels(self.coordinator.name).inc()
+            self._note_error(error)
+        else:
+            self.status.last_report = report
+            self.status.last_error = None
+            self.status.ticks += 1
+            self.status.last_tick_at = datetime.now(UTC)
+        took = monotonic() - began
+        TICK_SECONDS.labels(self.coordinator.name).observe(took)
+        # Fast when there is little to do, never a flood: at most half of the time is spent ticking.
+        await self._pause(max(took, SHORTEST_PAUSE_SECONDS))
+        await self._wait_for_work()
+
+    async def _wait_for_work(self) -> None:
+        wait = _jittered(self.coordinator.next_wait_seconds())
+        due = monotonic() + wait
+        await self.coordinator.wakeups.wait(wait)
+        if self.leadership.lost.is_set():
+            raise LeadershipLost("noticed while waiting")
+        TICK_LAG.labels(self.coordinator.name).observe(max(0.0, monotonic() - due))
+
+    async def _elected_or_stopping(self) -> bool:
+        """Run for election, but let a stop interrupt the queueing."""
+        acquiring = asyncio.create_task(self.leadership.acquire())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not acquiring.done():
+                return False
+            await acquiring
+            return True
+        finally:
+            for task in (acquiring, stopping):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    @asynccontextmanager
+    async def _proving_leadership(self) -> AsyncIterator[None]:
+        """Verify beside the ticks: long ticks must not act on old knowledge, idle sessions must speak."""
+
+        async def prove() -> None:
+            while True:
+                await asyncio.sleep(_jittered(self._timing.verify_seconds))
+                try:
+                    await self.leadership.verify()
+                except LeadershipLost:
+                    self.coordinator.wakeups.poke()  # end the wait: the loop finds it has lost
+                    return
+
+        task = asyncio.create_task(prove(), name=f"prove-{self.coordinator.name}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def _note_error(self, error: Exception) -> None:
+        self.status.last_error = f"{type(error).__name__}: {error}"
+        if isinstance(error, LeadershipLost):
+            self._log.warning("leadership lost", error=str(error))
+        else:
+            self._log.error("tick failed", error=self.status.last_error, exc_info=error)
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(1 - JITTER, 1 + JITTER)

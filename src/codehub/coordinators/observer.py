@@ -1,0 +1,193 @@
+"""The Observer: writes down what really exists, in bulk, and only where it is news.
+
+A full look lists everything the runtime owns; a hinted look asks for the named workspaces alone, which for
+them is as good. The time stamped on what was seen is the database's, read *before* the look began: whatever
+happened during the look may or may not be in it, so nothing later may be concluded from it.
+
+A look that failed is not an observation. Nothing is written then, and nothing is ever inferred to be gone
+from an error.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+from prometheus_client import Gauge
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.coordinators.leadership import Leadership
+from codehub.coordinators.loop import TickReport
+from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.domain.observation import Verdict, invariant_error, observe
+from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
+from codehub.kit.clock import monotonic
+from codehub.runtimes.base import Observation, Runtime, Sighting
+from codehub.services import access
+from codehub.signals.hints import Hint, HintTarget
+from codehub.store import leadership as terms
+from codehub.store import observations, statements
+from codehub.store.context import set_actor
+from codehub.store.observations import Observable, Observed
+
+log = structlog.get_logger(__name__)
+
+COARSE_STAMP_EVERY = timedelta(minutes=5)
+ORPHAN_DELAY = timedelta(minutes=10)
+
+ORPHANS = Gauge("codehub_orphan_resources", "Resources of ours whose workspace is unknown", ["kind"])
+
+_NOTHING = Sighting()
+
+
+@dataclass(frozen=True)
+class Timing:
+    idle_seconds: float = 10.0
+    active_seconds: float = 2.0
+
+
+@dataclass
+class News:
+    """What a look changes."""
+
+    observed: list[Observed] = field(default_factory=list)
+    in_flight: list[UUID] = field(default_factory=list)
+    broken: list[Observable] = field(default_factory=list)
+    left_running: list[UUID] = field(default_factory=list)
+
+
+class Observer:
+    name = "observer"
+
+    def __init__(
+        self, *, leadership: Leadership, runtime: Runtime, nudges: Nudges, wakeups: Wakeups, timing: Timing
+    ) -> None:
+        self.wakeups = wakeups
+        self._lead = leadership
+        self._runtime = runtime
+        self._nudges = nudges
+        self._timing = timing
+        self._busy = False
+        self._next_full = 0.0
+        self._next_coarse = 0.0
+        self._orphans: dict[UUID, datetime] = {}
+
+    async def on_elected(self) -> None:
+        self._next_full = 0.0  # what an earlier leader saw is in the rows; look at everything once
+        self._orphans = {}
+
+    async def on_lost(self) -> None:
+        """Nothing runs beside the loop."""
+
+    def next_wait_seconds(self) -> float:
+        wait = self._timing.active_seconds if self._busy else self._timing.idle_seconds
+        return max(0.0, min(wait, self._next_full - monotonic()))
+
+    async def tick(self, hint: Hint | None) -> TickReport:
+        # Hints must not starve the full look: it is what finds everything a hint was lost for.
+        if hint is not None and not hint.everything and monotonic() < self._next_full:
+            return await self._look_at(hint.ids)
+        return await self._look_at_everything()
+
+    async def _look_at(self, ids: Collection[UUID]) -> TickReport:
+        async with self._lead.transaction() as session:
+            began_at = await statements.now(session)
+        seen = await self._runtime.observe(ids)
+        async with self._lead.transaction() as session:
+            rows = await observations.load_named(session, ids)
+            news = _compare(rows, seen)
+            changed = await self._write(session, news, began_at=began_at)
+        await self._tell([*changed, *news.in_flight])
+        return TickReport(seen=len(rows), changed=len(changed))
+
+    async def _look_at_everything(self) -> TickReport:
+        async with self._lead.transaction() as session:
+            began_at = await statements.now(session)
+        seen = await self._runtime.observe()
+        async with self._lead.transaction() as session:
+            rows = await observations.load_observables(session, [*seen.sightings.keys(), *seen.unreadable])
+            news = _compare(rows, seen)
+            changed = await self._write(session, news, began_at=began_at)
+            await self._stamp_coarsely(session, seen, began_at=began_at)
+            await terms.record_tick(session, self._lead.name, detail={})
+        self._busy = any(row.operation is not Operation.NONE for row in rows)
+        interval = self._timing.active_seconds if self._busy else self._timing.idle_seconds
+        self._next_full = monotonic() + interval
+        await self._tell([*changed, *news.in_flight])
+        await self._sweep_orphans(seen.sightings, known={row.id for row in rows}, now=began_at)
+        return TickReport(seen=len(rows), changed=len(changed))
+
+    async def _write(self, session: AsyncSession, news: News, *, began_at: datetime) -> list[UUID]:
+        if not (news.observed or news.in_flight or news.broken):
+            return []
+        await set_actor(session, "observer")
+        changed = await observations.write_observations(session, news.observed, observed_at=began_at)
+        if news.in_flight:
+            await observations.stamp_in_flight(session, news.in_flight, observed_at=began_at)
+        for row in news.broken:
+            error = invariant_error(operation=row.operation, error_count=0, now=began_at)
+            await observations.set_invariant_error(session, row.id, error)
+        await access.touch(session, *(each for each in news.left_running if each in changed))
+        return changed
+
+    async def _stamp_coarsely(self, session: AsyncSession, seen: Observation, *, began_at: datetime) -> None:
+        """``observed_at`` of rows at rest moves every few minutes, in one statement, not every tick."""
+        if seen.unreadable or monotonic() < self._next_coarse:
+            return
+        self._next_coarse = monotonic() + COARSE_STAMP_EVERY.total_seconds()
+        await observations.stamp_coarse(
+            session, observed_at=began_at, older_than=began_at - COARSE_STAMP_EVERY
+        )
+
+    async def _tell(self, looked_at: Sequence[UUID]) -> None:
+        """Also of what did not change: a fresh stamp may be all that a completion waits for."""
+        if looked_at:
+            await self._nudges.wake(HintTarget.RECONCILER, looked_at)
+
+    async def _sweep_orphans(
+        self, sightings: Mapping[UUID, Sighting], *, known: set[UUID], now: datetime
+    ) -> None:
+        """Ours, but of no workspace here: containers go after a delay, volumes are a person's call."""
+        strange = {each for each in sightings if each not in known}
+        self._orphans = {each: self._orphans.get(each, now) for each in strange}
+        with_container = {each for each in strange if sightings[each].container is not ContainerState.NONE}
+        ORPHANS.labels("container").set(len(with_container))
+        ORPHANS.labels("volume").set(sum(1 for each in strange if sightings[each].volume))
+        for each in with_container:
+            if now - self._orphans[each] > ORPHAN_DELAY:
+                self._lead.assert_recent()
+                log.warning("removing a container of no workspace", workspace_id=str(each))
+                await self._runtime.remove_orphan_container(each)
+
+
+def _compare(rows: Sequence[Observable], seen: Observation) -> News:
+    news = News()
+    for row in rows:
+        if row.id in seen.unreadable:  # something is there and cannot be read: nothing follows
+            continue
+        sighting = seen.sightings.get(row.id, _NOTHING)
+        verdict = observe(
+            container=sighting.container,
+            volume=sighting.volume,
+            deleted=row.deleted_at is not None,
+            terminal_error=row.is_terminal,
+        )
+        if verdict.broken_invariant and not row.has_error:
+            news.broken.append(row)
+        if (verdict.observed_status, verdict.health_status) != (row.observed_status, row.health_status):
+            news.observed.append(Observed(row.id, verdict.observed_status, verdict.health_status))
+            if _left_running_unasked(row, verdict):
+                news.left_running.append(row.id)
+        elif row.operation is not Operation.NONE:
+            news.in_flight.append(row.id)
+    return news
+
+
+def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:
+    return (
+        row.observed_status is ObservedStatus.RUNNING
+        and verdict.observed_status is not ObservedStatus.RUNNING
+        and row.desired_state == DesiredState.RUNNING
+        and row.operation is Operation.NONE
+    )

@@ -1,0 +1,252 @@
+"""Runs one action for the Reconciler and writes down how it ended, fenced.
+
+The effect happens with no transaction open. Its outcome is then written in one short transaction on the
+coordinator's own connection, by the task that ran the action: the Observer hears of it at once, instead of
+after the next tick. A write that meets no row means that somebody else owns the operation: the result is
+dropped, and whatever the action left behind is idempotently done again by its owner.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import assert_never
+
+import structlog
+
+from codehub.coordinators.actions import Acted, Actions, Archived, Call, Effect, Restored
+from codehub.coordinators.engines import Engines
+from codehub.coordinators.executions import Execution, Executions, lane_of
+from codehub.coordinators.leadership import Leadership, LeadershipLost
+from codehub.coordinators.wakeups import Nudges
+from codehub.domain import home
+from codehub.domain.errors import EffectError, ErrorInfo, FailureCode
+from codehub.domain.plan import crash_error
+from codehub.domain.policy import Drop, GiveUp, Policy, Retry, after_failure
+from codehub.domain.states import STORAGE_OPERATIONS, Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.remote_clock import RemoteClock
+from codehub.kit.tasks import finish
+from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
+from codehub.signals.hints import HintTarget
+from codehub.store import claims
+from codehub.store.context import set_actor
+
+log = structlog.get_logger(__name__)
+
+LOG_TAIL_BYTES = 4096
+
+ProgressSink = Callable[[WorkspaceView, StorageProgress], Awaitable[None]]
+
+
+class NotMine(LeadershipLost):
+    """The operation belongs to somebody else now."""
+
+
+class Worker:
+    def __init__(
+        self,
+        *,
+        leadership: Leadership,
+        actions: Actions,
+        runtime: Runtime,
+        executions: Executions,
+        engines: Engines,
+        nudges: Nudges,
+        clock: RemoteClock,
+        policy: Policy,
+        on_progress: ProgressSink,
+        on_outcome: Callable[[Operation, str], None] = lambda _operation, _outcome: None,
+        env: Callable[[WorkspaceView], Mapping[str, str]] = lambda _ws: {},
+        limits: Limits | None = None,
+    ) -> None:
+        self._lead = leadership
+        self._actions = actions
+        self._runtime = runtime
+        self._executions = executions
+        self._engines = engines
+        self._nudges = nudges
+        self._clock = clock
+        self._policy = policy
+        self._on_progress = on_progress
+        self._on_outcome = on_outcome
+        self._env = env
+        self._limits = limits or Limits()
+        self._epoch = 0
+
+    def begin_term(self) -> None:
+        self._epoch = self._lead.epoch
+
+    def run(self, ws: WorkspaceView) -> None:
+        """Execute the operation in flight of ``ws``."""
+        self._executions.start(
+            ws, partial(self._execute, ws), lane=lane_of(ws.operation), clock=self._clock.now
+        )
+
+    def fail(self, ws: WorkspaceView, failure: EffectError) -> None:
+        """One execution counts as failed: its effect never showed, or it hangs and is cut."""
+        self._executions.replace(
+            ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation), clock=self._clock.now
+        )
+
+    def expire(self, ws: WorkspaceView, error: ErrorInfo) -> None:
+        """Over its limit: cancel, confirm gone, then go terminal."""
+        self._executions.replace(
+            ws, partial(self._give_up, ws, error), lane=lane_of(ws.operation), clock=self._clock.now
+        )
+
+    def examine_crash(self, ws: WorkspaceView) -> None:
+        """It ended by itself soon after it had started: read its last words and write the failure down."""
+        self._executions.start(
+            ws, partial(self._record_crash, ws), lane=lane_of(Operation.STARTING), clock=self._clock.now
+        )
+
+    async def _execute(self, ws: WorkspaceView, execution: Execution) -> None:
+        bound = log.bind(workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value)
+        try:
+            effect = await self._actions.perform(self._call(ws, execution))
+        except LeadershipLost as error:
+            bound.info("action dropped: not leading", error=str(error))
+        except EffectError as error:
+            bound.warning("action failed", code=error.failure.value, error=error.message)
+            await self._failed(ws, error, execution)
+        except Exception as error:  # noqa: BLE001 - a bug fails this operation, not the loop
+            bound.error("action failed unexpectedly", exc_info=error)
+            failure = EffectError(FailureCode.UNEXPECTED, f"Unexpected: {type(error).__name__}")
+            await self._failed(ws, failure, execution)
+        else:
+            self._engines.succeeded(ws.operation, now=self._clock.now())
+            await self._write(ws, partial(self._write_effect, ws, effect))
+
+    def _call(self, ws: WorkspaceView, execution: Execution) -> Call:
+        async def on_progress(progress: StorageProgress) -> None:
+            execution.progress_at = self._clock.now()
+            await self._on_progress(ws, progress)
+
+        return Call(
+            ws=ws,
+            token=Token(ws.op_seq, self._epoch),
+            on_progress=on_progress,
+            assert_leading=self._lead.assert_recent,
+            assert_mine=partial(self._assert_mine, ws),
+            env=self._env(ws),
+            limits=self._limits,
+        )
+
+    async def _assert_mine(self, ws: WorkspaceView) -> None:
+        async def ask() -> bool:
+            async with self._lead.transaction() as session:
+                return await claims.holds(session, claims.Claim.of(ws))
+
+        if not await finish(ask()):
+            raise NotMine("the operation has another owner")
+
+    async def _write_effect(self, ws: WorkspaceView, effect: Effect) -> bool:
+        claim = claims.Claim.of(ws)
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler")
+            match effect:
+                case Acted():
+                    written = await claims.mark_acted(session, claim)
+                case Restored(archive_key=key):
+                    written = await claims.mark_restored(
+                        session, claim, home=home.at_restored(ws.home, archive_key=key)
+                    )
+                case Archived(archive_key=key, sizes=sizes):
+                    written = await claims.commit_archive_key(
+                        session, claim, key, home=home.at_archive_commit(ws.home, sizes=sizes)
+                    )
+                case _:
+                    assert_never(effect)
+        if written and not isinstance(
+            effect, Archived
+        ):  # an archive's second half is planned, not looked for
+            await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
+        return written
+
+    async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> None:
+        """Count it, or blame the engine: what an engine's absence did to a workspace is nobody's error."""
+        now = self._clock.now()
+        if await self._engines.blames_engine(failure, workspace_id=ws.id, now=now):
+            return
+        match after_failure(ws, failure, now=now, policy=self._policy):
+            case Drop():
+                log.info("result dropped: a newer actor was here", workspace_id=str(ws.id))
+            case Retry(error=error):
+                self._on_outcome(ws.operation, "retried")
+                await self._write(ws, partial(self._write_retry, ws, error))
+            case GiveUp(error=error):
+                await self._give_up(ws, error, execution)
+
+    async def _write_retry(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler", error.message)
+            return await claims.record_failure(session, claims.Claim.of(ws), error)
+
+    async def _give_up(self, ws: WorkspaceView, error: ErrorInfo, execution: Execution) -> None:
+        """Terminal. Not before nothing of the operation can still touch the volume."""
+        del execution
+        if ws.operation in STORAGE_OPERATIONS:
+            try:
+                self._lead.assert_recent()
+                await self._actions.abandon(ws.id, token=Token(ws.op_seq, self._epoch))
+            except (EffectError, LeadershipLost) as gone:
+                log.warning(
+                    "cannot confirm that the storage job is gone", workspace_id=str(ws.id), error=str(gone)
+                )
+                return  # judged again at a later tick
+        self._on_outcome(ws.operation, "failed")
+        log.error(
+            "operation gave up",
+            workspace_id=str(ws.id),
+            op_id=str(ws.op_id),
+            operation=ws.operation.value,
+            reason=error.reason.value,
+            error=error.message,
+        )
+        await self._write(ws, partial(self._write_terminal, ws, error))
+
+    async def _write_terminal(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler", error.message)
+            written = await claims.go_terminal(session, claims.Claim.of(ws), error)
+        if written:
+            await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
+        return written
+
+    async def _record_crash(self, ws: WorkspaceView, execution: Execution) -> None:
+        del execution
+        tail = await self._log_tail(ws)
+        error = crash_error(ws, log_tail=tail, now=self._clock.now(), policy=self._policy)
+        self._on_outcome(Operation.STARTING, "failed" if error.is_terminal else "retried")
+        log.warning("workspace ended by itself", workspace_id=str(ws.id), crashes=error.error_count)
+
+        async def write() -> bool:
+            kept = home.at_crash(ws.home)
+            async with self._lead.transaction() as session:
+                await set_actor(session, "reconciler", error.message)
+                if error.is_terminal:
+                    return await claims.set_error_without_operation(session, ws, error, home=kept)
+                return await claims.record_crash(session, ws, error, home=kept)
+
+        await self._write(ws, write)
+
+    async def _log_tail(self, ws: WorkspaceView) -> str:
+        """The last lines, as far as they can be had: their absence must not hide the crash."""
+        tail = b""
+        try:
+            async for chunk in self._runtime.logs(ws.id):
+                tail = (tail + chunk)[-LOG_TAIL_BYTES:]
+        except EffectError as error:
+            return f"(no output: {error.message})"
+        return tail.decode(errors="replace")
+
+    async def _write(self, ws: WorkspaceView, write: Callable[[], Awaitable[bool]]) -> None:
+        async def run() -> bool:
+            return await write()
+
+        try:
+            written = await finish(run())
+        except LeadershipLost as error:
+            log.info("outcome not written: not leading", workspace_id=str(ws.id), error=str(error))
+            return
+        if not written:
+            log.info("outcome dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))

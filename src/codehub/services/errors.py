@@ -1,0 +1,57 @@
+"""What a use case refuses, each with a stable ``code`` that the API, the CLI and the dashboard know."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from codehub.domain.errors import CodeHubError
+from codehub.domain.limits import LimitKind, Usage
+from codehub.store.records import WorkspaceRecord
+
+
+class NotFound(CodeHubError):
+    """There is no such thing, or it is not yours: the two are told apart to nobody."""
+
+    code = "not_found"
+
+    def __init__(self, what: str = "workspace") -> None:
+        super().__init__(f"There is no such {what}.")
+
+
+class WorkspaceDeleted(CodeHubError):
+    """The workspace has been deleted; it takes no more wishes."""
+
+    code = "deleted"
+
+    def __init__(self, workspace_id: UUID) -> None:
+        super().__init__("The workspace has been deleted; it takes no more wishes.")
+        self.workspace_id = workspace_id
+
+
+class WantedArchived(CodeHubError):
+    """A stop must not restore an archived workspace just to have it asleep."""
+
+    code = "archived"
+
+    def __init__(self) -> None:
+        super().__init__("The workspace is archived or on its way there; there is nothing to stop.")
+
+
+class UnknownImage(CodeHubError):
+    """Nobody configured an image of that name."""
+
+    code = "unknown_image"
+
+    def __init__(self, image_ref: str, known: Sequence[str]) -> None:
+        super().__init__(f"There is no image {image_ref!r}. Known: {', '.join(known) or 'none'}.")
+
+
+class LimitReached(CodeHubError):
+    """No running place is left. Says which limit, how much of it is used, and by what."""
+
+    def __init__(self, kind: LimitKind, usage: Usage, running: Sequence[WorkspaceRecord]) -> None:
+        whose = "You run" if kind is LimitKind.USER else "All together run"
+        super().__init__(f"{whose} {usage.used} of {usage.allowed} workspaces that may run at a time.")
+        self.code = kind.value
+        self.kind = kind
+        self.usage = usage
+        self.running = tuple(running)

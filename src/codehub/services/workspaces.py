@@ -1,0 +1,239 @@
+"""The only writer of intent: every change of what is wanted, whoever wants it, goes through here.
+
+Each function is one use case inside the caller's transaction: the API commits its request's session, a
+coordinator passes its own fenced one. All of them take the row's lock, look again, and only then write, so
+of two wishes in the same moment the later one is judged against what the earlier one left.
+
+Lock order, everywhere: limits, then the row. A process that dies in here leaves nothing: PostgreSQL
+rolls back and frees both.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain.home import at_recovery
+from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
+from codehub.domain.states import DesiredState
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.ids import uuid7
+from codehub.services.errors import LimitReached, NotFound, WantedArchived, WorkspaceDeleted
+from codehub.store import audit, intents, statements, workspaces
+from codehub.store import limits as places
+from codehub.store.context import set_actor
+from codehub.store.records import WorkspaceRecord
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who wants it, as the timeline and the audit name them: ``user:ann``, ``ttl``, ``proxy``."""
+
+    label: str
+    user_id: UUID | None = None
+    is_admin: bool = False
+
+    def may_see(self, owner_id: UUID) -> bool:
+        return self.is_admin or self.user_id == owner_id
+
+
+@dataclass(frozen=True)
+class RunningLimits:
+    per_user: int = 2
+    in_all: int = 100
+
+
+@dataclass(frozen=True)
+class NewWorkspace:
+    name: str
+    image_ref: str
+    description: str = ""
+    memo: str = ""
+    standby_ttl_seconds: int = 300
+    archive_ttl_seconds: int = 86400
+    start: bool = False
+
+
+async def get(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+    """The one place that decides who may see a workspace. DELETED ones are shown to admins only."""
+    record = await workspaces.find(session, workspace_id)
+    return _visible(record, actor)
+
+
+async def create(
+    session: AsyncSession, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
+) -> WorkspaceRecord:
+    """Raises ``NameTaken`` or, with ``start`` and no place left, ``LimitReached``; then nothing exists."""
+    await set_actor(session, actor.label, "created")
+    if new.start:
+        await places.lock_limits(session)
+        await _take_place(session, owner_id, limits)
+    record = await intents.create(
+        session,
+        workspace_id=uuid7(),
+        owner_id=owner_id,
+        name=new.name,
+        image_ref=new.image_ref,
+        description=new.description,
+        memo=new.memo,
+        standby_ttl_seconds=new.standby_ttl_seconds,
+        archive_ttl_seconds=new.archive_ttl_seconds,
+        desired_state=DesiredState.RUNNING if new.start else DesiredState.PENDING,
+    )
+    await _audit(session, actor, "workspace.create", record.view.id, name=new.name, start=new.start)
+    return record
+
+
+async def start(
+    session: AsyncSession, workspace_id: UUID, *, actor: Actor, limits: RunningLimits, cause: str = ""
+) -> WorkspaceRecord:
+    """Wish RUNNING. Asking for what is already wanted takes no new place and changes nothing."""
+    # The limits' lock comes first, also for what may turn out to be a no-op: one order for everybody.
+    await places.lock_limits(session)
+    record = await _locked(session, workspace_id, actor)
+    if record.view.desired_state is DesiredState.RUNNING:
+        return record
+    if not holds_place(record.view):  # one that failed to stop still has its own
+        await _take_place(session, record.view.owner_id, limits)
+    return await _wish(session, record, DesiredState.RUNNING, actor=actor, cause=cause or "asked to start")
+
+
+async def stop(
+    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: str = ""
+) -> WorkspaceRecord:
+    """Wish STANDBY. Refused where PENDING is wanted: a stop must not restore anything."""
+    record = await _locked(session, workspace_id, actor)
+    if record.view.desired_state is DesiredState.STANDBY:
+        return record
+    if record.view.desired_state is DesiredState.PENDING:
+        raise WantedArchived
+    return await _wish(session, record, DesiredState.STANDBY, actor=actor, cause=cause or "asked to stop")
+
+
+async def archive(
+    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: str = ""
+) -> WorkspaceRecord:
+    """Wish PENDING: from wherever it is, into the archive."""
+    record = await _locked(session, workspace_id, actor)
+    if record.view.desired_state is DesiredState.PENDING:
+        return record
+    return await _wish(session, record, DesiredState.PENDING, actor=actor, cause=cause or "asked to archive")
+
+
+async def lower(
+    session: AsyncSession,
+    seen: WorkspaceView,
+    desired: DesiredState,
+    *,
+    actor: Actor,
+    cause: str,
+    still_due: Callable[[WorkspaceView], bool],
+) -> bool:
+    """The TTL manager's wish: a compare-and-set against what it read, judged again under the row's lock.
+
+    A person who pressed start or connected in the same moment has changed the row or the activity by now,
+    and wins. Not a use of the workspace: ``last_access_at`` stays.
+    """
+    await set_actor(session, actor.label, cause)
+    record = await workspaces.find_locked(session, seen.id)
+    if record is None or record.view.desired_state is not seen.desired_state or not still_due(record.view):
+        return False
+    return await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
+
+
+async def edit(
+    session: AsyncSession, workspace_id: UUID, changes: dict[str, str | int], *, actor: Actor
+) -> WorkspaceRecord:
+    """Name, description, memo, TTLs. Raises ``NameTaken``."""
+    record = await _locked(session, workspace_id, actor)
+    if not changes:
+        return record
+    await set_actor(session, actor.label, "edited")
+    edited = await intents.update_details(session, workspace_id, **changes)
+    assert edited is not None, "the row is locked"
+    await _audit(session, actor, "workspace.edit", workspace_id, fields=sorted(changes))
+    return edited
+
+
+async def keep_awake(
+    session: AsyncSession, workspace_id: UUID, *, for_: timedelta, actor: Actor
+) -> WorkspaceRecord:
+    """Nothing puts it to sleep or into the archive before then; zero takes the promise back."""
+    await _locked(session, workspace_id, actor)
+    until = await statements.now(session) + for_ if for_ else None
+    await set_actor(session, actor.label, "asked to keep awake" if until else "may sleep again")
+    await intents.set_awake_until(session, workspace_id, until)
+    await _audit(session, actor, "workspace.keep_awake", workspace_id, seconds=int(for_.total_seconds()))
+    return await _reread(session, workspace_id)
+
+
+async def delete(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+    """The person's last word. Said twice, it is said once."""
+    record = _visible(await workspaces.find_locked(session, workspace_id), actor)
+    if record.view.deleted_at is not None:
+        return record
+    await set_actor(session, actor.label, "asked to delete")
+    await intents.mark_deleted(session, workspace_id)
+    await _audit(session, actor, "workspace.delete", workspace_id, name=record.name)
+    return await _reread(session, workspace_id)
+
+
+async def recover(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+    """Lift a terminal error; the Observer turns health back and the plan goes on. None there: no change."""
+    record = await _locked(session, workspace_id, actor)
+    if record.view.error_info is None:
+        return record
+    await set_actor(session, actor.label, "asked to recover")
+    await intents.recover(session, workspace_id, home=at_recovery(record.view))
+    await _audit(
+        session, actor, "workspace.recover", workspace_id, reason=record.view.error_info.reason.value
+    )
+    return await _reread(session, workspace_id)
+
+
+async def _wish(
+    session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor, cause: str
+) -> WorkspaceRecord:
+    await set_actor(session, actor.label, cause)
+    await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
+    await _audit(session, actor, f"workspace.wish.{desired.value.lower()}", record.view.id)
+    return await _reread(session, record.view.id)
+
+
+async def _locked(session: AsyncSession, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
+    record = _visible(await workspaces.find_locked(session, workspace_id), actor)
+    if record.view.deleted_at is not None:
+        raise WorkspaceDeleted(workspace_id)
+    return record
+
+
+async def _reread(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord:
+    record = await workspaces.find(session, workspace_id)
+    assert record is not None, "rows are never removed"
+    return record
+
+
+def _visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
+    if record is None or not actor.may_see(record.view.owner_id):
+        raise NotFound
+    if record.status == "deleted" and not actor.is_admin:
+        raise NotFound
+    return record
+
+
+async def _take_place(session: AsyncSession, owner_id: UUID, limits: RunningLimits) -> None:
+    """Raise unless one more may run. Exact under ``lock_limits``: nobody else takes a place meanwhile."""
+    used = await places.usage(session, owner_id)
+    user, everyone = Usage(used.user, limits.per_user), Usage(used.total, limits.in_all)
+    kind = exceeded(user=user, everyone=everyone)
+    if kind is not None:
+        usage = user if kind is LimitKind.USER else everyone
+        raise LimitReached(kind, usage, await places.running_of(session, owner_id))
+
+
+async def _audit(
+    session: AsyncSession, actor: Actor, action: str, workspace_id: UUID, **detail: object
+) -> None:
+    await audit.append(session, actor=actor.label, action=action, subject=str(workspace_id), detail=detail)
