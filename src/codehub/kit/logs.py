@@ -23,7 +23,7 @@ _SECRET_FIELD = re.compile(r"passw|secret|token|authorization|cookie|api_?key|cr
 _HARMLESS_FIELD = re.compile(r"token_id|_count$|_seconds$", re.IGNORECASE)
 _ADDRESS_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^\s/:@'\"]*:)[^\s@'\"]+(?=@)", re.IGNORECASE)
 _BEARER = re.compile(r"(?P<before>\bBearer\s+)[A-Za-z0-9._~+/=-]+", re.IGNORECASE)
-_QUIET = ("uvicorn.access", "httpx", "httpcore", "asyncio", "alembic", "sqlalchemy.engine")
+_QUIET = ("uvicorn.access", "uvicorn.error", "httpx", "httpcore", "asyncio", "alembic", "sqlalchemy.engine")
 
 
 def configure(*, json: bool, level: str, node_id: str | None = None, stream: TextIO | None = None) -> None:
@@ -34,6 +34,7 @@ def configure(*, json: bool, level: str, node_id: str | None = None, stream: Tex
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
+        _drop_colour,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _bind(node_id),
     ]
@@ -96,6 +97,11 @@ def _masked(key: str, value: Any) -> Any:
             return redact_text(f"{type(value).__name__}: {value}")
         case _:
             return value
+
+
+def _drop_colour(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event.pop("color_message", None)  # uvicorn sends each message twice
+    return event
 
 
 def _bind(node_id: str | None) -> structlog.typing.Processor:

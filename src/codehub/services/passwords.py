@@ -1,8 +1,8 @@
 """Passwords: argon2id, hashed where it cannot hold up the server.
 
 One hash takes tens of milliseconds and 64 MiB on purpose. Done on the event loop it would stall every
-request; done in unlimited threads a burst of sign-ins would eat the machine. So it runs in a small pool of its
-own, and those who come when it is full wait their turn.
+request; done in unlimited threads a burst of sign-ins would eat the machine. So it runs in a small pool of
+its own, and those who come when it is full wait their turn.
 """
 
 import asyncio

@@ -1,0 +1,88 @@
+# Two commands are enough: get the source, `make run`. `make help` lists the rest.
+#
+# Everything that is installed goes into .venv (and web/node_modules), exact and hashed, from requirements/.
+# Stamp files inside them remember what was installed, so a second run has nothing to do.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+.PHONY: help setup run test check format lock web clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+run: setup ## Install what is missing, start everything, say which address to open
+	@exec $(BIN)/codehub up
+
+setup: $(VENV)/.run web ## Prepare without starting anything; .venv/bin/codehub works afterwards
+
+test: $(VENV)/.dev web ## Run every test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+check: $(VENV)/.dev ## Format, lint, types, and who may import whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Put the source into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
+	$(LOCK) pyproject.toml --extra jupyter --group dev -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra jupyter -c requirements/dev.txt -o requirements/jupyter.txt
+	$(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
+	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+
+clean: ## Remove everything that was installed or built; data stays
+	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the Python environment -----------------------------------------------------------------------
+
+$(VENV)/bin/python:
+	@requirements/make-venv "$(PYTHON)" $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python requirements/jupyter.txt requirements/build.txt pyproject.toml
+	@echo "Installing CodeHub and the built-in IDE into $(VENV) (only the first time; a minute or two) …"
+	$(PIP) install --require-hashes --no-deps --progress-bar on -r requirements/jupyter.txt -r requirements/build.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@echo "Installing what tests and checks need into $(VENV) …"
+	$(PIP) install --require-hashes --no-deps --progress-bar on -r requirements/dev.txt
+	@touch $@
+
+LOCK = $(VENV)/lock/bin/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --quiet
+
+$(VENV)/lock/bin/uv: $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet uv==0.13.7
+
+# --- the dashboard --------------------------------------------------------------------------------
+
+ifneq ($(wildcard web/package.json),)
+WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*')
+
+web: web/node_modules/.built ## Build the dashboard
+
+web/node_modules/.built: $(WEB_SOURCES) .npmrc
+	@command -v npm >/dev/null || { echo "The dashboard needs Node.js 20 or newer with npm: install it (Debian: apt-get install nodejs npm) and run make again." >&2; exit 1; }
+	@echo "Building the dashboard …"
+	cd web && npm ci && npm run build
+	@touch $@
+else
+web:
+endif

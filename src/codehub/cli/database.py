@@ -1,0 +1,30 @@
+"""``codehub migrate``: bring the database to this program's schema."""
+
+import asyncio
+
+import typer
+
+from codehub.cli.output import say
+from codehub.server import embedded
+from codehub.server.database import explained
+from codehub.server.settings import load_settings
+from codehub.store import migrate as migrations
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(migrate)
+
+
+def migrate() -> None:
+    """Bring the database to this program's schema. Safe to repeat, and from several machines at once."""
+    asyncio.run(_migrate())
+
+
+async def _migrate() -> None:
+    async with embedded.database(load_settings()) as url, explained(url):
+        before = await migrations.current(url)
+        await migrations.upgrade(url)
+    if before == migrations.head():
+        say(f"The database is at {before} already.")
+    else:
+        say(f"The database went from {before or 'nothing'} to {migrations.head()}.")

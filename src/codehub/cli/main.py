@@ -1,0 +1,51 @@
+"""The ``codehub`` command: puts the commands together, and turns errors into a sentence and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 not found, 5 conflict or limit.
+"""
+
+import sys
+
+import typer
+
+from codehub import __version__
+from codehub.cli import database, doctor, serving, settings, users
+from codehub.cli.output import complain
+from codehub.domain.errors import CodeHubError
+
+app = typer.Typer(
+    name="codehub",
+    help="Development workspaces in the browser that cost nothing while nobody uses them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+serving.register(app)
+database.register(app)
+doctor.register(app)
+settings.register(app)
+app.add_typer(users.app, name="user")
+
+
+@app.callback(invoke_without_command=True)
+def root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    if version:
+        typer.echo(f"codehub {__version__}")
+        raise typer.Exit
+
+
+def run() -> None:
+    """Entry point of the installed command."""
+    try:
+        app()
+    except CodeHubError as error:
+        complain(str(error))
+        sys.exit(getattr(error, "exit_code", 1))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `codehub … | head`
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    run()

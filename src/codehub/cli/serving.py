@@ -1,0 +1,81 @@
+"""``codehub up`` and ``codehub serve``: run the server."""
+
+import sys
+
+import typer
+
+from codehub.cli.output import err, escape, out, say
+from codehub.cli.settings import SETTINGS_EPILOG
+from codehub.kit import logs
+from codehub.server.main import Run, run_server, run_until_signal
+from codehub.server.settings import LogFormat, Settings, load_settings
+from codehub.services.accounts import FirstAdmin
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=SETTINGS_EPILOG)(up)
+    app.command(epilog=SETTINGS_EPILOG)(serve)
+
+
+def up() -> None:
+    """Run everything on this machine: for trying CodeHub, and for one small team.
+
+    PostgreSQL and Redis run embedded unless DATABASE_URL and REDIS_URL say otherwise. Ctrl-C stops all of it,
+    workspaces included; the next start finds everything again.
+    """
+    settings = load_settings()
+    configure_logs(settings)
+
+    def on_first_admin(admin: FirstAdmin) -> None:
+        _print_first_admin(admin)
+
+    def on_ready(url: str) -> None:
+        say(f"\n  CodeHub is ready: [bold cyan]{escape(url)}[/]")
+        say(f"  [dim]Data in {escape(str(settings.data_dir))} · stop with Ctrl-C[/]\n")
+
+    run = Run(
+        migrate=True,
+        stop_workspaces=True,
+        on_first_admin=on_first_admin,
+        on_ready=on_ready,
+        on_stopping=lambda: err.print("Stopping… (Ctrl-C again leaves at once)"),
+    )
+    if out.is_terminal:
+        say("[dim]Starting CodeHub…[/]")
+    run_until_signal(run_server(settings, run), on_stopping=run.on_stopping)
+
+
+def serve(
+    migrate: bool = typer.Option(
+        True,
+        help="Bring the database to this program's schema first; any number of replicas may do so at once.",
+    ),
+) -> None:
+    """Run one replica: API, proxy and coordinators, or the CODEHUB_ROLES of them. Workspaces outlive it."""
+    settings = load_settings()
+    configure_logs(settings)
+    run = Run(
+        migrate=migrate,
+        stop_workspaces=False,
+        on_first_admin=_print_first_admin,
+        on_ready=lambda url: None,
+        on_stopping=lambda: None,
+    )
+    run_until_signal(run_server(settings, run), on_stopping=run.on_stopping)
+
+
+def configure_logs(settings: Settings) -> None:
+    chosen = settings.log.format
+    json = chosen is LogFormat.JSON if chosen is not None else not sys.stderr.isatty()
+    logs.configure(json=json, level=settings.log.level, node_id=settings.coordinator.node_id)
+
+
+def _print_first_admin(admin: FirstAdmin) -> None:
+    # Printed, not logged: logs are kept and shipped. Dying before this line loses the password, not the
+    # account: `codehub user passwd admin` sets another.
+    if admin.generated_password is None:
+        say(f"\n  First user [bold]{admin.username}[/], with the password of CODEHUB_ADMIN_PASSWORD")
+    else:
+        say(f"\n  First user [bold]{admin.username}[/], password [bold]{escape(admin.generated_password)}[/]")
+        say("  [dim]It is shown only this once. Another: codehub user passwd admin[/]")
+    sys.stdout.flush()

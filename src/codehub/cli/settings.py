@@ -1,0 +1,44 @@
+"""``codehub settings``: every environment variable, its default and its meaning."""
+
+import typer
+from rich.table import Table
+
+from codehub.cli.output import out, print_json
+from codehub.server.settings import all_variables
+
+SETTINGS_EPILOG = (
+    "Settings are environment variables, listed by `codehub settings`: "
+    + ", ".join(variable.name for variable in all_variables())
+    + ". Secrets may come from files: DATABASE_URL_FILE and so on."
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="settings")(show)
+
+
+def show(json: bool = typer.Option(False, "--json", help="For machines.")) -> None:
+    """List every setting: environment variable, default, meaning."""
+    variables = all_variables()
+    if json:
+        print_json(
+            [
+                {
+                    "name": v.name,
+                    "default": v.default,
+                    "meaning": v.meaning,
+                    "secret": v.secret,
+                    "group": v.group,
+                }
+                for v in variables
+            ]
+        )
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("variable", no_wrap=True)
+    table.add_column("default", overflow="fold")
+    table.add_column("meaning", overflow="fold")
+    for variable in variables:
+        file = f" (or {variable.name}_FILE)" if variable.secret else ""
+        table.add_row(variable.name, variable.default, variable.meaning + file)
+    out.print(table, soft_wrap=False)

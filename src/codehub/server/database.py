@@ -1,0 +1,74 @@
+"""The first contact with the database: is it there, does it fit, does it have a first user?"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from codehub.domain.errors import CodeHubError
+from codehub.kit.logs import redact_text
+from codehub.server.settings import Settings
+from codehub.services.accounts import FirstAdmin, ensure_first_admin
+from codehub.services.passwords import Passwords
+from codehub.store import engine as store_engine
+from codehub.store import migrate as migrations
+
+
+class DatabaseUnreachableError(CodeHubError):
+    """The database does not answer, or not to us."""
+
+    code = "database_unreachable"
+
+
+class DatabaseNotMigratedError(CodeHubError):
+    """The database has an older schema than this program needs."""
+
+    code = "database_not_migrated"
+
+
+async def prepare_database(url: str, settings: Settings, *, migrate: bool) -> FirstAdmin | None:
+    """Bring the schema up to date and make the first admin, if there is nobody yet.
+
+    Any number of replicas may do this at once. Dying in here is harmless: each step is one transaction.
+    """
+    async with explained(url):
+        if migrate:
+            await migrations.upgrade(url)
+        elif not await migrations.is_current(url):
+            raise DatabaseNotMigratedError(
+                "The database is not migrated to this program's schema. Run `codehub migrate` first."
+            )
+        engine = store_engine.create_engine(url, pool_size=1)
+        passwords = Passwords(threads=1)
+        try:
+            secret = settings.admin.password
+            return await ensure_first_admin(
+                store_engine.session_factory(engine),
+                passwords,
+                password=secret.get_secret_value() if secret else None,
+            )
+        finally:
+            passwords.close()
+            await engine.dispose()
+
+
+@asynccontextmanager
+async def explained(url: str) -> AsyncIterator[None]:
+    """Turn failures of the connection into a sentence with what to do."""
+    try:
+        yield
+    except (
+        OSError,
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        OperationalError,
+        InterfaceError,
+    ) as error:
+        # Other errors of SQLAlchemy are a mistake in CodeHub, not trouble with the database.
+        reason = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        said = redact_text(str(reason)).strip() or type(reason).__name__
+        raise DatabaseUnreachableError(
+            f"The database at {redact_text(url)} cannot be used: {said}. "
+            "Check that it runs and that DATABASE_URL is right, or unset it to use the embedded one."
+        ) from error

@@ -1,0 +1,286 @@
+"""What CodeHub depends on, looked at one by one: what is fine, what is not, and what to do about it.
+
+Looking changes nothing: no cluster is made, no schema migrated. An embedded server that is not running is
+started for the look and stopped again, if it was ever set up.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from uuid import uuid4
+
+import aiodocker
+import asyncpg
+import httpx
+import obstore
+import redis.asyncio as redis_client
+from obstore.store import from_url
+
+from codehub.domain.errors import CodeHubError
+from codehub.kit.logs import redact_text
+from codehub.server import bind as binding
+from codehub.server import embedded
+from codehub.server.data_dir import DataDir
+from codehub.server.embedded import postgres
+from codehub.server.embedded import redis as embedded_redis
+from codehub.server.settings import RuntimeKind, Settings
+from codehub.store import migrate as migrations
+from codehub.store.engine import asyncpg_dsn
+from codehub.store.errors import DatabaseNewer
+
+OLDEST_POSTGRESQL = 15
+OLDEST_REDIS = 6
+LOOK_WITHIN = 20.0
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    NOTE = "note"  # works, but a person may want to know
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the table."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+    advice: str = ""
+
+    def as_json(self) -> Mapping[str, str]:
+        return {
+            "what": self.what,
+            "verdict": self.verdict.value,
+            "detail": self.detail,
+            "advice": self.advice,
+        }
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Look at everything. Never raises for what it finds."""
+    findings = [_data_dir(settings)]
+    findings += await _databases(settings)
+    for what, look in (
+        ("redis", _redis),
+        ("archive store", _archive_store),
+        ("runtime", _runtime),
+        ("tar and zstd", _tools),
+        ("port", _port),
+    ):
+        findings.append(await _guarded(what, look, settings))
+    return findings
+
+
+async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
+    try:
+        async with asyncio.timeout(LOOK_WITHIN):
+            return await look(settings)
+    except TimeoutError:
+        return Finding(what, Verdict.BAD, f"no answer within {LOOK_WITHIN:g} seconds", "Check the network.")
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
+        said = redact_text(str(error)).strip().splitlines() or [type(error).__name__]
+        return Finding(what, Verdict.BAD, said[0], _ADVICE.get(what, ""))
+
+
+_ADVICE = {
+    "redis": "Check that Redis runs and that REDIS_URL is right, or unset REDIS_URL to use the embedded one.",
+    "archive store": "Check ARCHIVE_URL and the credentials, or unset it to keep archives on this disk.",
+    "runtime": "Start Docker and make its socket readable for this user, or set CODEHUB_RUNTIME=local.",
+}
+
+
+def _data_dir(settings: Settings) -> Finding:
+    path = settings.data_dir
+    nearest = next(one for one in (path, *path.parents) if one.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        return Finding(
+            "data directory",
+            Verdict.BAD,
+            f"{path} cannot be written",
+            "Make it writable for this user, or set CODEHUB_DATA_DIR to a directory that is.",
+        )
+    free = shutil.disk_usage(nearest).free // 2**20
+    detail = f"{path}, {free:,} MiB free" + ("" if path.exists() else " (made at the first start)")
+    if free < 1024:
+        return Finding("data directory", Verdict.NOTE, detail, "Make room: homes and archives live there.")
+    return Finding("data directory", Verdict.OK, detail)
+
+
+async def _databases(settings: Settings) -> list[Finding]:
+    data_dir = DataDir(settings.data_dir)
+    if settings.database.url is None and not postgres.exists(data_dir):
+        detail = f"embedded PostgreSQL {postgres.NEWEST_MAJOR}, made at the first start"
+        return [
+            Finding("database", Verdict.OK, detail),
+            Finding("migrations", Verdict.OK, f"to be migrated to {migrations.head()} at the first start"),
+        ]
+    try:
+        async with asyncio.timeout(LOOK_WITHIN), embedded.database(settings) as url:
+            return [await _database(settings, url), await _migrations(url)]
+    except (CodeHubError, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        said = redact_text(str(error)).strip() or "no answer in time"
+        advice = (
+            "See logs/postgres.log in the data directory."
+            if settings.database.url is None
+            else "Check that PostgreSQL runs and that DATABASE_URL is right."
+        )
+        return [
+            Finding("database", Verdict.BAD, said, advice),
+            Finding("migrations", Verdict.BAD, "unknown while the database does not answer"),
+        ]
+
+
+async def _database(settings: Settings, url: str) -> Finding:
+    connection = await asyncpg.connect(asyncpg_dsn(url), timeout=5.0)
+    try:
+        number = int(await connection.fetchval("SELECT current_setting('server_version_num')"))
+        name = await connection.fetchval("SELECT current_setting('server_version')")
+        read_only = await connection.fetchval("SELECT pg_is_in_recovery()")
+    finally:
+        await connection.close()
+    detail = f"PostgreSQL {name}, {'embedded' if settings.database.url is None else redact_text(url)}"
+    if number // 10000 < OLDEST_POSTGRESQL:
+        return Finding("database", Verdict.BAD, detail, f"Use PostgreSQL {OLDEST_POSTGRESQL} or newer.")
+    if read_only:
+        return Finding("database", Verdict.BAD, f"{detail}, a read-only standby", "Point at the primary.")
+    return Finding("database", Verdict.OK, detail)
+
+
+async def _migrations(url: str) -> Finding:
+    head = migrations.head()
+    try:
+        current = await migrations.current(url)
+    except DatabaseNewer as error:
+        return Finding("migrations", Verdict.BAD, str(error), "Upgrade CodeHub.")
+    if current == head:
+        return Finding("migrations", Verdict.OK, f"at {head}")
+    return Finding(
+        "migrations",
+        Verdict.NOTE,
+        f"at {current or 'nothing'}, {head} is needed",
+        "Run `codehub migrate` (`up` and `serve` do so at the start).",
+    )
+
+
+async def _redis(settings: Settings) -> Finding:
+    data_dir = DataDir(settings.data_dir)
+    configured = settings.redis.url
+    if configured is None and not embedded_redis.is_running(data_dir):
+        return Finding("redis", Verdict.OK, "embedded, not running (started by `up` and `serve`)")
+    url = configured.get_secret_value() if configured else embedded_redis.url(data_dir)
+    client = redis_client.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
+    try:
+        version = str((await client.info("server"))["redis_version"])
+    finally:
+        await client.aclose()
+    detail = f"Redis {version}, {redact_text(url) if configured else 'embedded'}"
+    if int(version.split(".")[0]) < OLDEST_REDIS:
+        return Finding("redis", Verdict.BAD, detail, f"Use Redis {OLDEST_REDIS} or newer.")
+    return Finding("redis", Verdict.OK, detail)
+
+
+async def _archive_store(settings: Settings) -> Finding:
+    url = settings.archive_url
+    shown = redact_text(url)
+    if url.startswith("file://"):
+        path = Path(url.removeprefix("file://"))
+        nearest = next(one for one in (path, *path.parents) if one.exists())
+        if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+            return Finding("archive store", Verdict.OK, f"{shown}, writable")
+        advice = "Make it writable for this user, or set ARCHIVE_URL."
+        return Finding("archive store", Verdict.BAD, f"{shown} cannot be written", advice)
+    store = from_url(url)
+    probe = f".codehub-doctor-{uuid4()}"
+    await obstore.put_async(store, probe, b"written by codehub doctor")
+    await obstore.delete_async(store, probe)
+    return Finding("archive store", Verdict.OK, f"{shown}, writable")
+
+
+async def _runtime(settings: Settings) -> Finding:
+    match settings.runtime.kind:
+        case RuntimeKind.DOCKER:
+            async with _docker() as docker:
+                version = await docker.version()
+            return Finding("runtime", Verdict.OK, f"Docker {version.get('Version', '')}")
+        case RuntimeKind.LOCAL:
+            return _local_runtime(settings)
+
+
+def _local_runtime(settings: Settings) -> Finding:
+    images = list(settings.runtime.local_images or _built_in_images())
+    if not images:
+        return Finding(
+            "runtime",
+            Verdict.BAD,
+            "local processes, but no IDE is installed",
+            "Install one (pip install 'codehub[jupyter]'), or name one in LOCAL_IMAGES.",
+        )
+    detail = f"local processes: {', '.join(images)}"
+    if shutil.which("bwrap") is None:
+        advice = "Install bubblewrap to hide homes from each other; without it, for one trusted team only."
+        return Finding("runtime", Verdict.NOTE, detail, advice)
+    return Finding("runtime", Verdict.OK, f"{detail}, with bubblewrap")
+
+
+def _built_in_images() -> list[str]:
+    images = []
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        images.append(f"jupyterlab {metadata.version('jupyterlab')}")
+    if shutil.which("code-server"):
+        images.append("code-server")
+    return images
+
+
+@contextlib.asynccontextmanager
+async def _docker() -> AsyncIterator[aiodocker.Docker]:
+    docker = aiodocker.Docker()
+    try:
+        yield docker
+    finally:
+        await docker.close()
+
+
+async def _tools(_: Settings) -> Finding:
+    tar = shutil.which("tar")
+    said = ""
+    if tar is not None:
+        process = await asyncio.create_subprocess_exec(tar, "--version", stdout=asyncio.subprocess.PIPE)
+        output, _unused = await process.communicate()
+        said = output.decode(errors="replace").splitlines()[0] if output else ""
+    if "GNU tar" not in said:
+        return Finding(
+            "tar and zstd",
+            Verdict.BAD,
+            f"GNU tar is not here ({said or 'no tar at all'})",
+            "Install GNU tar: archives are made with it.",
+        )
+    return Finding("tar and zstd", Verdict.OK, f"{said}, zstandard {metadata.version('zstandard')}")
+
+
+async def _port(settings: Settings) -> Finding:
+    bind = settings.http.bind
+    try:
+        with contextlib.closing(binding.take(bind)) as taken:
+            taken.listen(1)
+    except (binding.PortTakenError, OSError) as error:
+        if await _is_codehub(bind.url):
+            return Finding("port", Verdict.OK, f"{bind}, CodeHub answers there")
+        if isinstance(error, binding.PortTakenError):
+            return Finding("port", Verdict.BAD, f"{bind} is taken", str(error))
+        raise
+    return Finding("port", Verdict.OK, f"{bind} is free")
+
+
+async def _is_codehub(url: str) -> bool:
+    with contextlib.suppress(httpx.HTTPError, ValueError, socket.gaierror):
+        async with httpx.AsyncClient(timeout=3.0, trust_env=False) as client:
+            return bool((await client.get(f"{url}/health/live")).json().get("status") == "ok")
+    return False

@@ -1,0 +1,97 @@
+"""The life of one CodeHub process, from the first check to the last goodbye.
+
+    take the port → embedded servers (under the data directory's lock) → migrate → first admin
+    → coordinators and HTTP → … → HTTP drained → coordinators → embedded servers → gone
+
+Each stage is a block that undoes itself, so Ctrl-C is the same at every moment: the main task is cancelled
+and the blocks end from the inside out. A kill -9 skips all of that, which must do no harm: the kernel ends
+the children and frees lock and port, and the next start clears away the rest.
+
+``up`` and ``serve`` run the same code; ``Run`` holds what differs.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+import uvloop
+
+from codehub.server import bind as binding
+from codehub.server import wiring
+from codehub.server.database import prepare_database
+from codehub.server.embedded import endpoints
+from codehub.server.http import answers, serving
+from codehub.server.settings import Settings
+from codehub.services.accounts import FirstAdmin
+
+log = structlog.get_logger(__name__)
+
+READY_WITHIN = 60.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What ``up`` and ``serve`` do differently, and how they tell the person."""
+
+    migrate: bool
+    stop_workspaces: bool
+    on_first_admin: Callable[[FirstAdmin], None]
+    on_ready: Callable[[str], None]
+    on_stopping: Callable[[], None]
+
+
+async def run_server(settings: Settings, run: Run) -> None:
+    """Run until cancelled. Raises ``CodeHubError`` with a sentence for whatever stands in the way."""
+    with contextlib.closing(binding.take(settings.http.bind)) as taken:
+        bind = binding.bound_to(taken, settings.http.bind)
+        async with endpoints(settings) as where:
+            first_admin = await prepare_database(where.database_url, settings, migrate=run.migrate)
+            if first_admin is not None:
+                run.on_first_admin(first_admin)
+            application = wiring.build(settings, where)
+            try:
+                await application.start()
+                async with serving(application.asgi, taken=taken, bind=bind) as http:
+                    async with asyncio.timeout(READY_WITHIN):
+                        await answers(f"{bind.url}/health/ready")
+                    log.info("ready", bind=str(bind), roles=sorted(settings.http.roles))
+                    run.on_ready(settings.http.base_url or bind.url)
+                    await http
+            finally:
+                await application.stop(stop_workspaces=run.stop_workspaces)
+
+
+def run_until_signal(work: Coroutine[Any, Any, None], *, on_stopping: Callable[[], None]) -> None:
+    """Run ``work`` until it ends or a signal asks for the end; then its blocks unwind. A second signal leaves
+    at once: the kernel then ends the children."""
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asked = 0
+
+        def ask() -> None:
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                os._exit(130)
+            on_stopping()
+            task.cancel()
+
+        loop = asyncio.get_running_loop()
+        for one in SIGNALS:
+            loop.add_signal_handler(one, ask)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not asked:
+                raise
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
