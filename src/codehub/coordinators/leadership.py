@@ -208,10 +208,12 @@ class Leadership:
             async with asyncio.timeout(VERIFY_SECONDS):
                 await connection.close()
 
-    async def raw_connection(self) -> "asyncpg.Connection[Any]":
-        """The driver's connection beneath, for LISTEN. Never run a transaction on it."""
-        self._require_term()
-        return await self._raw()
+    @asynccontextmanager
+    async def raw_connection(self) -> AsyncIterator["asyncpg.Connection[Any]"]:
+        """The driver's connection beneath, for LISTEN. Never begin a transaction on it."""
+        async with self._turn:
+            self._require_term()
+            yield await self._raw()
 
     def _require_term(self) -> Term:
         if self.term is None:

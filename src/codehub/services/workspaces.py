@@ -8,7 +8,7 @@ Lock order, everywhere: limits, then the row. A process that dies in here leaves
 rolls back and frees both.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -129,7 +129,7 @@ async def lower(
     *,
     actor: Actor,
     cause: str,
-    still_due: Callable[[WorkspaceView], bool],
+    still_due: Callable[[WorkspaceView], Awaitable[bool]],
 ) -> bool:
     """The TTL manager's wish: a compare-and-set against what it read, judged again under the row's lock.
 
@@ -138,7 +138,11 @@ async def lower(
     """
     await set_actor(session, actor.label, cause)
     record = await workspaces.find_locked(session, seen.id)
-    if record is None or record.view.desired_state is not seen.desired_state or not still_due(record.view):
+    if (
+        record is None
+        or record.view.desired_state is not seen.desired_state
+        or not await still_due(record.view)
+    ):
         return False
     return await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
 

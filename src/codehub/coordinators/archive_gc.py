@@ -1,0 +1,167 @@
+"""The archive GC: removes archives nobody protects, late and reluctantly (contract 9).
+
+A cycle lists the store, asks the database who owns what, and lets ``domain/retention`` sort. An orphan is
+deleted only when an earlier cycle saw it orphaned too, more than the delay ago by the database's clock. If
+the listing or the database fails, the cycle is skipped: a partial view must never look like absence.
+
+Dying anywhere in here costs time, not data: deletions take the meta first, and what is left is found again.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+from prometheus_client import Counter, Gauge
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.archives.keys import ArchivePath, parse_archive_key
+from codehub.archives.store import ArchiveObject
+from codehub.coordinators.leadership import Leadership
+from codehub.coordinators.loop import TickReport
+from codehub.coordinators.wakeups import Wakeups
+from codehub.domain.retention import Owner, StoredAttempt, may_delete, sort_archives
+from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.signals.hints import Hint
+from codehub.store import leadership as terms
+from codehub.store import orphans, statements
+
+log = structlog.get_logger(__name__)
+
+OWNERS_AT_ONCE = 1000
+DELETE_AT_ONCE = 500
+
+DELETED = Counter("codehub_gc_archives_deleted_total", "Archive attempts removed")
+STORED = Gauge("codehub_archive_attempts", "Archive attempts seen in the last cycle", ["kind"])
+
+
+class ArchiveShelf(Protocol):
+    """What the GC needs of the archive store."""
+
+    def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
+
+    async def delete(self, paths: Sequence[ArchivePath]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Timing:
+    interval_seconds: float = 3600.0
+    delay: timedelta = timedelta(hours=2)
+    keep_generations: int = 3
+
+
+class ArchiveGc:
+    name = "gc"
+
+    def __init__(
+        self, *, leadership: Leadership, shelf: ArchiveShelf, wakeups: Wakeups, timing: Timing
+    ) -> None:
+        self.wakeups = wakeups
+        self._lead = leadership
+        self._shelf = shelf
+        self._timing = timing
+
+    async def on_elected(self) -> None:
+        """First-seen times are in the database: a new leader goes on where the old one stopped."""
+
+    async def on_lost(self) -> None:
+        """Nothing runs beside the loop."""
+
+    def next_wait_seconds(self) -> float:
+        return self._timing.interval_seconds
+
+    async def tick(self, hint: Hint | None) -> TickReport:
+        del hint
+        attempts = await self._list()
+        async with self._lead.transaction() as session:
+            now = await statements.now(session)
+            candidates = await self._orphans(session, attempts)
+            first_seen = await orphans.replace_seen(session, [each.key for each in candidates])
+            await terms.record_tick(session, self._lead.name, detail={})
+        known_before = [each for each in candidates if self._is_due(first_seen.get(each.key), now=now)]
+        deleted = await self._delete(known_before)
+        return TickReport(seen=len(attempts), changed=deleted)
+
+    def _is_due(self, first_seen_at: datetime | None, *, now: datetime) -> bool:
+        return may_delete(first_seen_at=first_seen_at, now=now, delay=self._timing.delay)
+
+    async def _list(self) -> list[StoredAttempt]:
+        """Everything in the store that is ours by its name; raises if any page could not be read."""
+        objects: dict[ArchivePath, dict[bool, datetime]] = defaultdict(dict)
+        async for page in self._shelf.list_paths():
+            for entry in page:
+                if entry.parsed is not None:
+                    objects[entry.parsed.path][entry.parsed.is_meta] = entry.last_modified
+        return [
+            StoredAttempt(
+                key=path.key,
+                workspace_id=path.workspace_id,
+                op_id=path.op_id,
+                committed=len(parts) == 2,
+                stored_at=max(parts.values()),
+            )
+            for path, parts in objects.items()
+        ]
+
+    async def _orphans(
+        self, session: AsyncSession, attempts: Collection[StoredAttempt]
+    ) -> tuple[StoredAttempt, ...]:
+        owners = await _load_owners(session, {each.workspace_id for each in attempts})
+        found = sort_archives(attempts, owners, keep_generations=self._timing.keep_generations)
+        STORED.labels("protected").set(len(found.protected))
+        STORED.labels("orphan").set(len(found.orphans))
+        STORED.labels("unknown").set(len(found.unknown))
+        return found.orphans
+
+    async def _delete(self, due: Sequence[StoredAttempt]) -> int:
+        """In batches, each asked about once more: minutes may have passed since the listing."""
+        deleted = 0
+        for start in range(0, len(due), DELETE_AT_ONCE):
+            batch = due[start : start + DELETE_AT_ONCE]
+            async with self._lead.transaction() as session:
+                owners = await _load_owners(session, {each.workspace_id for each in batch})
+            still = [each for each in batch if _is_still_nobodys(each, owners.get(each.workspace_id))]
+            self._lead.assert_recent()
+            await self._shelf.delete(list(_paths(still)))
+            async with self._lead.transaction() as session:
+                await orphans.forget(session, [each.key for each in still])
+            DELETED.inc(len(still))
+            deleted += len(still)
+            log.info("archives removed", count=len(still))
+        return deleted
+
+
+async def _load_owners(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Owner]:
+    wanted = sorted(ids)
+    owners: dict[UUID, Owner] = {}
+    for start in range(0, len(wanted), OWNERS_AT_ONCE):
+        rows = await orphans.load_owners(session, wanted[start : start + OWNERS_AT_ONCE])
+        for row in rows.values():
+            owners[row.id] = Owner(
+                id=row.id,
+                deleted=row.deleted_at is not None,
+                in_error=row.health_status is HealthStatus.ERROR or row.is_terminal,
+                archive_key=row.archive_key,
+                op_id=row.op_id,
+                has_volume=row.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING),
+            )
+    return owners
+
+
+def _is_still_nobodys(attempt: StoredAttempt, owner: Owner | None) -> bool:
+    """What may have become protected since the listing: by a new archive_key, operation or error."""
+    if owner is None:
+        return False
+    if owner.deleted:
+        return True
+    return attempt.key != owner.archive_key and attempt.op_id != owner.op_id and not owner.in_error
+
+
+def _paths(attempts: Iterable[StoredAttempt]) -> Iterable[ArchivePath]:
+    for attempt in attempts:
+        path = parse_archive_key(attempt.key)
+        assert path is not None, "listed by its name"
+        yield path

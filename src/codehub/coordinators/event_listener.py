@@ -1,0 +1,104 @@
+"""The event listener: PostgreSQL's NOTIFY becomes wake-ups for coordinators and live events for people.
+
+LISTEN runs on the connection that carries the lock, so losing one is losing the other. NOTIFY forgets what
+was sent while nobody listened, so the order is: LISTEN, then a full resync, then consume. Whenever Redis did
+not take what was published, a resync is owed, and paid as soon as Redis is back: readers begin again from
+the database instead of missing something for ever.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from uuid import UUID
+
+import structlog
+
+from codehub.coordinators.leadership import Leadership, LeadershipLost
+from codehub.coordinators.loop import TickReport
+from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.signals.hints import Hint, HintTarget
+from codehub.signals.live import LivePublisher
+from codehub.signals.notices import Change
+from codehub.signals.notify import ChangeListener, FeedLost
+
+log = structlog.get_logger(__name__)
+
+IDLE_SECONDS = 30.0
+OWED_SECONDS = 0.5
+
+WAKES_BOTH = frozenset({"desired_state", "deleted_at", "operation"})
+WAKES_OBSERVER = frozenset({"error_info"})
+
+
+class EventListener:
+    name = "events"
+
+    def __init__(
+        self, *, leadership: Leadership, live: LivePublisher, nudges: Nudges, wakeups: Wakeups
+    ) -> None:
+        self.wakeups = wakeups
+        self._lead = leadership
+        self._live = live
+        self._nudges = nudges
+        self._listener = ChangeListener()
+        self._pump: asyncio.Task[None] | None = None
+        self._queue: list[Change] = []
+        self._owes_resync = True
+        self._feed_lost: str | None = None
+
+    async def on_elected(self) -> None:
+        self._listener = ChangeListener()
+        self._queue, self._feed_lost, self._owes_resync = [], None, True
+        async with self._lead.raw_connection() as raw:
+            await self._listener.attach(raw)
+        self._pump = asyncio.create_task(self._receive(), name="event-listener")
+
+    async def on_lost(self) -> None:
+        if self._pump is not None:
+            self._pump.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._pump
+        await self._listener.close()
+
+    def next_wait_seconds(self) -> float:
+        return OWED_SECONDS if self._owes_resync else IDLE_SECONDS
+
+    async def tick(self, hint: Hint | None) -> TickReport:
+        del hint
+        if self._feed_lost is not None:
+            raise LeadershipLost(self._feed_lost)
+        changes, self._queue = self._queue, []
+        if self._owes_resync:
+            await self._resync()
+        elif changes:
+            await self._forward(changes)
+        return TickReport(seen=len(changes), changed=len(changes))
+
+    async def _resync(self) -> None:
+        """Everybody begins again; whatever was queued is included in that."""
+        self._owes_resync = not await self._live.publish_resync()
+        await self._nudges.wake(HintTarget.OBSERVER)
+        await self._nudges.wake(HintTarget.RECONCILER)
+
+    async def _forward(self, changes: list[Change]) -> None:
+        observer = _ids(each for each in changes if each.changed & (WAKES_BOTH | WAKES_OBSERVER))
+        reconciler = _ids(each for each in changes if each.changed & WAKES_BOTH)
+        if reconciler:
+            await self._nudges.wake(HintTarget.RECONCILER, reconciler)
+        if not await self._live.publish_changes(changes):
+            self._owes_resync = True
+        if observer:
+            await self._nudges.wake(HintTarget.OBSERVER, observer)
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                self._queue.extend(await self._listener.next_batch())
+                self.wakeups.poke()
+        except FeedLost as error:
+            self._feed_lost = str(error)
+            self.wakeups.poke()
+
+
+def _ids(changes: Iterable[Change]) -> set[UUID]:
+    return {change.id for change in changes}

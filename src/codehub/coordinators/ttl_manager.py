@@ -1,0 +1,147 @@
+"""The TTL manager: idle workspaces go to sleep, forgotten ones into their archive.
+
+It decides nothing by itself and writes no column: it finds candidates in the database, asks Redis who is
+using them, and then wishes through the services layer like everybody else, as a compare-and-set. Every doubt
+keeps a workspace awake: Redis away, its memory younger than the idle period, more workspaces idle at once
+than people stop working at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+from prometheus_client import Counter
+
+from codehub.coordinators.leadership import Leadership
+from codehub.coordinators.loop import TickReport
+from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.domain.states import DesiredState
+from codehub.domain.ttl import archives_now, forgotten_cause, idle_cause, is_mass_idle, sleeps_now
+from codehub.domain.workspace import WorkspaceView
+from codehub.services import workspaces
+from codehub.services.workspaces import Actor
+from codehub.signals.activity import ActivityReading
+from codehub.signals.connection import RedisUnavailable
+from codehub.signals.hints import Hint, HintTarget
+from codehub.store import leadership as terms
+from codehub.store import statements, ttl
+
+log = structlog.get_logger(__name__)
+
+MASS_IDLE = Counter("codehub_ttl_mass_idle_total", "Ticks that found suspiciously many idle at once")
+LOWERED = Counter("codehub_ttl_transitions_total", "Wishes lowered because a TTL was over", ["to"])
+
+TTL = Actor("ttl", is_admin=True)
+
+
+class ActivitySource(Protocol):
+    async def read(self, workspace_ids: Sequence[UUID]) -> ActivityReading:
+        """Raises ``RedisUnavailable``: the absence of an answer is never "idle"."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    interval_seconds: float = 60.0
+
+
+class TtlManager:
+    name = "ttl"
+
+    def __init__(
+        self,
+        *,
+        leadership: Leadership,
+        activity: ActivitySource,
+        nudges: Nudges,
+        wakeups: Wakeups,
+        timing: Timing,
+    ) -> None:
+        self.wakeups = wakeups
+        self._lead = leadership
+        self._activity = activity
+        self._nudges = nudges
+        self._timing = timing
+        self._held: dict[UUID, datetime] = {}
+
+    async def on_elected(self) -> None:
+        self._held = {}  # forgetting a hold can only begin it anew
+
+    async def on_lost(self) -> None:
+        """Nothing runs beside the loop."""
+
+    def next_wait_seconds(self) -> float:
+        return self._timing.interval_seconds
+
+    async def tick(self, hint: Hint | None) -> TickReport:
+        del hint
+        async with self._lead.transaction() as session:
+            now = await statements.now(session)
+            running = await ttl.load_standby_candidates(session, now=now)
+            forgotten = await ttl.load_archive_candidates(session, now=now)
+            await terms.record_tick(session, self._lead.name, detail={})
+        lowered = 0
+        for ws in await self._idle(running, now=now):
+            lowered += await self._lower(ws, DesiredState.STANDBY, cause=idle_cause(ws))
+        for ws in forgotten:
+            lowered += await self._lower(ws, DesiredState.PENDING, cause=forgotten_cause(ws))
+        if lowered:
+            await self._nudges.wake(HintTarget.RECONCILER)
+        return TickReport(seen=len(running) + len(forgotten), changed=lowered)
+
+    async def _idle(self, running: Sequence[WorkspaceView], *, now: datetime) -> list[WorkspaceView]:
+        """Those that may be put to sleep now."""
+        if not running:
+            self._held = {}
+            return []
+        try:
+            reading = await self._activity.read([ws.id for ws in running])
+        except RedisUnavailable as error:
+            log.warning("nobody is put to sleep: activity cannot be read", error=str(error))
+            return []
+        idle = [ws for ws in running if _is_idle(ws, reading, now=now)]
+        return self._without_held(idle, running=len(running), now=now)
+
+    def _without_held(
+        self, idle: Sequence[WorkspaceView], *, running: int, now: datetime
+    ) -> list[WorkspaceView]:
+        """Too many at once wait one further idle period: people do not all stop in the same minute."""
+        self._held = {ws.id: self._held[ws.id] for ws in idle if ws.id in self._held}
+        newly = [ws for ws in idle if ws.id not in self._held]
+        if is_mass_idle(newly_idle=len(newly), running=running):
+            MASS_IDLE.inc()
+            log.warning("suspiciously many idle at once: holding", newly_idle=len(newly), running=running)
+            for ws in newly:
+                self._held[ws.id] = now + timedelta(seconds=ws.standby_ttl_seconds)
+        return [ws for ws in idle if ws.id not in self._held or self._held[ws.id] <= now]
+
+    async def _lower(self, seen: WorkspaceView, desired: DesiredState, *, cause: str) -> bool:
+        """One short transaction per workspace: a person's wish for one is never behind a hundred others."""
+        async with self._lead.transaction() as session:
+            now = await statements.now(session)
+
+            async def still_due(ws: WorkspaceView) -> bool:
+                if desired is DesiredState.PENDING:
+                    return archives_now(ws, now=now)
+                # The one read outside the database that happens under a row's lock, because a connection
+                # that opened since must win; bounded by the link's own time-out of a second.
+                try:
+                    reading = await self._activity.read([ws.id])
+                except RedisUnavailable:
+                    return False
+                return _is_idle(ws, reading, now=now)
+
+            done = await workspaces.lower(session, seen, desired, actor=TTL, cause=cause, still_due=still_due)
+        if done:
+            LOWERED.labels(desired.value).inc()
+            log.info("lowered", workspace_id=str(seen.id), to=desired.value, cause=cause)
+        return done
+
+
+def _is_idle(ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
+    # "No lease" in a memory younger than the idle period means nothing.
+    if reading.identity.age_seconds <= ws.standby_ttl_seconds:
+        return False
+    return sleeps_now(ws, activity=reading.activities[ws.id], now=now)
