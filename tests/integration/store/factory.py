@@ -1,0 +1,52 @@
+"""Rows for the tests of this room, in whatever state a test names."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.states import Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.ids import uuid7
+from codehub.store import statements, users, workspaces
+from codehub.store.tables import workspaces as w
+
+
+async def make_user(session: AsyncSession, username: str | None = None) -> UUID:
+    user_id = uuid7()
+    name = username or f"user-{user_id.hex[-12:]}"
+    await users.create(session, user_id=user_id, username=name, password_hash="x")
+    return user_id
+
+
+async def make_workspace(session: AsyncSession, owner_id: UUID | None = None, **columns: Any) -> UUID:
+    """A committed workspace. An operation in flight gets what every claim would have given it."""
+    workspace_id = columns.pop("id", None) or uuid7()
+    owner = owner_id or await make_user(session)
+    now = await statements.now(session)
+    if columns.get("operation", Operation.NONE) != Operation.NONE:
+        columns = {"op_id": uuid4(), "op_seq": 1, "op_started_at": now, **columns}
+    row = {"name": f"ws-{workspace_id.hex[-12:]}", "image_ref": "image", "observed_at": now, **columns}
+    await session.execute(insert(w).values(id=workspace_id, owner_id=owner, **row))
+    await session.commit()
+    return workspace_id
+
+
+async def view(session: AsyncSession, workspace_id: UUID) -> WorkspaceView:
+    found = await workspaces.find_view(session, workspace_id)
+    assert found is not None
+    return found
+
+
+async def an_error(session: AsyncSession, *, terminal: bool = False, count: int = 1) -> ErrorInfo:
+    return ErrorInfo(
+        reason=Reason.ACTION_FAILED,
+        message="it did not work",
+        is_terminal=terminal,
+        operation=Operation.STARTING,
+        error_count=count,
+        occurred_at=await statements.now(session),
+        context={"exit_code": 1},
+    )

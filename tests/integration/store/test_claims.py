@@ -1,0 +1,234 @@
+"""One operation per workspace: of two claims one wins, and only the owner's writes take effect."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.domain import home
+from codehub.domain.states import DesiredState, ObservedStatus, Operation
+from codehub.domain.workspace import HomeContext
+from codehub.store import claims
+from codehub.store.claims import Claim
+from codehub.store.tables import workspaces as w
+from tests.integration.store.factory import an_error, make_workspace, view
+
+Sessions = async_sessionmaker[AsyncSession]
+KEPT = HomeContext(volume=True, crashes=1)
+
+
+async def test_of_two_claims_at_once_one_wins(session: AsyncSession, session_factory: Sessions) -> None:
+    workspace_id = await make_workspace(session, desired_state="RUNNING")
+    seen = await view(session, workspace_id)
+
+    async def attempt() -> Claim | None:
+        async with session_factory.begin() as own:
+            return await claims.claim(own, seen, Operation.PROVISIONING, home=seen.home)
+
+    won = [claim for claim in await asyncio.gather(*(attempt() for _ in range(8))) if claim is not None]
+    assert len(won) == 1
+    now = await view(session, workspace_id)
+    assert (now.operation, now.op_id, now.op_seq) == (Operation.PROVISIONING, won[0].op_id, 1)
+    assert Claim.of(now) == won[0]
+
+
+async def test_a_claim_begins_anew(session: AsyncSession) -> None:
+    """Nothing of the operation before counts for this one."""
+    workspace_id = await make_workspace(
+        session, desired_state="RUNNING", observed_status="STANDBY", op_seq=4, error_count=2, op_id=uuid4()
+    )
+    before = await view(session, workspace_id)
+    await session.execute(update(w).values(op_acted_at=before.observed_at, last_retry_at=before.observed_at))
+    claim = await claims.claim(session, before, Operation.STARTING, home=KEPT)
+    after = await view(session, workspace_id)
+    assert claim is not None
+    assert claim.op_id == after.op_id != before.op_id
+    assert (after.op_seq, after.error_count) == (5, 0)
+    assert (after.op_acted_at, after.last_retry_at) == (None, None)
+    assert after.op_started_at is not None
+    assert after.home == KEPT
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"desired_state": "STANDBY"},
+        {"observed_status": "RUNNING"},
+        {"health_status": "ERROR"},
+        {"archive_key": "another"},
+        {"deleted_at": "now"},
+        {"op_seq": 9},
+        {"error_info": {"is_terminal": True}},
+    ],
+    ids=lambda news: next(iter(news)),
+)
+async def test_a_claim_on_a_stale_plan_takes_nothing(news: dict[str, Any], session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
+    seen = await view(session, workspace_id)
+    if news.get("deleted_at"):
+        news = {"deleted_at": seen.observed_at}
+    await session.execute(update(w).where(w.c.id == workspace_id).values(**news))
+    assert await claims.claim(session, seen, Operation.STARTING, home=seen.home) is None
+
+
+async def test_an_edited_memo_does_not_stand_in_the_way(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
+    seen = await view(session, workspace_id)
+    await session.execute(update(w).where(w.c.id == workspace_id).values(memo="edited"))
+    assert await claims.claim(session, seen, Operation.STARTING, home=seen.home) is not None
+
+
+async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(
+        session,
+        desired_state="RUNNING",
+        archive_key="key",
+        home_ctx={"restore_marker": "key"},
+    )
+    seen = await view(session, workspace_id)
+    assert await claims.claim(
+        session, seen, Operation.RESTORING, home=home.at_claim(seen, Operation.RESTORING)
+    )
+    assert not (await view(session, workspace_id)).volume_is_trusted
+
+
+FENCED: dict[str, Callable[[AsyncSession, Claim], Awaitable[bool]]] = {}
+
+
+def fenced(write: Callable[[AsyncSession, Claim], Awaitable[bool]]) -> None:
+    FENCED[write.__name__] = write
+
+
+@fenced
+async def mark_acted(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.mark_acted(session, claim)
+
+
+@fenced
+async def complete(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.complete(session, claim, home=KEPT)
+
+
+@fenced
+async def record_failure(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.record_failure(session, claim, await an_error(session))
+
+
+@fenced
+async def go_terminal(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.go_terminal(session, claim, await an_error(session, terminal=True))
+
+
+@fenced
+async def commit_archive_key(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.commit_archive_key(session, claim, "key", home=KEPT)
+
+
+@fenced
+async def mark_restored(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.mark_restored(session, claim, home=KEPT)
+
+
+@fenced
+async def holds(session: AsyncSession, claim: Claim) -> bool:
+    return await claims.holds(session, claim)
+
+
+@pytest.mark.parametrize("write", FENCED)
+async def test_only_the_owner_writes(write: str, session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, operation="ARCHIVING", observed_status="STANDBY")
+    before = await view(session, workspace_id)
+    own = Claim.of(before)
+    for foreign in (
+        replace(own, op_id=uuid4()),  # of an older claim
+        replace(own, operation=Operation.STOPPING),  # the right op_id, another operation
+        replace(own, workspace_id=uuid4()),
+    ):
+        assert await FENCED[write](session, foreign) is False
+        assert await view(session, workspace_id) == before
+    assert await FENCED[write](session, own) is True
+
+
+@pytest.mark.parametrize("write", FENCED)
+async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, operation="ARCHIVING", observed_status="STANDBY")
+    own = Claim.of(await view(session, workspace_id))
+    assert await claims.go_terminal(session, own, await an_error(session, terminal=True))
+    after = await view(session, workspace_id)
+    assert after.op_id == own.op_id  # kept: it protects the half-made archive
+    assert await FENCED[write](session, own) is False
+    assert await view(session, workspace_id) == after
+
+
+async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, operation="STARTING", observed_status="RUNNING")
+    own = Claim.of(await view(session, workspace_id))
+    assert await claims.record_failure(session, own, await an_error(session, count=2))
+    failed = await view(session, workspace_id)
+    assert failed.error_info is not None
+    assert (failed.error_count, failed.op_acted_at) == (2, None)
+    assert failed.last_retry_at is not None
+
+    assert await claims.mark_acted(session, own)
+    assert await claims.complete(session, own, home=KEPT)
+    done = await view(session, workspace_id)
+    assert done.operation is Operation.NONE
+    assert (done.error_count, done.error_info, done.last_retry_at) == (0, None, None)
+    assert done.home == KEPT
+
+
+async def test_going_terminal_remembers_what_was_observed_last(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, operation="STOPPING", observed_status="PENDING")
+    own = Claim.of(await view(session, workspace_id))
+    await session.execute(update(w).where(w.c.id == workspace_id).values(observed_status="RUNNING"))
+    assert await claims.go_terminal(session, own, await an_error(session, terminal=True, count=4))
+    after = await view(session, workspace_id)
+    assert after.previous_status is ObservedStatus.RUNNING
+    assert after.in_error
+    assert (after.operation, after.error_count) == (Operation.NONE, 4)
+
+
+async def test_the_commit_of_an_archive_takes_the_trust_from_the_volume(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(
+        session, operation="ARCHIVING", observed_status="STANDBY", home_ctx={"volume": True}
+    )
+    seen = await view(session, workspace_id)
+    kept = home.at_archive_commit(seen.home, sizes={"bytes": 7})
+    assert await claims.commit_archive_key(session, Claim.of(seen), "new-key", home=kept)
+    after = await view(session, workspace_id)
+    assert after.archive_key == "new-key"
+    assert not after.volume_is_trusted
+    assert (after.home.volume, dict(after.home.sizes)) == (False, {"bytes": 7})
+
+
+async def test_errors_without_operation_need_the_row_as_it_was_planned(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
+    seen = await view(session, workspace_id)
+    stale = replace(seen, desired_state=DesiredState.STANDBY)
+    error = await an_error(session, count=1)
+    crashed = home.at_crash(seen.home)
+    assert not await claims.record_crash(session, stale, error, home=crashed)
+    assert not await claims.set_error_without_operation(session, stale, error, home=crashed)
+    assert await view(session, workspace_id) == seen
+
+    assert await claims.record_crash(session, seen, error, home=crashed)
+    waiting = await view(session, workspace_id)
+    assert (waiting.home.crashes, waiting.error_count) == (1, 1)
+    assert waiting.last_retry_at is not None
+
+    terminal = await an_error(session, terminal=True, count=4)
+    assert await claims.set_error_without_operation(session, waiting, terminal, home=waiting.home)
+    after = await view(session, workspace_id)
+    assert after.in_error
+    assert after.previous_status is ObservedStatus.STANDBY
+
+
+async def test_no_operation_in_flight_nothing_to_adopt(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session)
+    with pytest.raises(ValueError, match="no operation"):
+        Claim.of(await view(session, workspace_id))
