@@ -1,1 +1,6 @@
-"""Homes as objects: the format, the object store, the storage job."""
+"""Homes as objects: the format, the object store, the storage job.
+
+``keys`` and ``meta`` say what an archive is called and what is known about it, ``store`` speaks to object
+storage, ``archive`` and ``restore`` are the two directions, ``job`` is the process that runs one of them.
+``docs/archives.md`` tells the whole story.
+"""

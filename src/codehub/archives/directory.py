@@ -1,0 +1,103 @@
+"""Writing into an archive store that is a plain directory, so that it survives a power cut.
+
+obstore reads, lists and deletes directories well, but its writer never calls fsync and hides unfinished
+objects under names no listing shows. Here an object is written under its final name at once. That is
+safe because names are never reused and an object without meta is debris by definition, and it means that
+debris is always *visible* debris, which the archive GC finds. A meta appears complete or not at all.
+"""
+
+import os
+from pathlib import Path
+
+
+class DirectoryWriter:
+    """One object on its way into the directory. Blocking: call from a worker thread."""
+
+    def __init__(self, root: Path, key: str) -> None:
+        self._root = root
+        self._path = root / key
+        self._descriptor = _create(root, self._path)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def close(self) -> None:
+        """Durable when this returns: the bytes, the name, and the folders above."""
+        try:
+            os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
+        sync_folders(self._path.parent, self._root)
+
+    def abort(self) -> None:
+        os.close(self._descriptor)
+        self._path.unlink(missing_ok=True)
+        prune_folders(self._path.parent, self._root)
+
+
+def put_durably(root: Path, key: str, data: bytes) -> None:
+    """A small object, atomically. If the process dies before the rename, a ``#1`` file stays behind; such
+    names are hidden from listings and go with their folder (``prune_folders``)."""
+    path = root / key
+    unfinished = path.with_name(path.name + "#1")
+    unfinished.unlink(missing_ok=True)
+    descriptor = _create(root, unfinished)
+    try:
+        os.write(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    unfinished.rename(path)
+    sync_folders(path.parent, root)
+
+
+def sync_folders(folder: Path, root: Path) -> None:
+    """Make the names in ``folder`` and in every folder up to ``root`` durable."""
+    while True:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if folder == root or root not in folder.parents:
+            return
+        folder = folder.parent
+
+
+def prune_folders(folder: Path, root: Path) -> None:
+    """Remove ``folder`` and its parents below ``root`` as far as they are empty but for unfinished files."""
+    while folder != root and root in folder.parents:
+        try:
+            names = os.listdir(folder)
+            if not all("#" in name for name in names):
+                return
+            for name in names:
+                (folder / name).unlink()
+            folder.rmdir()
+        except OSError:
+            return  # somebody is writing there, or removed it already: both are fine
+        folder = folder.parent
+
+
+def _create(root: Path, path: Path) -> int:
+    """Open a new file below ``root``. The root itself is never made here: it may be an unmounted disk."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    for tries_left in (2, 1, 0):
+        _make_folders(root, path.parent)
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            if not tries_left:  # a deletion next door pruned the folder between the two calls: once more
+                raise
+    raise AssertionError("unreachable")
+
+
+def _make_folders(root: Path, folder: Path) -> None:
+    missing = []
+    while folder != root and not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,87 @@
+"""The storage job: ``python -m codehub.archives.job``, one archive or one restore, then the end.
+
+Stateless and crash-only. It reads one JSON object (``request``) from standard input until end of file,
+writes JSON lines (``report``) to standard output, and exits with 0 or 1. It knows no database; whoever
+starts it holds the workspace's lock for its life and decides what follows. It may be killed at any
+instruction: the next one with the same request makes it good.
+
+SIGTERM ends it politely, with its upload aborted and its staging place removed.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+
+from codehub.archives.archive import archive
+from codehub.archives.report import JobResult, Reporter
+from codehub.archives.request import Direction, JobRequest, parse_request
+from codehub.archives.restore import restore
+from codehub.archives.retries import with_retries
+from codehub.archives.store import ArchiveStore
+from codehub.domain.errors import EffectError, FailureCode
+
+
+def main() -> int:
+    # A group of its own, so that whoever must end it can end tar with it in one call.
+    with suppress(OSError):
+        os.setpgid(0, 0)
+    reporter = Reporter(sys.stdout)
+    try:
+        reporter.done(asyncio.run(_run(sys.stdin.buffer.read(), reporter)))
+    except BrokenPipeError:
+        return _nobody_listens()
+    except EffectError as error:
+        return _failed(reporter, error)
+    except asyncio.CancelledError:
+        return _failed(
+            reporter, EffectError(FailureCode.STORAGE_JOB_FAILED, "The storage job was told to stop.")
+        )
+    except Exception as error:  # noqa: BLE001 -- the outermost frame: a bug becomes a line, not silence
+        traceback.print_exc()
+        message = f"The storage job stumbled: {type(error).__name__}: {error}"
+        return _failed(reporter, EffectError(FailureCode.STORAGE_JOB_FAILED, message))
+    return 0
+
+
+async def _run(raw: bytes, reporter: Reporter) -> JobResult:
+    request = parse_request(raw)
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+    async def attempt() -> JobResult:
+        # Connected afresh for every try: the directory may have been mounted meanwhile.
+        store = ArchiveStore.from_url(request.archive_url, options=request.storage_options)
+        return await _perform(request, store, reporter)
+
+    return await with_retries(attempt, delays=request.retry_delays)
+
+
+async def _perform(request: JobRequest, store: ArchiveStore, reporter: Reporter) -> JobResult:
+    match request.kind:
+        case Direction.ARCHIVE:
+            return await archive(request, store, reporter)
+        case Direction.RESTORE:
+            return await restore(request, store, reporter)
+
+
+def _failed(reporter: Reporter, error: EffectError) -> int:
+    try:
+        reporter.failed(error)
+    except BrokenPipeError:
+        return _nobody_listens()
+    return 1
+
+
+def _nobody_listens() -> int:
+    """Our leader is gone. Point stdout elsewhere, or the interpreter complains once more at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What a storage job says: JSON lines on its standard output, progress and then one final line.
+
+    {"event": "progress", "done_bytes": 1048576, "total_bytes": 9000000, "files": 120}
+    {"event": "done", "archive_key": "…", "bytes": 4000000, "files": 950, "skipped": 0, …}
+    {"event": "failed", "code": "S3_ACCESS_ERROR", "message": "…", "context": {…}}
+
+A job that ends without a final line has failed; the caller needs no other sign of a crash.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+from codehub.domain.errors import EffectError
+from codehub.kit import clock
+
+PROGRESS_INTERVAL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a storage job ended well."""
+
+    archive_key: str
+    bytes: int
+    files: int
+    skipped: int
+    extra: Mapping[str, Any]
+
+
+class Reporter:
+    """Writes the lines. If nobody reads any more, writing fails and that ends the job: the next one starts
+    over, which is all a crash-only job needs."""
+
+    def __init__(self, output: IO[str], *, now: Callable[[], float] = clock.monotonic) -> None:
+        self._output = output
+        self._now = now
+        self._last_at: float | None = None
+        self._held_back: dict[str, Any] | None = None
+
+    def progress(self, *, done_bytes: int, total_bytes: int | None, files: int) -> None:
+        """At most two lines a second; the first and the last one are always written."""
+        line = {
+            "event": "progress",
+            "done_bytes": done_bytes,
+            "total_bytes": None if total_bytes is None else max(total_bytes, done_bytes),
+            "files": files,
+        }
+        now = self._now()
+        if self._last_at is not None and now - self._last_at < PROGRESS_INTERVAL_SECONDS:
+            self._held_back = line
+            return
+        self._last_at, self._held_back = now, None
+        self._write(line)
+
+    def done(self, result: JobResult) -> None:
+        if self._held_back is not None:
+            self._write(self._held_back)
+        self._write(
+            {
+                "event": "done",
+                "archive_key": result.archive_key,
+                "bytes": result.bytes,
+                "files": result.files,
+                "skipped": result.skipped,
+                **result.extra,
+            }
+        )
+
+    def failed(self, error: EffectError) -> None:
+        self._write(
+            {
+                "event": "failed",
+                "code": error.failure.value,
+                "message": error.message,
+                "context": error.context,
+            }
+        )
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._output.write(json.dumps(line, default=str) + "\n")
+        self._output.flush()

@@ -1,0 +1,80 @@
+"""What a storage job is asked to do: the one JSON object on its standard input.
+
+Not arguments: everybody on the machine can read those, and ``storage_options`` may hold keys.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from codehub.domain.errors import EffectError, FailureCode
+
+RETRY_DELAYS_SECONDS = (5.0, 12.0, 25.0)
+"""Waits between the tries of one job when the store falters: three, 42 s in all."""
+
+
+class Direction(StrEnum):
+    ARCHIVE = "archive"
+    RESTORE = "restore"
+
+
+class Swap(StrEnum):
+    """How a restored home takes its place."""
+
+    EXCHANGE = "exchange"  # by one atomic rename: the volume is a plain directory
+    INSIDE = "inside"  # entry by entry: the volume is a mount point, which cannot be renamed
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    kind: Direction
+    workspace_id: UUID
+    op_id: UUID
+    archive_url: str
+    volume_path: Path
+    staging_dir: Path | None = None  # restore by exchange: same file system as the volume, this job's alone
+    archive_key: str | None = None  # restore: what to unpack
+    swap: Swap = Swap.EXCHANGE
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    retry_delays: tuple[float, ...] = RETRY_DELAYS_SECONDS
+
+
+def parse_request(raw: bytes) -> JobRequest:
+    """Raises ``STORAGE_JOB_FAILED`` naming what is wrong: that is a bug of the caller."""
+    try:
+        document = json.loads(raw)
+        request = JobRequest(
+            kind=Direction(document["kind"]),
+            workspace_id=UUID(document["workspace_id"]),
+            op_id=UUID(document["op_id"]),
+            archive_url=str(document["archive_url"]),
+            volume_path=Path(document["volume_path"]),
+            staging_dir=Path(document["staging_dir"]) if document.get("staging_dir") else None,
+            archive_key=document.get("archive_key"),
+            swap=Swap(document.get("swap", Swap.EXCHANGE)),
+            storage_options=dict(document.get("storage_options") or {}),
+            retry_delays=tuple(float(each) for each in document.get("retry_delays", RETRY_DELAYS_SECONDS)),
+        )
+    except KeyError as error:
+        raise _malformed(f"{error} is missing") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _malformed(str(error)) from error
+    _require_what_a_restore_needs(request)
+    return request
+
+
+def _require_what_a_restore_needs(request: JobRequest) -> None:
+    if request.kind is not Direction.RESTORE:
+        return
+    if not request.archive_key:
+        raise _malformed("a restore needs archive_key")
+    if request.swap is Swap.EXCHANGE and request.staging_dir is None:
+        raise _malformed("a restore needs staging_dir")
+
+
+def _malformed(why: str) -> EffectError:
+    return EffectError(FailureCode.STORAGE_JOB_FAILED, f"The storage job got a malformed request: {why}.")

@@ -1,0 +1,239 @@
+"""Archive → volume. Crash-only: every try starts over in a fresh staging place.
+
+    meta ──► enough space? ──► download ──► sha256 ──► unzstd ──► member check ──► tar (staging)
+                                   checksum equal and tar satisfied? ──► swap in
+
+Nothing becomes visible before the whole archive was read and its checksum compared: a damaged archive
+leaves the old volume exactly as it was.
+"""
+
+import hashlib
+import io
+import os
+from contextlib import aclosing, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+import zstandard
+
+from codehub.archives.keys import ArchivePath, parse_archive_key
+from codehub.archives.members import HostileArchive, MemberCheck
+from codehub.archives.meta import ArchiveMeta
+from codehub.archives.report import JobResult, Reporter
+from codehub.archives.request import JobRequest, Swap
+from codehub.archives.store import ArchiveStore
+from codehub.archives.swap import BesideVolume, InsideVolume, StagingPlace, remove_tree
+from codehub.archives.tarball import Tar, unpack
+from codehub.archives.threads import blocking_in_thread, finish_in_thread
+from codehub.domain.errors import EffectError, FailureCode
+
+MARGIN_BYTES = 16 * 1024 * 1024
+_BYTES_PER_FILE = 4096  # what the last, half-empty block of a file and its inode may take
+_OUTPUT_BYTES = 1024 * 1024
+
+
+async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) -> JobResult:
+    """One try."""
+    key = request.archive_key or ""
+    meta = await store.read_meta(key)
+    path = parse_archive_key(key)
+    assert path is not None, "read_meta has checked it"
+    place = _staging_place(request)
+    try:
+        await finish_in_thread(place.sweep)
+        await finish_in_thread(require_space, place.file_system, meta)
+        await _restore_into(place, path, meta, store, reporter)
+    except OSError as error:
+        raise EffectError(
+            FailureCode.TAR_EXTRACT_FAILED,
+            f"The home could not be put in place: {error}",
+            action="restore",
+            detail=str(error),
+        ) from error
+    return JobResult(
+        archive_key=key,
+        bytes=meta.bytes,
+        files=meta.files,
+        skipped=meta.skipped,
+        extra={"uncompressed_bytes": meta.uncompressed_bytes, "sha256": meta.sha256},
+    )
+
+
+def require_space(directory: Path, meta: ArchiveMeta) -> None:
+    """Raise ``NO_SPACE`` before a byte is written, not in the middle."""
+    needed = meta.uncompressed_bytes + meta.files * _BYTES_PER_FILE + MARGIN_BYTES
+    status = os.statvfs(directory)
+    free = status.f_bavail * status.f_frsize
+    if free < needed:
+        raise EffectError(
+            FailureCode.NO_SPACE,
+            f"No space for the restore: it needs {needed:,} bytes, {free:,} are free at {directory}.",
+            action="restore",
+            needed_bytes=needed,
+            free_bytes=free,
+        )
+    if status.f_files and status.f_favail < meta.files:  # some file systems do not count: 0 in all
+        raise EffectError(
+            FailureCode.NO_SPACE,
+            f"No space for the restore: it has {meta.files:,} files, the file system at {directory} "
+            f"takes {status.f_favail:,} more.",
+            action="restore",
+            needed_files=meta.files,
+            free_files=status.f_favail,
+        )
+
+
+class Unpacker:
+    """Compressed bytes in, files out: hashed, decompressed, checked, handed to tar. Blocking.
+
+    A fault on the way is remembered and the rest is still hashed, because only the checksum tells whether
+    the archive is damaged or the fault is our own.
+    """
+
+    def __init__(self, tar: Tar, meta: ArchiveMeta) -> None:
+        self.check = MemberCheck()
+        self.bytes = 0
+        self._tar = tar
+        self._meta = meta
+        self._digest = hashlib.sha256()
+        self._fault: Exception | None = None
+        # Writes decompressed bytes through ``self.write`` in bounded pieces, however well they compress.
+        self._decompressor = zstandard.ZstdDecompressor().stream_writer(
+            cast(IO[bytes], _Sink(self)), write_size=_OUTPUT_BYTES
+        )
+
+    def feed(self, data: bytes) -> None:
+        self._digest.update(data)
+        self.bytes += len(data)
+        if self._fault is not None:
+            return
+        try:
+            self._decompressor.write(data)
+        except (zstandard.ZstdError, HostileArchive, OSError) as error:
+            self._fault = error
+
+    def take(self, data: bytes) -> None:
+        """Decompressed bytes on their way to tar."""
+        self.check.feed(data)
+        if self.check.bytes > self._meta.uncompressed_bytes:
+            raise HostileArchive("more data than its meta says")
+        view = memoryview(data)
+        while view:
+            view = view[self._tar.pipe.write(view) :]
+
+    def finish(self, key: str) -> None:
+        """The verdict, once everything was fed: raises unless the files are exactly those archived."""
+        if self._digest.hexdigest() != self._meta.sha256:
+            raise EffectError(
+                FailureCode.CHECKSUM_MISMATCH,
+                "The archive is damaged: its checksum does not match. The volume was left as it was.",
+                archive_key=key,
+                detail="checksum mismatch",
+            )
+        if isinstance(self._fault, HostileArchive | zstandard.ZstdError):
+            raise _refused(key, self._fault) from self._fault
+        with suppress(BrokenPipeError):
+            self._tar.pipe.close()
+        try:
+            self._tar.wait()
+        except EffectError as error:
+            raise _no_space(error) or error from error
+        if self._fault is not None:  # tar was content before its input was over
+            raise _refused(key, self._fault) from self._fault
+        try:
+            self.check.finish()
+        except HostileArchive as error:
+            raise _refused(key, error) from error
+
+
+class _Sink(io.RawIOBase):
+    """The file-like face that zstandard wants."""
+
+    def __init__(self, unpacker: Unpacker) -> None:
+        self._unpacker = unpacker
+
+    def write(self, data: Any, /) -> int:
+        self._unpacker.take(data)
+        return len(data)
+
+
+async def _restore_into(
+    place: StagingPlace, path: ArchivePath, meta: ArchiveMeta, store: ArchiveStore, reporter: Reporter
+) -> None:
+    home = await finish_in_thread(place.make)
+    try:
+        try:
+            await _unpack(home, path, meta, store, reporter)
+        except EffectError as error:
+            if error.failure is not FailureCode.CHECKSUM_MISMATCH:
+                raise
+            # "Damaged" is final: nobody tries again after it. So it is said only when a second reading
+            # agrees, and a bit that flipped on the wire is not taken for lost data.
+            await finish_in_thread(remove_tree, home)
+            home = await finish_in_thread(place.make)
+            await _unpack(home, path, meta, store, reporter)
+        await finish_in_thread(place.publish, home)
+    except BaseException:
+        with suppress(OSError):
+            await finish_in_thread(place.sweep)
+        raise
+
+
+async def _unpack(
+    home: Path, path: ArchivePath, meta: ArchiveMeta, store: ArchiveStore, reporter: Reporter
+) -> None:
+    stored = await store.size_of(path)
+    if stored != meta.bytes:
+        raise EffectError(
+            FailureCode.CHECKSUM_MISMATCH,
+            f"The archive is damaged: it has {stored} bytes instead of {meta.bytes}. "
+            "The volume was left as it was.",
+            archive_key=path.key,
+            detail="wrong size",
+        )
+    tar = unpack(home)
+    try:
+        unpacker = Unpacker(tar, meta)
+        reporter.progress(done_bytes=0, total_bytes=meta.bytes, files=0)
+        async with aclosing(store.stream(path, size=meta.bytes)) as pieces:
+            async for piece in pieces:
+                await blocking_in_thread(partial(unpacker.feed, piece), unblock=tar.kill)
+                reporter.progress(
+                    done_bytes=unpacker.bytes, total_bytes=meta.bytes, files=unpacker.check.files
+                )
+        await blocking_in_thread(partial(unpacker.finish, path.key), unblock=tar.kill)
+    finally:
+        tar.close()
+
+
+def _staging_place(request: JobRequest) -> StagingPlace:
+    if request.swap is Swap.INSIDE:
+        if not request.volume_path.is_dir():
+            raise EffectError(
+                FailureCode.VOLUME_MISSING, f"There is no volume to restore into at {request.volume_path}."
+            )
+        return InsideVolume(request.volume_path)
+    assert request.staging_dir is not None, "parse_request has checked it"
+    return BesideVolume(request.volume_path, staging=request.staging_dir)
+
+
+def _refused(key: str, why: Exception) -> EffectError:
+    return EffectError(
+        FailureCode.TAR_EXTRACT_FAILED,
+        f"The archive was refused: it holds {why}." if isinstance(why, HostileArchive) else f"{why}",
+        action="restore",
+        archive_key=key,
+        detail=str(why),
+    )
+
+
+def _no_space(error: EffectError) -> EffectError | None:
+    """tar ran into a full disk after all: somebody else was writing too."""
+    if not any("No space left on device" in line for line in error.context.get("errors", ())):
+        return None
+    return EffectError(
+        FailureCode.NO_SPACE,
+        "The disk became full during the restore. The volume was left as it was.",
+        action="restore",
+    )

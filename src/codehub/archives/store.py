@@ -1,0 +1,246 @@
+"""One interface over object storage: a directory, S3 and its relatives, whatever obstore speaks.
+
+Used by the storage job (write, read back, commit), by services (which archives are there?) and by the
+archive GC (list in pages, delete in batches). Knows paths and metas, nothing of workspaces' states.
+
+Errors are ``EffectError``: ``S3_ACCESS_ERROR`` when the store is away, ``NO_SPACE`` when it is full,
+``ARCHIVE_NOT_FOUND`` only when the store as a whole answers and the object is not there. A missing bucket
+or an unmounted disk also says "not found", and must never be mistaken for lost data.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import obstore
+from obstore.store import ObjectStore
+
+from codehub.archives import connect
+from codehub.archives.directory import prune_folders, put_durably
+from codehub.archives.faults import LIBRARY_ERRORS, ObjectMissing, access_error, translated
+from codehub.archives.keys import ArchivePath, ParsedKey, parse_archive_key, parse_key, prefix_of
+from codehub.archives.meta import MAX_META_BYTES, ArchiveMeta, encode_meta, parse_meta
+from codehub.archives.transfer import ObjectWriter, open_writer, read_ranges
+from codehub.domain.errors import EffectError, FailureCode
+
+PAGE_SIZE = 1000
+"""Objects per page of a listing and per delete request: what S3 allows at once."""
+
+_PROBE_SECONDS = 10.0
+_PROBE_PREFIX = ".codehub-probe"  # holds nothing: an empty answer is an answer
+_META_READS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class ArchiveObject:
+    """One object of the store. ``parsed`` is None for what is not ours: listed, never touched."""
+
+    key: str
+    size: int
+    last_modified: datetime
+    parsed: ParsedKey | None
+
+
+@dataclass(frozen=True)
+class CommittedArchive:
+    """An archive with its meta: complete, read back, restorable."""
+
+    path: ArchivePath
+    meta: ArchiveMeta
+    committed_at: datetime  # by the store's clock
+
+
+class ArchiveStore:
+    """Where archives live. ``endpoint`` names it for people: the URL without secrets."""
+
+    def __init__(self, backend: ObjectStore, *, endpoint: str, directory: Path | None = None) -> None:
+        self._backend = backend
+        self._directory = directory
+        self.endpoint = endpoint
+
+    @classmethod
+    def from_url(
+        cls, url: str, *, options: Mapping[str, Any] | None = None, create: bool = False
+    ) -> "ArchiveStore":
+        """Connect to ``file:///…``, ``s3://bucket/prefix``, ``gs://…``, ``az://…`` or ``memory:///``.
+
+        Nothing is contacted yet, but a directory has to be there. ``create`` makes it: for the server's
+        first start; a storage job never does it, the missing directory may be an unmounted disk.
+        """
+        connection = connect.open_backend(url, options=options or {}, create=create)
+        return cls(connection.backend, endpoint=connection.endpoint, directory=connection.directory)
+
+    @property
+    def needs_expected_size(self) -> bool:
+        """Whether ``open_writer`` wants to know how large the object may become."""
+        return self._directory is None
+
+    async def probe(self) -> None:
+        """Raise if the store as a whole is away. One small request."""
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                if self._directory is not None:
+                    await asyncio.to_thread(connect.check_directory, self._directory)
+                else:
+                    await obstore.list(self._backend, _PROBE_PREFIX).collect_async()
+        except LIBRARY_ERRORS as error:  # TimeoutError is an OSError
+            raise access_error(error, "being probed", endpoint=self.endpoint) from error
+
+    async def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]:
+        """Everything below ``prefix`` (whole path segments), page by page, in no particular order."""
+        await self._require_directory()
+        with self._translated("listing"):
+            async for page in obstore.list(self._backend, prefix, chunk_size=PAGE_SIZE):
+                yield [
+                    ArchiveObject(
+                        key=entry["path"],
+                        size=entry["size"],
+                        last_modified=entry["last_modified"],
+                        parsed=parse_key(entry["path"]),
+                    )
+                    for entry in page
+                ]
+
+    async def find_committed(self, workspace_id: UUID, op_id: UUID | None = None) -> list[CommittedArchive]:
+        """The complete archives of a workspace (or of one operation of it), newest first.
+
+        A meta whose object is gone does not count; one that vanishes while we look is skipped.
+        """
+        objects: set[ArchivePath] = set()
+        metas: dict[ArchivePath, datetime] = {}
+        async for page in self.list_paths(prefix_of(workspace_id, op_id)):
+            for entry in page:
+                if entry.parsed is None:
+                    continue
+                if entry.parsed.is_meta:
+                    metas[entry.parsed.path] = entry.last_modified
+                else:
+                    objects.add(entry.parsed.path)
+        gate = asyncio.Semaphore(_META_READS_AT_ONCE)
+
+        async def read(path: ArchivePath) -> CommittedArchive | None:
+            async with gate:
+                try:
+                    raw = await self._get_small(path.meta_key)
+                except ObjectMissing:
+                    return None
+            meta = parse_meta(raw, key=path.key)
+            return CommittedArchive(path=path, meta=meta, committed_at=metas[path])
+
+        found = await asyncio.gather(*(read(path) for path in metas if path in objects))
+        archives = [archive for archive in found if archive is not None]
+        return sorted(archives, key=lambda each: (each.committed_at, each.path.attempt), reverse=True)
+
+    async def read_meta(self, key: str) -> ArchiveMeta:
+        """What is known about the archive ``key``. Raises ``ARCHIVE_NOT_FOUND`` if it was never completed."""
+        path = parse_archive_key(key)
+        if path is None:
+            raise EffectError(
+                FailureCode.ARCHIVE_NOT_FOUND, f"{key!r} is not the key of an archive.", archive_key=key
+            )
+        try:
+            raw = await self._get_small(path.meta_key)
+        except ObjectMissing as error:
+            raise await self.missing(key) from error
+        return parse_meta(raw, key=key)
+
+    async def put_meta(self, path: ArchivePath, meta: ArchiveMeta) -> None:
+        """Commit the archive. Atomic and durable: from here on it counts."""
+        data = encode_meta(meta)
+        with self._translated("writing the meta"):
+            if self._directory is not None:
+                await asyncio.to_thread(put_durably, self._directory, path.meta_key, data)
+            else:
+                await obstore.put_async(self._backend, path.meta_key, data, use_multipart=False)
+
+    def open_writer(self, path: ArchivePath, *, expected_bytes: int = 0) -> ObjectWriter:
+        """Stream a new object. ``expected_bytes`` sizes the parts: S3 takes at most 10 000 of them."""
+        return open_writer(
+            self._backend,
+            path.key,
+            directory=self._directory,
+            expected_bytes=expected_bytes,
+            endpoint=self.endpoint,
+        )
+
+    async def size_of(self, path: ArchivePath) -> int:
+        """The stored size of the object. Raises ``ARCHIVE_NOT_FOUND``."""
+        try:
+            with self._translated("looking at the object", may_miss=True):
+                return (await obstore.head_async(self._backend, path.key))["size"]
+        except ObjectMissing as error:
+            raise await self.missing(path.key) from error
+
+    async def stream(self, path: ArchivePath, *, size: int) -> AsyncGenerator[bytes, None]:
+        """The object's ``size`` bytes in order, in pieces, a few requests ahead; constant memory."""
+        try:
+            with self._translated("reading", may_miss=True):
+                async for piece in read_ranges(self._backend, path.key, size=size):
+                    yield piece
+        except ObjectMissing as error:
+            raise await self.missing(path.key) from error
+
+    async def delete(self, paths: Sequence[ArchivePath]) -> None:
+        """Remove attempts, all metas before all objects: a crash in between leaves debris, never a meta
+        that promises an object which is gone. What is not there is fine."""
+        for keys_of in (lambda path: path.meta_key, lambda path: path.key):
+            await self._delete_keys(paths, keys_of)
+        if self._directory is not None:
+            for path in paths:
+                folder = (self._directory / path.key).parent
+                await asyncio.to_thread(prune_folders, folder, self._directory)
+
+    async def missing(self, key: str) -> EffectError:
+        """The verdict about an object that is not there: lost, or is the whole store away?"""
+        await self.probe()
+        if self._directory is not None and await asyncio.to_thread(connect.is_empty, self._directory):
+            return EffectError(
+                FailureCode.S3_ACCESS_ERROR,
+                f"The archive store {self.endpoint} is completely empty. Is its disk mounted?",
+                endpoint=self.endpoint,
+                archive_key=key,
+            )
+        return EffectError(
+            FailureCode.ARCHIVE_NOT_FOUND,
+            f"There is no complete archive {key} in {self.endpoint}.",
+            archive_key=key,
+            endpoint=self.endpoint,
+        )
+
+    async def _delete_keys(self, paths: Sequence[ArchivePath], key_of: Callable[[ArchivePath], str]) -> None:
+        for start in range(0, len(paths), PAGE_SIZE):
+            keys = [key_of(path) for path in paths[start : start + PAGE_SIZE]]
+            try:
+                with self._translated("deleting", may_miss=True):
+                    await obstore.delete_async(self._backend, keys)
+            except ObjectMissing:
+                # Some stores report a missing object instead of shrugging; then one by one.
+                await asyncio.gather(*(self._delete_one(key) for key in keys))
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            with self._translated("deleting", may_miss=True):
+                await obstore.delete_async(self._backend, key)
+        except ObjectMissing:
+            pass
+
+    async def _get_small(self, key: str) -> bytes:
+        await self._require_directory()
+        with self._translated("reading a meta", may_miss=True):
+            result = await obstore.get_async(self._backend, key)
+            if result.meta["size"] > MAX_META_BYTES:
+                return b""  # not a meta; the parser says so
+            return bytes(await result.bytes_async())
+
+    async def _require_directory(self) -> None:
+        """A directory that is not there lists as empty in some versions: look first."""
+        if self._directory is not None:
+            await self.probe()
+
+    def _translated(self, doing: str, *, may_miss: bool = False) -> AbstractContextManager[None]:
+        return translated(doing, endpoint=self.endpoint, may_miss=may_miss)

@@ -1,0 +1,216 @@
+"""How a restored home takes the place of what was there.
+
+The new home is unpacked in a staging place, verified, and put in place as the last step. ``sweep`` first
+removes what earlier tries left behind: one storage job runs per workspace, so whatever is found is dead.
+
+``BesideVolume``: the volume is a directory. One atomic exchange; a crash before it leaves the old home,
+after it the new one. ``InsideVolume``: the volume is a mount point that cannot be renamed (Docker), so the
+entries are moved one by one. A crash in the middle leaves a mixture, which is why a restored volume is
+trusted only once the database holds its restore marker; the next try starts over.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+_PREFIX = ".codehub-restore-"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+class StagingPlace(Protocol):
+    """All of it blocks: call from a thread."""
+
+    @property
+    def file_system(self) -> Path:
+        """An existing directory on the file system that receives the home."""
+
+    def sweep(self) -> None:
+        """Remove leftovers of earlier tries."""
+
+    def make(self) -> Path:
+        """A fresh, empty directory to unpack into."""
+
+    def publish(self, home: Path) -> None:
+        """``home`` becomes the volume, durably; what was there before is removed."""
+
+
+class BesideVolume:
+    def __init__(self, volume: Path, *, staging: Path) -> None:
+        self._volume = volume
+        self._staging = staging
+
+    @property
+    def file_system(self) -> Path:
+        return self._staging
+
+    def sweep(self) -> None:
+        self._staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_leftovers(self._staging)
+
+    def make(self) -> Path:
+        return _make_home(self._staging)
+
+    def publish(self, home: Path) -> None:
+        _sync_file_system(home)
+        with _Movable(home):
+            self._put_in_place(home)
+        _sync_folder(self._volume.parent)
+        _sync_folder(self._staging)
+        _remove_leftovers(self._staging)
+
+    def _put_in_place(self, home: Path) -> None:
+        try:
+            os.rename(home, self._volume)  # nothing there, or an empty directory
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        with _Movable(self._volume):
+            if not _exchange(home, self._volume):
+                # No exchange on this file system. Between the two renames there is no volume: the
+                # operation is then still in flight, its archive is there, and the next try makes it good.
+                os.rename(self._volume, _fresh_name(self._staging))
+                os.rename(home, self._volume)
+
+
+class InsideVolume:
+    def __init__(self, volume: Path) -> None:
+        self._volume = volume
+
+    @property
+    def file_system(self) -> Path:
+        return self._volume
+
+    def sweep(self) -> None:
+        _remove_leftovers(self._volume)
+
+    def make(self) -> Path:
+        return _make_home(self._volume)
+
+    def publish(self, home: Path) -> None:
+        _sync_file_system(home)
+        for name in os.listdir(self._volume):
+            if name != home.name:
+                _remove(self._volume / name)
+        with _Movable(home):
+            for name in os.listdir(home):
+                os.rename(home / name, self._volume / name)
+        status = home.lstat()
+        home.rmdir()
+        if os.geteuid() == 0:
+            os.chown(self._volume, status.st_uid, status.st_gid)
+        os.chmod(self._volume, stat.S_IMODE(status.st_mode))
+        os.utime(self._volume, ns=(status.st_atime_ns, status.st_mtime_ns))
+        _sync_file_system(self._volume)
+
+
+class _Movable:
+    """Moving a directory rewrites its ``..``: an ordinary user needs write permission on it for that."""
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        self._mode = stat.S_IMODE(os.fstat(self._descriptor).st_mode)
+
+    def __enter__(self) -> None:
+        if not self._mode & stat.S_IWUSR and os.geteuid() != 0:
+            os.fchmod(self._descriptor, self._mode | stat.S_IRWXU)
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if not self._mode & stat.S_IWUSR and os.geteuid() != 0:
+                os.fchmod(self._descriptor, self._mode)
+        finally:
+            os.close(self._descriptor)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory with everything in it, read-only folders included. Never follows a link.
+
+    A tar of a killed job may still be creating a last file in there: then once more.
+    """
+    for _ in range(5):
+        shutil.rmtree(path, onerror=_make_writable_and_retry)
+        if not os.path.lexists(path):
+            return
+    raise OSError(errno.ENOTEMPTY, "could not be removed", os.fspath(path))
+
+
+def _make_writable_and_retry(function: Callable[..., Any], path: str, info: Any) -> None:
+    error = info[1]
+    if isinstance(error, FileNotFoundError):
+        return
+    if isinstance(error, PermissionError):
+        for each in (os.path.dirname(path), path):
+            if not os.path.islink(each) and os.path.isdir(each):
+                os.chmod(each, stat.S_IRWXU)
+        if function in (os.scandir, os.open, os.lstat):
+            remove_tree(Path(path))
+        else:
+            function(path)
+    elif error.errno != errno.ENOTEMPTY:
+        raise error
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for name in os.listdir(folder):
+        if name.startswith(_PREFIX):
+            _remove(folder / name)
+
+
+def _fresh_name(folder: Path) -> Path:
+    return folder / f"{_PREFIX}{uuid4().hex}"
+
+
+def _make_home(folder: Path) -> Path:
+    home = _fresh_name(folder)
+    home.mkdir(mode=0o700)
+    return home
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names atomically. False where the kernel or the file system cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), os.fspath(other))
+
+
+def _sync_file_system(path: Path) -> None:
+    """Everything just unpacked is on the disk: one call instead of one fsync per file."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if not hasattr(libc, "syncfs"):
+            os.sync()
+        elif libc.syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), os.fspath(path))
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,154 @@
+"""GNU tar as a child process, for packing and for unpacking.
+
+The system's tar and not Python's: 100 000 small files in 2.6 s instead of 41 s. Its options are chosen so
+that a home comes back as it was, and its verdict is final: any exit code but 0 fails the job. "File
+changed as we read it" (exit code 1) is a failure too, because no container runs during a storage job.
+
+The child must not outlive the job: it gets SIGKILL when the job dies (Linux), sees a closed pipe
+elsewhere. Spawn it from the main thread: the kernel's "parent" is a thread, not a process.
+"""
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from codehub.archives.tools import find_tar, sandboxed
+from codehub.domain.errors import EffectError, FailureCode
+
+PIPE_BYTES = 1024 * 1024
+_KEPT_LINES = 20
+_SOCKET_SUFFIX = b": socket ignored"
+_COMMON_OPTIONS = ("--numeric-owner", "--xattrs", "--xattrs-include=user.*")
+_CREATE_OPTIONS = (
+    "--blocking-factor=512",  # 256 KiB at a time: fewer switches between tar and us
+    "--create",
+    "--format=posix",
+    "--sparse",
+    # Access times say nothing about the data and would cost every file half a KiB of header.
+    "--pax-option=delete=atime,delete=ctime",
+)
+_EXTRACT_OPTIONS = ("--extract", "--preserve-permissions", "--delay-directory-restore")
+
+
+class Tar:
+    """One running tar. ``pipe`` is its output when packing, its input when unpacking."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes], *, failure: FailureCode) -> None:
+        self.pipe = pipe
+        self.sockets = 0
+        self._process = process
+        self._failure = failure
+        self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._complaint_count = 0
+        self._listener = threading.Thread(target=self._listen, name="tar-stderr", daemon=True)
+        self._listener.start()
+
+    def wait(self) -> None:
+        """The end of tar. Blocking; raises, with tar's own words, unless it was satisfied."""
+        code = self._process.wait()
+        self._listener.join()
+        if code != 0:
+            raise EffectError(
+                self._failure,
+                f"tar failed (exit code {code}): " + ("; ".join(self._complaints) or "it gave no reason"),
+                action="archive" if self._failure is FailureCode.TAR_CREATE_FAILED else "restore",
+                exit_code=code,
+                errors=list(self._complaints),
+                error_count=self._complaint_count,
+            )
+
+    def kill(self) -> None:
+        """End it now; whoever is blocked on the pipe wakes up. Reaped, so nothing writes after this."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+
+    def close(self) -> None:
+        """Give back the pipe, and the process if it still runs."""
+        if self._process.poll() is None:
+            self.kill()
+        with suppress(BrokenPipeError):  # unpacking: tar went first, and its exit code has said why
+            self.pipe.close()
+
+    def _listen(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None
+        with stream:
+            for raw in stream:
+                line = raw.rstrip(b"\n")
+                if line.endswith(_SOCKET_SUFFIX):
+                    self.sockets += 1
+                    continue
+                self._complaint_count += 1
+                self._complaints.append(line.decode(errors="backslashreplace")[:500])
+
+
+def pack(directory: Path) -> Tar:
+    """``tar --create`` of everything in ``directory``, names relative to it."""
+    command = [find_tar(), *_CREATE_OPTIONS, *_COMMON_OPTIONS, "--file=-"]
+    command, inside = sandboxed(command, directory=directory, writable=False)
+    process = _spawn(
+        [*command, f"--directory={inside}", "."], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    return Tar(process, _widened(process.stdout), failure=FailureCode.TAR_CREATE_FAILED)
+
+
+def unpack(directory: Path) -> Tar:
+    """``tar --extract`` into ``directory``, which is fresh and empty. Owners are set as root only."""
+    owner = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
+    command = [find_tar(), *_EXTRACT_OPTIONS, *_COMMON_OPTIONS, owner, "--file=-"]
+    command, inside = sandboxed(command, directory=directory, writable=True)
+    process = _spawn([*command, f"--directory={inside}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert process.stdin is not None
+    return Tar(process, _widened(process.stdin), failure=FailureCode.TAR_EXTRACT_FAILED)
+
+
+def _spawn(command: list[str], *, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},  # no TAR_OPTIONS from outside
+            preexec_fn=_die_with_parent(),
+        )
+    except OSError as error:
+        raise EffectError(
+            FailureCode.TOOL_MISSING, f"tar could not be started: {error}", tool=command[0]
+        ) from error
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """What the child does between fork and exec: ask for SIGKILL at the parent's death."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    set_parent_death_signal = 1
+    parent = os.getpid()
+
+    def ask() -> None:
+        prctl(set_parent_death_signal, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the request was in place
+            os._exit(1)
+
+    return ask
+
+
+def _widened(pipe: IO[bytes]) -> IO[bytes]:
+    """A larger pipe means fewer switches between tar and us. A refusal (user limits) costs speed only."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return pipe

@@ -1,0 +1,140 @@
+"""Moving the bytes of one object, both ways, in constant memory.
+
+Down: ranged requests, a few ahead of the reader. Each is small, has its own timeout and is retried by
+itself, where one long download would have to start over. Up: a multipart upload by obstore's writer, or
+a file in a directory store.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import obstore
+from obstore.store import ObjectStore
+
+from codehub.archives.directory import DirectoryWriter
+from codehub.archives.faults import translated
+from codehub.archives.threads import finish_in_thread
+from codehub.domain.errors import EffectError
+
+RANGE_BYTES = 8 * 1024 * 1024
+RANGES_AHEAD = 3
+PART_BYTES = 8 * 1024 * 1024
+PARTS_AT_ONCE = 4
+_MAX_PARTS = 9_000  # S3 stops at 10 000; the estimate may be off a little
+
+
+class ObjectWriter(Protocol):
+    """``async with`` it: leaving normally completes the object, leaving by an exception removes it."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    async def write(self, data: bytes) -> None: ...
+
+
+def open_writer(
+    backend: ObjectStore, key: str, *, directory: Path | None, expected_bytes: int, endpoint: str
+) -> ObjectWriter:
+    if directory is not None:
+        return _FileWriter(directory, key, endpoint=endpoint)
+    return _MultipartWriter(backend, key, part_bytes=part_size_for(expected_bytes), endpoint=endpoint)
+
+
+def part_size_for(expected_bytes: int) -> int:
+    """Parts small enough to hold several in memory, large enough that 10 000 hold the object."""
+    return max(PART_BYTES, -(-expected_bytes // _MAX_PARTS))
+
+
+async def read_ranges(backend: ObjectStore, key: str, *, size: int) -> AsyncIterator[bytes]:
+    """Bytes 0 … ``size`` of an object, in order. Raises OSError where the store gives fewer."""
+    ahead: deque[asyncio.Task[bytes]] = deque()
+    starts = iter(range(0, size, RANGE_BYTES))
+    try:
+        while True:
+            while len(ahead) < RANGES_AHEAD and (start := next(starts, None)) is not None:
+                length = min(RANGE_BYTES, size - start)
+                ahead.append(asyncio.create_task(_read_range(backend, key, start=start, length=length)))
+            if not ahead:
+                return
+            yield await ahead.popleft()
+    finally:
+        for task in ahead:
+            task.cancel()
+        await asyncio.gather(*ahead, return_exceptions=True)
+
+
+async def _read_range(backend: ObjectStore, key: str, *, start: int, length: int) -> bytes:
+    piece = bytes(await obstore.get_range_async(backend, key, start=start, length=length))
+    if len(piece) != length:
+        raise OSError(f"asked for {length} bytes at {start}, got {len(piece)}")
+    return piece
+
+
+def _secondary_to(error: BaseException | None) -> AbstractContextManager[None]:
+    """While cleaning up after ``error``, a further failure must not take its place."""
+    return suppress(EffectError) if error is not None else nullcontext()
+
+
+class _MultipartWriter:
+    def __init__(self, backend: ObjectStore, key: str, *, part_bytes: int, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._writer = obstore.open_writer_async(
+            backend, key, buffer_size=part_bytes, max_concurrency=PARTS_AT_ONCE
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._writer.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # With an exception obstore aborts the multipart upload. If the process is killed instead, the
+        # parts stay until the bucket's lifecycle rule for incomplete uploads removes them.
+        with _secondary_to(error), self._translated("finishing the upload"):
+            await self._writer.__aexit__(kind, error, trace)
+
+    async def write(self, data: bytes) -> None:
+        with self._translated("uploading"):
+            await self._writer.write(data)
+
+    def _translated(self, doing: str) -> AbstractContextManager[None]:
+        return translated(doing, endpoint=self._endpoint)
+
+
+class _FileWriter:
+    def __init__(self, directory: Path, key: str, *, endpoint: str) -> None:
+        self._directory = directory
+        self._key = key
+        self._endpoint = endpoint
+        self._writer: DirectoryWriter | None = None
+
+    async def __aenter__(self) -> Self:
+        with self._translated("creating the file"):
+            self._writer = await finish_in_thread(DirectoryWriter, self._directory, self._key)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._writer is not None
+        finish = self._writer.close if kind is None else self._writer.abort
+        with _secondary_to(error), self._translated("finishing the file"):
+            await finish_in_thread(finish)
+
+    async def write(self, data: bytes) -> None:
+        assert self._writer is not None
+        with self._translated("writing"):
+            await finish_in_thread(self._writer.write, data)
+
+    def _translated(self, doing: str) -> AbstractContextManager[None]:
+        return translated(doing, endpoint=self._endpoint)
