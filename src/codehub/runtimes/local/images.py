@@ -21,7 +21,7 @@ _JUPYTERLAB = (
     " --ServerApp.base_url={{base_path}} --ServerApp.root_dir={{home}}"
     " --IdentityProvider.token= --PasswordIdentityProvider.hashed_password="
     " --ServerApp.allow_remote_access=True --ServerApp.trust_xheaders=True"
-    " --ServerApp.quit_button=False {root}"
+    " --ServerApp.quit_button=False --allow-root"
 )
 _CODE_SERVER = (
     "{binary} --bind-addr 127.0.0.1:{{port}} --auth none --disable-telemetry --disable-update-check"
@@ -33,8 +33,7 @@ def default_images() -> dict[str, str]:
     """Name → command line, best first."""
     images = {}
     if find_spec("jupyterlab") is not None:
-        template = _JUPYTERLAB.format(python=shlex.quote(sys.executable), root="--allow-root")
-        images["jupyterlab"] = template
+        images["jupyterlab"] = _JUPYTERLAB.format(python=shlex.quote(sys.executable))
     if (binary := shutil.which("code-server")) is not None:
         images["code-server"] = _CODE_SERVER.format(binary=shlex.quote(binary))
     return images

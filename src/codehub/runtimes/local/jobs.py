@@ -44,7 +44,7 @@ class JobSettings:
 
     command: Sequence[str]
     archive_url: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, Any]
     env: Mapping[str, str]
 
 

@@ -60,6 +60,12 @@ def last_lines(log: Path, *, since: int = 0, count: int = 20) -> list[str]:
     return [line[:500] for line in lines[-count:]]
 
 
+def forget(log: Path) -> None:
+    """The workspace has no home any more: what it once said goes too."""
+    for path in (log, _old(log)):
+        path.unlink(missing_ok=True)
+
+
 def size_of(log: Path) -> int:
     try:
         return os.stat(log).st_size

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
@@ -58,7 +59,7 @@ class LocalRuntime:
         *,
         job_command: Sequence[str],
         archive_url: str,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         job_env: Mapping[str, str] | None = None,
         base_path: str = "/w/{id}/",
         stop_grace_seconds: float = 10.0,
@@ -159,6 +160,7 @@ class LocalRuntime:
             await self._threads.run(volumes.discard_volume, self._layout, workspace_id)
             state = self._layout.state(workspace_id)
             await self._threads.run(ports.release_port, self._layout.ports, state)
+            await self._threads.run(logs.forget, self._layout.output(workspace_id))
         self._empty_trash_soon()
 
     # Containers

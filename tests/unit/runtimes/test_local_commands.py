@@ -1,0 +1,76 @@
+"""Command lines, environments, images: what a workspace is given, and what it is not."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from codehub.runtimes.local import LocalRuntime, default_images
+from codehub.runtimes.local.spawn import command_of, job_environment, workspace_environment
+
+SECRETS = {
+    "DATABASE_URL": "postgresql://hub:secret@db/hub",
+    "REDIS_URL": "redis://:secret@cache",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "CODEHUB_ADMIN_PASSWORD": "secret",
+    "SOMETHING_NOBODY_THOUGHT_OF": "secret",
+}
+
+
+def runtime_with(tmp_path: Path, images: dict[str, str]) -> LocalRuntime:
+    return LocalRuntime(tmp_path, "ours", images, job_command=["true"], archive_url="file:///nowhere")
+
+
+def test_placeholders_are_filled_after_splitting() -> None:
+    command = command_of(
+        "ide --bind 127.0.0.1:{port} --root {home} '--base={base_path} x' {other}",
+        port=20001,
+        home=Path("/homes/with space; rm -rf"),
+        base_path="/w/1/",
+    )
+    assert command == [
+        *("ide", "--bind", "127.0.0.1:20001"),
+        *("--root", "/homes/with space; rm -rf", "--base=/w/1/ x", "{other}"),
+    ]
+
+
+@pytest.mark.parametrize("command", ["", "ide 'unclosed {port}", "ide --no-port"])
+def test_a_command_nobody_could_use_is_refused_by_name(tmp_path: Path, command: str) -> None:
+    with pytest.raises(ValueError, match="'odd'"):
+        runtime_with(tmp_path, {"odd": command})
+
+
+def test_no_secret_reaches_a_workspace_or_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    workspace_id = uuid4()
+    env = workspace_environment(
+        workspace_id, home=Path("/home/x"), port=1, base_path="/w/", given={"GREETING": "hello", "HOME": "/"}
+    )
+    job = job_environment(workspace_id, {"ONLY": "this"})
+    assert "secret" not in str(env) + str(job)
+    assert env["GREETING"] == "hello"
+    assert env["HOME"] == "/home/x"
+    assert env["CODEHUB_WORKSPACE_ID"] == str(workspace_id)
+    assert "CODEHUB_WORKSPACE_ID" not in job  # or stopping the workspace would end its job
+    assert job["ONLY"] == "this"
+
+
+async def test_images_keep_their_order_and_say_who_serves_below_a_path(tmp_path: Path) -> None:
+    runtime = runtime_with(tmp_path, {"b": "x {port} {base_path}", "a": "x {port}"})
+    assert await runtime.images() == ["b", "a"]
+    assert runtime.uses_base_path("b")
+    assert not runtime.uses_base_path("a")
+    assert not runtime.uses_base_path("unknown")
+    await runtime.close()
+
+
+def test_code_server_is_offered_where_it_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = tmp_path / "code-server"
+    binary.write_text("#!/bin/sh\n")
+    binary.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    command = default_images()["code-server"]
+    assert command.startswith(str(binary))
+    assert "127.0.0.1:{port}" in command
+    assert "{base_path}" not in command  # it serves at the root, wherever it is mounted

@@ -1,0 +1,80 @@
+"""What a record says about a process, and what half a record does not."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from codehub.runtimes.base import Token
+from codehub.runtimes.local.locks import admit, highest_token
+from codehub.runtimes.local.processes import Identity, boot_id, find_stat, is_alive
+from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
+
+
+def identity_of_self() -> Identity:
+    stat = find_stat(os.getpid())
+    assert stat is not None
+    return Identity(os.getpid(), stat.start_ticks, boot_id())
+
+
+def write(path: Path, identity: Identity) -> None:
+    head = record_head(token=Token(7, 8), port=20001, boot=identity.boot_id)
+    path.write_text(f'{{"pid": {identity.pid}, "start_ticks": {identity.start_ticks}, {head}\n')
+
+
+def test_a_record_names_its_process(tmp_path: Path) -> None:
+    write(tmp_path / "record", identity_of_self())
+    record = find_record(tmp_path / "record")
+    assert record is not None
+    assert (record.token, record.port) == (Token(7, 8), 20001)
+    assert is_alive(record.identity)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda me: Identity(me.pid, me.start_ticks + 1, me.boot_id),  # the number was given out again
+        lambda me: Identity(me.pid, me.start_ticks, "another boot"),
+        lambda me: Identity(2**22 + 1, me.start_ticks, me.boot_id),  # no such process
+    ],
+)
+def test_a_pid_alone_is_nobody(other: Callable[[Identity], Identity]) -> None:
+    assert not is_alive(other(identity_of_self()))
+
+
+def test_a_zombie_is_dead() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        stat = find_stat(pid)
+        assert stat is not None
+        assert not is_alive(Identity(pid, stat.start_ticks, boot_id()))
+    finally:
+        os.waitpid(pid, 0)
+
+
+def test_no_record_and_an_empty_one_are_no_process(tmp_path: Path) -> None:
+    assert find_record(tmp_path / "none") is None
+    (tmp_path / "empty").touch()
+    assert find_record(tmp_path / "empty") is None
+
+
+@pytest.mark.parametrize("content", ['{"pid": 1', "[]", '{"pid": "x"}', "\0\0\0"])
+def test_half_a_record_is_a_question(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "record"
+    path.write_text(content)
+    with pytest.raises(UnreadableRecord):
+        find_record(path)
+    os.utime(path, (0, 0))  # torn by the power cut that ended that boot
+    assert find_record(path) is None
+
+
+def test_tokens_only_rise(tmp_path: Path) -> None:
+    admit(tmp_path, Token(3, 1))
+    admit(tmp_path, Token(3, 1))
+    admit(tmp_path, Token(3, 2))
+    assert highest_token(tmp_path) == Token(3, 2)
+    assert os.listdir(tmp_path) == ["token"]
