@@ -1,6 +1,6 @@
 """A workspace that starts in no time: answers every request, writes lines, and can be told to misbehave.
 
-python tiny_server.py PORT [--ignore-term] [--child] [--escape] [--print N]
+python tiny_server.py PORT [--ignore-term] [--child] [--escape] [--crash] [--fail]
 """
 
 import os
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 
 def main() -> None:
@@ -26,6 +27,10 @@ def main() -> None:
     listener.bind(("127.0.0.1", port))
     listener.listen(64)
     print(f"pid {os.getpid()} listens on {port} in {os.getcwd()}", flush=True)
+    if "--crash" in flags:  # comes up, then goes down by itself
+        print("going down", flush=True)
+        time.sleep(0.5)
+        sys.exit(7)
     while True:
         connection, _ = listener.accept()
         with connection:

@@ -136,6 +136,16 @@ class ArchiveStore:
         archives = [archive for archive in found if archive is not None]
         return sorted(archives, key=lambda each: (each.committed_at, each.path.attempt), reverse=True)
 
+    async def has_committed(self, workspace_id: UUID) -> bool:
+        """Whether any complete archive of this workspace exists. Reads names only."""
+        objects: set[ArchivePath] = set()
+        metas: set[ArchivePath] = set()
+        async for page in self.list_paths(prefix_of(workspace_id)):
+            for entry in page:
+                if entry.parsed is not None:
+                    (metas if entry.parsed.is_meta else objects).add(entry.parsed.path)
+        return bool(objects & metas)
+
     async def read_meta(self, key: str) -> ArchiveMeta:
         """What is known about the archive ``key``. Raises ``ARCHIVE_NOT_FOUND`` if it was never completed."""
         path = parse_archive_key(key)

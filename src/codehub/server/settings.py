@@ -245,6 +245,9 @@ class ReconcilerSettings(Group):
         "RECONCILER_RETRY_BACKOFF", 30.0, meaning="Seconds between retries, give or take some jitter", ge=0
     )
     max_concurrent: int = variable("RECONCILER_MAX_CONCURRENT", 32, meaning="Actions at once", ge=1)
+    max_storage_jobs: int = variable(
+        "RECONCILER_MAX_STORAGE_JOBS", 4, meaning="Archives and restores at once", ge=1
+    )
     batch_size: int = variable("RECONCILER_BATCH_SIZE", 200, meaning="Rows a tick reads at most", ge=1)
     provisioning_timeout: float = variable(
         "RECONCILER_PROVISIONING_TIMEOUT", 300.0, meaning="Seconds PROVISIONING may take", gt=0

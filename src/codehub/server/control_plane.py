@@ -1,0 +1,264 @@
+"""The five coordinators of one process, put together and run side by side.
+
+Given a runtime, an archive store, a database and Redis, this builds the leaders-to-be, each with a
+connection of its own, and runs their loops. One that fails never takes another with it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from codehub.coordinators import archive_gc, observer, reconciler, ttl_manager
+from codehub.coordinators.actions import Actions, ArchiveCatalogue
+from codehub.coordinators.archive_gc import ArchiveGc, ArchiveShelf
+from codehub.coordinators.engines import Engine, Engines
+from codehub.coordinators.event_listener import EventListener
+from codehub.coordinators.executions import Executions
+from codehub.coordinators.leadership import Leadership, lock_name
+from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
+from codehub.coordinators.observer import Observer
+from codehub.coordinators.reconciler import OPERATIONS, Reconciler
+from codehub.coordinators.ttl_manager import ActivitySource, TtlManager
+from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.coordinators.worker import Worker
+from codehub.domain.policy import Policy
+from codehub.domain.states import Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.remote_clock import RemoteClock
+from codehub.runtimes.base import Limits, Runtime, StorageProgress
+from codehub.server.settings import Settings
+from codehub.signals.hints import HintBoard, HintTarget
+from codehub.signals.live import LivePublisher
+from codehub.store.due import Lane
+from codehub.store.engine import coordinator_engine
+
+log = structlog.get_logger(__name__)
+
+STOP_SECONDS = 30.0
+
+
+class Archives(ArchiveCatalogue, ArchiveShelf, Protocol):
+    """The archive store, as the coordinators see it."""
+
+
+@dataclass(frozen=True)
+class Engineering:
+    """What the coordinators act on."""
+
+    database_url: str
+    runtime: Runtime
+    archives: Archives
+    hints: HintBoard
+    live: LivePublisher
+    activity: ActivitySource
+    limits: Limits = field(default_factory=Limits)
+    env: Callable[[WorkspaceView], Mapping[str, str]] = lambda _ws: {}
+    session_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class ControlPlane:
+    def __init__(self, loops: list[CoordinatorLoop], engines: list[AsyncEngine]) -> None:
+        self.loops = {loop.coordinator.name: loop for loop in loops}
+        self._engines = engines
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(loop.run(), name=f"coordinator-{name}") for name, loop in self.loops.items()
+        ]
+
+    async def stop(self) -> None:
+        """Hand over: stop ticking, end actions, free the locks, all coordinators at the same time."""
+        for loop in self.loops.values():
+            loop.stop()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+            for task in late:
+                log.warning("coordinator does not end by itself", task=task.get_name())
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        for engine in self._engines:
+            await engine.dispose()
+
+    def health(self) -> dict[str, Any]:
+        """This process's part in each coordination, for ``/health/coordinator``."""
+        return {name: _health(loop) for name, loop in self.loops.items()}
+
+
+def build_control_plane(settings: Settings, parts: Engineering) -> ControlPlane:
+    builder = _Builder(settings, parts)
+    loops = [
+        builder.loop(HintTarget.OBSERVER, "observer", builder.observer),
+        builder.loop(HintTarget.RECONCILER, "wc", builder.reconciler),
+        builder.loop(HintTarget.TTL_MANAGER, "ttl", builder.ttl_manager),
+        builder.loop(HintTarget.ARCHIVE_GC, "gc", builder.archive_gc),
+        builder.loop(None, "events", builder.event_listener),
+    ]
+    return ControlPlane(loops, builder.engines)
+
+
+class _Builder:
+    def __init__(self, settings: Settings, parts: Engineering) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._nudges = Nudges(parts.hints)
+        self.engines: list[AsyncEngine] = []
+
+    def loop(
+        self,
+        target: HintTarget | None,
+        name: str,
+        build: Callable[[Leadership, Wakeups], Coordinator],
+    ) -> CoordinatorLoop:
+        config = self._settings.coordinator
+        engine = coordinator_engine(
+            self._parts.database_url,
+            application_name=f"codehub-{name}",
+            settings=self._parts.session_settings,
+        )
+        self.engines.append(engine)
+        leadership = Leadership(
+            engine=engine, name=lock_name(name, lock_id=config.lock_id), holder_id=config.node_id
+        )
+        wakeups = Wakeups(self._parts.hints.subscribe(target) if target is not None else None)
+        if target is not None:
+            self._nudges.register(target, wakeups, is_leader=lambda: leadership.is_leader)
+        timing = LoopTiming(
+            retry_seconds=config.retry_interval,
+            verify_seconds=config.verify_interval,
+            start_jitter_seconds=config.start_jitter,
+        )
+        return CoordinatorLoop(build(leadership, wakeups), leadership, timing=timing)
+
+    def observer(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+        config = self._settings.observer
+        return Observer(
+            leadership=leadership,
+            runtime=self._parts.runtime,
+            nudges=self._nudges,
+            wakeups=wakeups,
+            timing=observer.Timing(idle_seconds=config.interval, active_seconds=config.active_interval),
+        )
+
+    def reconciler(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+        config = self._settings.reconciler
+        policy = _policy(self._settings)
+        clock = RemoteClock()
+        engines = Engines(
+            {Engine.RUNTIME: self._parts.runtime.probe, Engine.ARCHIVES: self._parts.archives.probe}
+        )
+        executions = Executions(
+            slots={Lane.CONTROL: config.max_concurrent, Lane.STORAGE: config.max_storage_jobs},
+            on_end=wakeups.poke,
+        )
+        worker = Worker(
+            leadership=leadership,
+            actions=Actions(self._parts.runtime, self._parts.archives),
+            runtime=self._parts.runtime,
+            executions=executions,
+            engines=engines,
+            nudges=self._nudges,
+            clock=clock,
+            policy=policy,
+            on_progress=self._publish_progress,
+            on_outcome=_count,
+            env=self._parts.env,
+            limits=self._parts.limits,
+        )
+        return Reconciler(
+            leadership=leadership,
+            worker=worker,
+            executions=executions,
+            engines=engines,
+            wakeups=wakeups,
+            clock=clock,
+            policy=policy,
+            timing=reconciler.Timing(
+                idle_seconds=config.interval,
+                active_seconds=config.active_interval,
+                converge_seconds=config.converge_interval,
+                batch_size=config.batch_size,
+            ),
+            observer_lock=lock_name("observer", lock_id=self._settings.coordinator.lock_id),
+        )
+
+    def ttl_manager(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+        return TtlManager(
+            leadership=leadership,
+            activity=self._parts.activity,
+            nudges=self._nudges,
+            wakeups=wakeups,
+            timing=ttl_manager.Timing(interval_seconds=self._settings.ttl.interval),
+        )
+
+    def archive_gc(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+        config = self._settings.gc
+        return ArchiveGc(
+            leadership=leadership,
+            shelf=self._parts.archives,
+            wakeups=wakeups,
+            timing=archive_gc.Timing(
+                interval_seconds=config.interval,
+                delay=timedelta(seconds=config.delay),
+                keep_generations=config.keep_generations,
+            ),
+        )
+
+    def event_listener(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+        return EventListener(
+            leadership=leadership, live=self._parts.live, nudges=self._nudges, wakeups=wakeups
+        )
+
+    async def _publish_progress(self, ws: WorkspaceView, progress: StorageProgress) -> None:
+        percent = None
+        if progress.total_bytes:
+            percent = min(100, int(100 * progress.done_bytes / progress.total_bytes))
+        await self._parts.live.publish_progress(
+            ws.id,
+            ws.owner_id,
+            {
+                "operation": ws.operation.value,
+                "percent": percent,
+                "done_bytes": progress.done_bytes,
+                "total_bytes": progress.total_bytes,
+                "files": progress.files,
+            },
+        )
+
+
+def _count(operation: Operation, outcome: str) -> None:
+    OPERATIONS.labels(operation.value, outcome).inc()
+
+
+def _policy(settings: Settings) -> Policy:
+    config = settings.reconciler
+    seconds = {
+        Operation.PROVISIONING: config.provisioning_timeout,
+        Operation.STARTING: config.starting_timeout,
+        Operation.STOPPING: config.stopping_timeout,
+        Operation.DELETING: config.deleting_timeout,
+        Operation.RESTORING: config.restoring_timeout,
+        Operation.ARCHIVING: config.archiving_timeout,
+    }
+    return Policy(
+        max_retries=config.max_retries,
+        retry_backoff=timedelta(seconds=config.retry_backoff),
+        limits={operation: timedelta(seconds=limit) for operation, limit in seconds.items()},
+    )
+
+
+def _health(loop: CoordinatorLoop) -> dict[str, Any]:
+    term = loop.leadership.term
+    return {
+        "is_leader": term is not None,
+        "acquired_at": term.acquired_at if term else None,
+        "epoch": term.epoch if term else None,
+        "last_tick_at": loop.status.last_tick_at,
+        "last_error": loop.status.last_error,
+    }

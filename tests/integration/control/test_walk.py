@@ -1,0 +1,103 @@
+"""The whole walk of a workspace, on the real thing."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from codehub.domain.states import ObservedStatus, Operation
+from tests.support.control import Cell
+from tests.support.redis import RedisServer
+
+
+def write_home(home: Path) -> dict[str, bytes]:
+    (home / "src").mkdir()
+    (home / "src" / "main.py").write_bytes(b"print('hello')\n")
+    (home / ".config").write_bytes(os.urandom(100_000))
+    (home / "link").symlink_to("/nowhere/at/all")
+    (home / "empty").mkdir()
+    return read_home(home)
+
+
+def read_home(home: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(home)): path.read_bytes() if path.is_file() else os.readlink(path).encode()
+        for path in sorted(home.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def steps(history: list[Any]) -> list[str]:
+    """The operations in the order in which they began."""
+    return [
+        event.changes["operation"][1]
+        for event in history
+        if "operation" in event.changes and event.changes["operation"][1] != "NONE"
+    ]
+
+
+async def walk(cell: Cell) -> None:
+    workspace_id = await cell.create()
+    await cell.until_status(workspace_id, "running")
+    kept = write_home(cell.home(workspace_id))
+
+    await cell.wish(workspace_id, "stop")
+    await cell.until_status(workspace_id, "standby")
+    assert read_home(cell.home(workspace_id)) == kept
+
+    await cell.wish(workspace_id, "archive")
+    archived = await cell.until_status(workspace_id, "archived")
+    assert not cell.home(workspace_id).exists()
+    assert archived.archive_key is not None
+
+    await cell.wish(workspace_id, "start")
+    running = await cell.until_status(workspace_id, "running")
+    assert read_home(cell.home(workspace_id)) == kept
+    assert (cell.home(workspace_id) / "empty").is_dir()
+    assert running.operation is Operation.NONE
+
+    history = await cell.history(workspace_id)
+    assert steps(history) == [
+        "PROVISIONING",
+        "STARTING",
+        "STOPPING",
+        "ARCHIVING",
+        "RESTORING",
+        "STARTING",
+    ]
+    seen = [event.changes["observed_status"][1] for event in history if "observed_status" in event.changes]
+    assert seen == ["PENDING", "STANDBY", "RUNNING", "STANDBY", "PENDING", "STANDBY", "RUNNING"]
+    assert [event.version for event in history] == sorted({event.version for event in history})
+
+
+async def test_every_byte_comes_back_through_sleep_and_archive(cell: Cell) -> None:
+    async with cell.replica():
+        await walk(cell)
+
+
+async def test_the_same_walk_by_polling_alone(cell: Cell, redis_server: RedisServer) -> None:
+    redis_server.kill()
+    try:
+        async with cell.replica():
+            await walk(cell)
+    finally:
+        redis_server.start()
+
+
+async def test_a_running_workspace_is_archived_in_two_steps(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        await cell.wish(workspace_id, "archive")
+        await cell.until_status(workspace_id, "archived")
+    assert steps(await cell.history(workspace_id)) == ["PROVISIONING", "STARTING", "STOPPING", "ARCHIVING"]
+
+
+async def test_delete_removes_container_and_volume_at_once(cell: Cell) -> None:
+    async with cell.replica() as plane:
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        await cell.wish(workspace_id, "delete")
+        gone = await cell.until_status(workspace_id, "deleted")
+        assert gone.observed_status is ObservedStatus.DELETED
+        assert not cell.home(workspace_id).exists()
+        assert plane.loops["wc"].status.last_error is None

@@ -1,0 +1,195 @@
+"""A control plane for tests: real PostgreSQL, real Redis, real processes, real storage jobs.
+
+``Cell`` is one installation: a database, a Redis, a data directory. It starts any number of replicas
+on them inside the test process and talks to them only as people do: through the services layer, and by
+looking at rows, directories and processes.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.archives.store import ArchiveStore
+from codehub.domain.states import Role
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.ids import uuid7
+from codehub.runtimes.base import Runtime
+from codehub.runtimes.local.runtime import LocalRuntime
+from codehub.server.control_plane import Archives, ControlPlane, Engineering, build_control_plane
+from codehub.server.settings import Settings, load_settings
+from codehub.services import workspaces
+from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.signals.activity import ActivityLog
+from codehub.signals.connection import RedisLink
+from codehub.signals.hints import Hints
+from codehub.signals.live import LivePublisher
+from codehub.store import events, users
+from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces import find
+from tests.support.waiting import until
+
+TINY_SERVER = Path(__file__).with_name("tiny_server.py")
+IMAGES = {
+    "tiny": f"{sys.executable} {TINY_SERVER} {{port}}",
+    "failing": f"{sys.executable} {TINY_SERVER} {{port}} --fail",
+    "crashing": f"{sys.executable} {TINY_SERVER} {{port}} --crash",
+}
+JOB = (sys.executable, "-m", "codehub.archives.job")
+ADMIN = Actor("user:test", is_admin=True)
+
+
+FAST = {
+    "COORDINATOR_START_JITTER": "0",
+    "COORDINATOR_RETRY_INTERVAL": "0.2",
+    "COORDINATOR_VERIFY_INTERVAL": "2",
+    "OBSERVER_INTERVAL": "0.5",
+    "OBSERVER_ACTIVE_INTERVAL": "0.1",
+    "RECONCILER_INTERVAL": "0.5",
+    "RECONCILER_ACTIVE_INTERVAL": "0.1",
+    "RECONCILER_CONVERGE_INTERVAL": "0.2",
+    "RECONCILER_RETRY_BACKOFF": "0.2",
+    "TTL_INTERVAL": "0.2",
+    "GC_INTERVAL": "0.3",
+    "GC_DELAY": "0.5",
+}
+"""Polling short enough that a test without hints is over in seconds; nothing else differs."""
+
+
+def fast_settings(**overrides: str) -> Settings:
+    return load_settings({**FAST, **overrides})
+
+
+@dataclass
+class Cell:
+    database_url: str
+    redis_url: str
+    data_dir: Path
+    sessions: async_sessionmaker[AsyncSession]
+    owner_id: UUID = field(default_factory=uuid7)
+    installation_id: str = field(default_factory=lambda: str(uuid7()))
+    settings: Settings = field(default_factory=fast_settings)
+
+    @property
+    def archive_url(self) -> str:
+        return f"file://{self.data_dir / 'archives'}"
+
+    async def prepare(self) -> None:
+        (self.data_dir / "archives").mkdir(parents=True, exist_ok=True)
+        async with self.sessions() as session, session.begin():
+            await users.create(
+                session, user_id=self.owner_id, username="tester", password_hash="-", role=Role.USER
+            )
+
+    def archives(self) -> ArchiveStore:
+        return ArchiveStore.from_url(self.archive_url)
+
+    async def runtime(self, *, images: Mapping[str, str] = IMAGES, job: Sequence[str] = JOB) -> LocalRuntime:
+        runtime = LocalRuntime(
+            self.data_dir,
+            self.installation_id,
+            images,
+            job_command=job,
+            archive_url=self.archive_url,
+            stop_grace_seconds=2,
+        )
+        await runtime.prepare()
+        return runtime
+
+    @asynccontextmanager
+    async def replica(
+        self,
+        node_id: str = "one",
+        *,
+        settings: Settings | None = None,
+        runtime: Runtime | None = None,
+        archives: Archives | None = None,
+        database_url: str | None = None,
+        redis_url: str | None = None,
+        session_settings: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[ControlPlane]:
+        """One running replica's coordinators."""
+        settings = settings or self.settings
+        settings = settings.model_copy(
+            update={"coordinator": settings.coordinator.model_copy(update={"node_id": node_id})}
+        )
+        link = RedisLink(redis_url or self.redis_url)
+        own = runtime or await self.runtime()
+        parts = Engineering(
+            database_url=database_url or self.database_url,
+            runtime=own,
+            archives=archives or self.archives(),
+            hints=Hints(link),
+            live=LivePublisher(link),
+            activity=ActivityLog(link),
+            session_settings=session_settings or {},
+        )
+        plane = build_control_plane(settings, parts)
+        plane.start()
+        try:
+            yield plane
+        finally:
+            await plane.stop()
+            if isinstance(own, LocalRuntime):
+                await own.stop_all()
+                await own.close()
+            await link.close()
+
+    async def create(self, name: str = "home", *, image: str = "tiny", start: bool = True, **kw: Any) -> UUID:
+        async with self.sessions() as session, session.begin():
+            record = await workspaces.create(
+                session,
+                NewWorkspace(name=name, image_ref=image, start=start, **kw),
+                owner_id=self.owner_id,
+                actor=ADMIN,
+                limits=RunningLimits(1000, 1000),
+            )
+        return record.view.id
+
+    async def wish(self, workspace_id: UUID, verb: str) -> None:
+        async with self.sessions() as session, session.begin():
+            match verb:
+                case "start":
+                    await workspaces.start(
+                        session, workspace_id, actor=ADMIN, limits=RunningLimits(1000, 1000)
+                    )
+                case "stop":
+                    await workspaces.stop(session, workspace_id, actor=ADMIN)
+                case "archive":
+                    await workspaces.archive(session, workspace_id, actor=ADMIN)
+                case "delete":
+                    await workspaces.delete(session, workspace_id, actor=ADMIN)
+                case "recover":
+                    await workspaces.recover(session, workspace_id, actor=ADMIN)
+                case _:
+                    raise ValueError(verb)
+
+    async def record(self, workspace_id: UUID) -> WorkspaceRecord:
+        async with self.sessions() as session:
+            record = await find(session, workspace_id)
+        assert record is not None
+        return record
+
+    async def view(self, workspace_id: UUID) -> WorkspaceView:
+        return (await self.record(workspace_id)).view
+
+    async def until_status(self, workspace_id: UUID, status: str, *, seconds: float = 30) -> WorkspaceView:
+        async def reached() -> bool:
+            return (await self.record(workspace_id)).status == status
+
+        await until(reached, seconds=seconds, what=f"{workspace_id} to be {status}")
+        return await self.view(workspace_id)
+
+    async def history(self, workspace_id: UUID) -> list[Any]:
+        """Oldest first."""
+        async with self.sessions() as session:
+            page = await events.list_page(session, workspace_id, limit=200)
+        return list(reversed(page.items))
+
+    def home(self, workspace_id: UUID) -> Path:
+        return self.data_dir / "volumes" / f"ws-{workspace_id}-home"
