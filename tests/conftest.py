@@ -10,7 +10,7 @@ from codehub.store import engine as store_engine
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 
-pytest_plugins = ["tests.support.redis"]
+pytest_plugins = ["tests.support.redis", "tests.support.skips"]
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -68,26 +69,21 @@ class DataDir:
 
     def prepare(self) -> None:
         """Make the directory and what is always there. Safe to repeat."""
-        try:
+        with _explained(self.path):
             if not self.path.exists():
                 self.path.mkdir(parents=True, exist_ok=True)
                 # Others may pass through, not look: as root the database runs as another user.
                 self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
             for directory in (self.logs, self.redis):
                 directory.mkdir(mode=0o700, exist_ok=True)
-            self._prepare_run()
             with tempfile.TemporaryFile(dir=self.path):
                 pass  # a directory may be ours and still not writable: a full or read-only disk
-        except OSError as error:
-            raise DataDirUnusableError(
-                f"The data directory {self.path} cannot be used: {error.strerror or error}. "
-                f"Make it writable for this user, or set CODEHUB_DATA_DIR to a directory that is."
-            ) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the one that runs the embedded servers here. Raises ``DataDirInUseError``."""
-        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with _explained(self.path):
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +95,12 @@ class DataDir:
                 ) from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)  # for the sentence above; decides nothing
-            yield
+            with _explained(self.path):
+                self._prepare_run()
+            try:
+                yield
+            finally:
+                self._clear_run()
         finally:
             os.close(descriptor)
 
@@ -113,9 +114,28 @@ class DataDir:
         short = _short_directory(self.path)
         if self.run.is_symlink() and Path(os.readlink(self.run)) == short:
             return
-        with contextlib.suppress(FileNotFoundError):
+        if self.run.is_symlink():
             self.run.unlink()
+        elif self.run.exists():  # the data directory was moved to a longer path
+            shutil.rmtree(self.run)
         self.run.symlink_to(short)
+
+    def _clear_run(self) -> None:
+        """Leave nothing behind outside the data directory. A killed process does; the next one uses it."""
+        if self.run.is_symlink():
+            shutil.rmtree(self.run.resolve(), ignore_errors=True)
+            self.run.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataDirUnusableError(
+            f"The data directory {path} cannot be used: {error.strerror or error}. "
+            "Make it writable for this user, or set CODEHUB_DATA_DIR to a directory that is."
+        ) from error
 
 
 def _short_directory(path: Path) -> Path:

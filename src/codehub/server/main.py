@@ -54,7 +54,7 @@ async def run_server(settings: Settings, run: Run) -> None:
             first_admin = await prepare_database(where.database_url, settings, migrate=run.migrate)
             if first_admin is not None:
                 run.on_first_admin(first_admin)
-            application = wiring.build(settings, where)
+            application = await wiring.build(settings, where)
             try:
                 await application.start()
                 async with serving(application.asgi, taken=taken, bind=bind) as http:

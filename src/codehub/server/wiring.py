@@ -1,32 +1,170 @@
 """Puts the concrete parts together. The only place that names them."""
 
-from dataclasses import dataclass
+import os
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
+import structlog
 from fastapi import FastAPI
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from codehub.api.app import create_app
+from codehub.archives.store import ArchiveStore
+from codehub.coordinators.leadership import lock_name
+from codehub.runtimes.base import Runtime
+from codehub.runtimes.local.images import default_images
+from codehub.runtimes.local.runtime import LocalRuntime
+from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
 from codehub.server.embedded import Endpoints
-from codehub.server.settings import Settings
+from codehub.server.settings import ProcessRole, RuntimeKind, Settings
+from codehub.server.variables import SettingsError
 from codehub.services.readiness import Readiness
-from codehub.store.engine import create_engine
+from codehub.signals.activity import ActivityLog
+from codehub.signals.connection import RedisLink
+from codehub.signals.hints import Hints
+from codehub.signals.live import LiveFeed, LivePublisher
+from codehub.store import leadership as terms
+from codehub.store.engine import create_engine, session_factory
+from codehub.store.installation import get_or_create_id
+
+log = structlog.get_logger(__name__)
+
+JOB_COMMAND = (sys.executable, "-m", "codehub.archives.job")
+STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
+"""Prefixes of the variables a storage job needs to reach its store; workspaces get none of them."""
+
+COORDINATORS = ("wc", "observer", "ttl", "gc", "events")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Application:
     """What ``main`` runs: an ASGI application, and what works beside it."""
 
     asgi: FastAPI
     engine: AsyncEngine
+    redis: RedisLink
+    live: LiveFeed
+    runtime: Runtime
+    control_plane: ControlPlane | None
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def start(self) -> None:
         """Start what runs beside the HTTP server."""
+        self.live.start()
+        if self.control_plane is not None:
+            self.control_plane.start()
 
     async def stop(self, *, stop_workspaces: bool) -> None:
         """End it, and give back connections. ``stop_workspaces``: end local workspaces too; wishes stay."""
+        if self.control_plane is not None:
+            await self.control_plane.stop()
+        if stop_workspaces and isinstance(self.runtime, LocalRuntime):
+            await self.runtime.stop_all()
+        await self.runtime.close()
+        await self.live.close()
+        await self.redis.close()
         await self.engine.dispose()
 
 
-def build(settings: Settings, endpoints: Endpoints) -> Application:
+async def build(settings: Settings, endpoints: Endpoints) -> Application:
+    """Connects to nothing but the database: whatever else is away now may come back later."""
     engine = create_engine(endpoints.database_url)
-    return Application(asgi=create_app(why_not_ready=Readiness(engine).why_not_ready), engine=engine)
+    sessions = session_factory(engine)
+    async with sessions() as session, session.begin():
+        installation_id = str(await get_or_create_id(session))
+    archives = ArchiveStore.from_url(settings.archive_url, create=True)
+    runtime = await _runtime(settings, installation_id)
+    redis = RedisLink(endpoints.redis_url, client_name=settings.coordinator.node_id)
+    control_plane = None
+    if ProcessRole.COORDINATORS in settings.http.roles:
+        parts = Engineering(
+            database_url=endpoints.database_url,
+            runtime=runtime,
+            archives=archives,
+            hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
+            live=LivePublisher(redis),
+            activity=ActivityLog(redis),
+        )
+        control_plane = build_control_plane(settings, parts)
+    return Application(
+        asgi=create_app(why_not_ready=Readiness(engine).why_not_ready),
+        engine=engine,
+        redis=redis,
+        live=LiveFeed(redis),
+        runtime=runtime,
+        control_plane=control_plane,
+    )
+
+
+async def _runtime(settings: Settings, installation_id: str) -> Runtime:
+    if settings.runtime.kind is not RuntimeKind.LOCAL:
+        raise SettingsError(f"CODEHUB_RUNTIME={settings.runtime.kind.value} is not built yet; use local.")
+    images = dict(settings.runtime.local_images or default_images())
+    default = settings.runtime.default_image
+    if default is not None and default not in images:
+        known = ", ".join(images) or "none"
+        raise SettingsError(f"CODEHUB_DEFAULT_IMAGE={default} is no image of this machine. Known: {known}.")
+    if default is not None:
+        images = {default: images[default], **images}
+    runtime = LocalRuntime(
+        settings.data_dir,
+        installation_id,
+        images,
+        job_command=JOB_COMMAND,
+        archive_url=settings.archive_url,
+        job_env={key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)},
+    )
+    await runtime.prepare()
+    return runtime
+
+
+class CoordinatorHealth:
+    """``/health/coordinator``: this process's part in each coordination, and who leads in the cluster."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        control_plane: ControlPlane | None,
+        sessions: async_sessionmaker[AsyncSession],
+    ) -> None:
+        self._settings = settings
+        self._control_plane = control_plane
+        self._sessions = sessions
+        self._started_at = datetime.now(UTC)
+
+    async def __call__(self) -> dict[str, Any]:
+        own = self._control_plane.health() if self._control_plane is not None else {}
+        leads = await self._terms()
+        lock_id = self._settings.coordinator.lock_id
+        coordinators = {
+            name: _merged(own.get(name, {}), leads.get(lock_name(name, lock_id=lock_id)))
+            for name in COORDINATORS
+        }
+        return {
+            "node_id": self._settings.coordinator.node_id,
+            "uptime_seconds": int((datetime.now(UTC) - self._started_at).total_seconds()),
+            "is_leader": any(each["is_leader"] for each in coordinators.values()),
+            "coordinators": coordinators,
+        }
+
+    async def _terms(self) -> dict[str, terms.Term]:
+        try:
+            async with self._sessions() as session:
+                return await terms.read_terms(session)
+        except (SQLAlchemyError, OSError, TimeoutError):
+            return {}  # what this process knows of itself is worth telling all the same
+
+
+def _merged(own: dict[str, Any], term: terms.Term | None) -> dict[str, Any]:
+    return {
+        "is_leader": own.get("is_leader", False),
+        "holder_id": term.holder_id if term else None,
+        "acquired_at": term.acquired_at if term else None,
+        "epoch": term.epoch if term else None,
+        "last_tick_at": own.get("last_tick_at") or (term.last_tick_at if term else None),
+        "last_error": own.get("last_error"),
+        "away": dict(term.detail.get("away", {})) if term else {},
+    }
