@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from codehub.domain.errors import ErrorInfo, FailureCode, Reason
 from codehub.domain.states import ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
@@ -20,7 +21,10 @@ def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
             return replace(ws.home, restore_marker=None)
         case Operation.STARTING:
             # Still carrying ran_at here means it ran longer than the crash window: a clean slate.
-            return replace(ws.home, ran_at=None, crashes=0 if ws.home.ran_at else ws.home.crashes)
+            # The volume was seen and a person will work in it: its absence is a loss from here on, also
+            # where the operation that made it ended in an error and never got to mark it.
+            crashes = 0 if ws.home.ran_at else ws.home.crashes
+            return replace(ws.home, volume=True, ran_at=None, crashes=crashes)
         case Operation.STOPPING:
             return replace(ws.home, ran_at=None, crashes=0)
         case _:
@@ -51,9 +55,37 @@ def at_crash(home: HomeContext) -> HomeContext:
 
 
 def at_recovery(ws: WorkspaceView) -> HomeContext:
-    """A person said "go on": crashes are forgiven, and a volume that vanished is accepted as gone.
+    """A person said "go on": crashes are forgiven, and a loss of the volume they were told of is accepted.
 
-    Any other error leaves the mark: the volume is still there, and its absence would still be a loss.
+    Any other error leaves the mark. If the volume is gone all the same, the plan says so and asks: nobody
+    accepts a loss by pressing on after a stop that failed.
     """
-    vanished = ws.observed_status is ObservedStatus.PENDING and ws.home.volume
-    return replace(ws.home, volume=ws.home.volume and not vanished, ran_at=None, crashes=0)
+    accepted = ws.observed_status is ObservedStatus.PENDING and _was_told_of_loss(ws.error_info)
+    return replace(ws.home, volume=ws.home.volume and not accepted, ran_at=None, crashes=0)
+
+
+def volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:
+    """What a person is told when a completed home is gone although nobody removed it."""
+    return ErrorInfo(
+        reason=Reason.MISMATCH,
+        message="The volume of this workspace is gone although nobody removed it. Is a disk not mounted?",
+        is_terminal=True,
+        operation=Operation.NONE,
+        error_count=ws.error_count,
+        occurred_at=now,
+        context={
+            "code": FailureCode.VOLUME_MISSING.value,
+            "expected": "volume_exists=True",
+            "actual": "False",
+            "volume": f"ws-{ws.id}-home",
+        },
+    )
+
+
+def _was_told_of_loss(error: ErrorInfo | None) -> bool:
+    """Whether this error is ``volume_vanished``: an operation that met no volume names itself instead."""
+    return (
+        error is not None
+        and error.operation is Operation.NONE
+        and error.context.get("code") == FailureCode.VOLUME_MISSING
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from codehub.domain import completion
+from codehub.domain import completion, home
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
 from codehub.domain.policy import Policy, retries_exceeded, retry_at, timed_out
 from codehub.domain.states import LEVEL, DesiredState, ObservedStatus, Operation
@@ -117,7 +117,7 @@ def plan(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt =
     if ws.observed_status is ObservedStatus.DELETED:  # cannot be: nothing turns back from DELETED
         return Skip("deleted")
     if ws.observed_status is ObservedStatus.PENDING and ws.home.volume:
-        return Halt(_volume_vanished(ws, now=now))
+        return Halt(home.volume_vanished(ws, now=now))
     if ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted:
         return _plan_untrusted(ws)
     if ws.observed_status.value == ws.desired_state.value:
@@ -242,15 +242,3 @@ def _counted_from(start: datetime | None, attempt: Attempt) -> datetime:
     known = [moment for moment in moments if moment is not None]
     assert known, "an operation in flight has op_started_at"
     return max(known)
-
-
-def _volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:
-    return ErrorInfo(
-        reason=Reason.MISMATCH,
-        message="The volume of this workspace is gone although nobody removed it. Is a disk not mounted?",
-        is_terminal=True,
-        operation=Operation.NONE,
-        error_count=ws.error_count,
-        occurred_at=now,
-        context={"expected": "volume_exists=True", "actual": "False", "volume": f"ws-{ws.id}-home"},
-    )

@@ -1,12 +1,18 @@
 """``home_ctx``: when a volume is marked, when trust is given and when it is taken away."""
 
+from dataclasses import replace
+
 import pytest
 
 from codehub.domain import home
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.domain.observation import invariant_error
+from codehub.domain.plan import Halt, plan
+from codehub.domain.policy import GiveUp, after_failure
 from codehub.domain.states import ObservedStatus, Operation
-from codehub.domain.workspace import HomeContext
+from codehub.domain.workspace import HomeContext, WorkspaceView
 
-from .builders import KEY, NOW, TRUSTED, in_flight, workspace
+from .builders import KEY, NOW, POLICY, TRUSTED, in_flight, workspace
 
 O = Operation  # noqa: E741
 
@@ -45,12 +51,46 @@ def test_other_completions_leave_the_mark(operation: Operation, mark: bool) -> N
     assert home.at_completion(view, now=NOW).volume is mark
 
 
-@pytest.mark.parametrize("observed", ObservedStatus)
-def test_recovery_clears_the_mark_only_of_a_volume_that_vanished(observed: ObservedStatus) -> None:
-    after = home.at_recovery(workspace(observed_status=observed, archive_key=KEY, home=TRUSTED))
-    assert after.volume is (observed is not ObservedStatus.PENDING)
-    assert after.restore_marker == KEY
+@pytest.mark.parametrize("operation", [O.PROVISIONING, O.RESTORING, O.STOPPING, O.ARCHIVING, O.DELETING])
+def test_no_claim_but_a_start_sets_the_mark(operation: Operation) -> None:
+    assert home.at_claim(workspace(home=HomeContext()), operation).volume is False
 
 
-def test_recovery_invents_no_mark() -> None:
-    assert home.at_recovery(workspace(home=HomeContext())).volume is False
+def test_claiming_a_start_marks_the_volume() -> None:
+    """From here on a person works in it. A home whose making was cut short by an error has no mark yet."""
+    assert home.at_claim(workspace(home=HomeContext()), O.STARTING).volume is True
+
+
+class TestRecovery:
+    """A person who was told that the volume vanished accepts it; nobody accepts what nobody was told."""
+
+    def vanished(self) -> WorkspaceView:
+        view = workspace(observed_status=ObservedStatus.PENDING, archive_key=KEY, home=TRUSTED)
+        halted = plan(view, now=NOW, policy=POLICY)
+        assert isinstance(halted, Halt)
+        return replace(view, error_info=halted.error)
+
+    def test_of_a_vanished_volume_clears_the_mark_and_nothing_else(self) -> None:
+        assert home.at_recovery(self.vanished()) == replace(TRUSTED, volume=False)
+
+    @pytest.mark.parametrize("observed", [ObservedStatus.STANDBY, ObservedStatus.RUNNING])
+    def test_a_volume_that_came_back_keeps_its_mark(self, observed: ObservedStatus) -> None:
+        view = replace(self.vanished(), observed_status=observed)
+        assert home.at_recovery(view).volume is True
+
+    @pytest.mark.parametrize("observed", ObservedStatus)
+    def test_of_any_other_error_leaves_the_mark(self, observed: ObservedStatus) -> None:
+        """Even if the volume is gone by now: the plan then says so, and asks."""
+        failed = EffectError(FailureCode.VOLUME_MISSING, "There is no volume to start on.")
+        outcome = after_failure(in_flight(O.STARTING, error_count=3), failed, now=NOW, policy=POLICY)
+        assert isinstance(outcome, GiveUp)
+        view = workspace(observed_status=observed, archive_key=KEY, home=TRUSTED, error_info=outcome.error)
+        assert home.at_recovery(view) == TRUSTED
+
+    def test_of_a_container_without_volume_leaves_the_mark(self) -> None:
+        error = invariant_error(operation=O.NONE, error_count=0, now=NOW)
+        view = workspace(observed_status=ObservedStatus.PENDING, home=TRUSTED, error_info=error)
+        assert home.at_recovery(view).volume is True
+
+    def test_invents_no_mark(self) -> None:
+        assert home.at_recovery(workspace(home=HomeContext())).volume is False
