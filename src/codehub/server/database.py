@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError
 
 from codehub.domain.errors import CodeHubError
 from codehub.kit.logs import redact_text
@@ -13,6 +13,9 @@ from codehub.services.accounts import FirstAdmin, ensure_first_admin
 from codehub.services.passwords import Passwords
 from codehub.store import engine as store_engine
 from codehub.store import migrate as migrations
+
+TROUBLE = frozenset({"08", "28", "3D", "53", "57"})
+"""Classes of SQLSTATE: connection, authorisation, no such database, out of resources, shutting down."""
 
 
 class DatabaseUnreachableError(CodeHubError):
@@ -58,17 +61,24 @@ async def explained(url: str) -> AsyncIterator[None]:
     """Turn failures of the connection into a sentence with what to do."""
     try:
         yield
-    except (
-        OSError,
-        asyncpg.PostgresError,
-        asyncpg.InterfaceError,
-        OperationalError,
-        InterfaceError,
-    ) as error:
-        # Other errors of SQLAlchemy are a mistake in CodeHub, not trouble with the database.
-        reason = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        said = redact_text(str(reason)).strip() or type(reason).__name__
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError) as error:
+        if isinstance(error, DBAPIError) and not _is_trouble(error):
+            raise
+        said = redact_text(str(_root(error))).strip() or type(error).__name__
         raise DatabaseUnreachableError(
-            f"The database at {redact_text(url)} cannot be used: {said}. "
+            f"The database at {redact_text(url)} cannot be used: {said.rstrip('.')}. "
             "Check that it runs and that DATABASE_URL is right, or unset it to use the embedded one."
         ) from error
+
+
+def _is_trouble(error: DBAPIError) -> bool:
+    """Whether the database is in trouble, or out of reach; otherwise the mistake is CodeHub's."""
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    return error.connection_invalidated or state[:2] in TROUBLE or isinstance(error, InterfaceError)
+
+
+def _root(error: BaseException) -> BaseException:
+    """What the database or the network said, without what libraries wrapped around it."""
+    while isinstance(error, DBAPIError) and error.orig is not None:
+        error = error.orig
+    return error.__cause__ if isinstance(error.__cause__, asyncpg.PostgresError) else error

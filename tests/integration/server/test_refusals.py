@@ -1,4 +1,4 @@
-"""What stands in the way of a start is said in a sentence: what, where, what to do. No traceback, exit code 1."""
+"""What stands in the way of a start is said in a sentence, with what to do; no traceback, exit code 1."""
 
 import contextlib
 import socket
