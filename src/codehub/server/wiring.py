@@ -88,7 +88,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
             live=LivePublisher(redis),
             activity=ActivityLog(redis),
         )
-        control_plane = build_control_plane(settings, parts)
+        control_plane = build_control_plane(_alone(settings), parts)
     return Application(
         asgi=create_app(why_not_ready=Readiness(engine).why_not_ready),
         engine=engine,
@@ -97,6 +97,14 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         runtime=runtime,
         control_plane=control_plane,
     )
+
+
+def _alone(settings: Settings) -> Settings:
+    """With an embedded database there is nobody to spread the first elections among."""
+    if settings.database.url is not None:
+        return settings
+    at_once = settings.coordinator.model_copy(update={"start_jitter": 0.0})
+    return settings.model_copy(update={"coordinator": at_once})
 
 
 async def _runtime(settings: Settings, installation_id: str) -> Runtime:
