@@ -13,13 +13,28 @@ SETTINGS_EPILOG = (
 )
 
 
+def markdown_table() -> str:
+    """The table of docs/configuration.md; a test compares the two."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for variable in all_variables():
+        name = f"`{variable.name}`" + (f", `{variable.name}_FILE`" if variable.secret else "")
+        rows.append(f"| {name} | {variable.default} | {variable.meaning} |")
+    return "\n".join(rows)
+
+
 def register(app: typer.Typer) -> None:
     app.command(name="settings")(show)
 
 
-def show(json: bool = typer.Option(False, "--json", help="For machines.")) -> None:
+def show(
+    json: bool = typer.Option(False, "--json", help="For machines."),
+    markdown: bool = typer.Option(False, "--markdown", help="As the table in docs/configuration.md."),
+) -> None:
     """List every setting: environment variable, default, meaning."""
     variables = all_variables()
+    if markdown:
+        out.print(markdown_table(), markup=False)
+        return
     if json:
         print_json(
             [
