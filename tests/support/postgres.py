@@ -2,23 +2,24 @@
 
 The server is the embedded one CodeHub itself ships with, started from its binaries on a Unix socket in a
 directory of its own (plus a loopback port where a test asks for one), without fsync because nothing
-here outlives the run. A database migrated once serves as template: a fresh copy takes milliseconds. The
+here outlives the machine. A database migrated once serves as template: a fresh copy takes milliseconds. The
 template is named by the migrations' content, so a server that is kept between runs never serves an
 old schema.
 """
 
-import asyncio
 import hashlib
 import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
@@ -42,51 +43,104 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
 class PostgresServer:
-    """A running server. ``url`` gives the address of one of its databases."""
+    """One server and its data. It can be stopped and started again, as often as a test likes."""
 
-    directory: Path
-    pid: int
+    def __init__(self, directory: Path, *, port: int | None, settings: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.port = port  # on loopback; None: the socket only
+        self._settings = {
+            **SETTINGS,
+            "unix_socket_directories": str(directory),
+            "listen_addresses": "127.0.0.1" if port else "",
+            **({"port": str(port)} if port else {}),
+            **settings,
+        }
+        self._account = _account()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def url(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self.directory}"
+        """Over the Unix socket."""
+        port = f"&port={self.port}" if self.port else ""
+        return f"postgresql://postgres@/{database}?host={self.directory}{port}"
+
+    def tcp_url(self, database: str) -> str:
+        assert self.port is not None
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def initialise(self) -> None:
+        if self._account is not None:
+            os.chown(self.directory, self._account.pw_uid, self._account.pw_gid)
+        options = ("-U", "postgres", "-A", "trust", "-E", "utf8", "--no-sync", "--locale=C")
+        subprocess.run(
+            [_binary("initdb"), "-D", self.directory / "data", *options],
+            check=True,
+            capture_output=True,
+            **self._as_account(),
+        )
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        settings = (f"--{key.replace('_', '-')}={value}" for key, value in self._settings.items())
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [_binary("postgres"), "-D", self.directory / "data", *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C is for pytest, which then stops the server in order.
+                start_new_session=True,
+                **self._as_account(),
+            )
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start:\n{(self.directory / 'log').read_text()}")
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """SIGQUIT: at once, as in a crash, because nothing here is worth a checkpoint. SIGINT: in order."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=START_TIMEOUT_SECONDS)
+            self._process = None
+
+    def _answers(self) -> bool:
+        where = ("-h", self.directory, "-p", str(self.port or 5432), "-d", "postgres")
+        return subprocess.run([_binary("pg_isready"), "-q", *where], check=False).returncode == 0
+
+    def _as_account(self) -> dict[str, Any]:
+        """PostgreSQL refuses to run as root, so root lends it an account that owns nothing else."""
+        account = self._account
+        if account is None:
+            return {"cwd": "/"}
+        return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
 @contextmanager
-def run_server(**settings: str) -> Iterator[PostgresServer]:
-    """Start a server in a directory of its own, stop it and remove the directory afterwards."""
+def run_server(*, port: int | None = None, **settings: str) -> Iterator[PostgresServer]:
+    """Start a server in a directory of its own; stop it and remove the directory afterwards."""
     # Short, because the path of a Unix socket may have 107 bytes at most.
     directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    account = _account()
+    server = PostgresServer(directory, port=port, settings=settings)
     try:
-        if account is not None:
-            os.chown(directory, account.pw_uid, account.pw_gid)
-        data = directory / "data"
-        _run(
-            account,
-            "initdb",
-            "-D",
-            data,
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "utf8",
-            "--no-sync",
-            "--locale=C",
-        )
-        process = _start(account, directory, {**SETTINGS, **settings})
-        try:
-            _wait_until_ready(directory, process)
-            yield PostgresServer(directory=directory, pid=process.pid)
-        finally:
-            # Immediate shutdown: there is nothing here worth a checkpoint.
-            process.send_signal(signal.SIGQUIT)
-            process.wait(timeout=START_TIMEOUT_SECONDS)
+        server.initialise()
+        server.start()
+        yield server
     finally:
+        server.stop()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 async def ensure_template(server: PostgresServer) -> str:
@@ -128,61 +182,7 @@ async def admin_connection(server: PostgresServer) -> AsyncIterator["asyncpg.Con
 
 
 def _account() -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root, so root lends it somebody who owns nothing else."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-
-
-def _run(account: pwd.struct_passwd | None, program: str, *args: str | Path) -> None:
-    subprocess.run(
-        [_binary(program), *args],
-        check=True,
-        capture_output=True,
-        cwd="/",
-        user=account.pw_uid if account else None,
-        group=account.pw_gid if account else None,
-        extra_groups=[] if account else None,
-    )
-
-
-def _start(
-    account: pwd.struct_passwd | None, directory: Path, settings: dict[str, str]
-) -> "subprocess.Popen[bytes]":
-    options = {"unix_socket_directories": str(directory), "listen_addresses": "", **settings}
-    with (directory / "log").open("wb") as log:
-        return subprocess.Popen(
-            [
-                _binary("postgres"),
-                "-D",
-                directory / "data",
-                *(argument for key, value in options.items() for argument in ("-c", f"{key}={value}")),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            user=account.pw_uid if account else None,
-            group=account.pw_gid if account else None,
-            extra_groups=[] if account else None,
-            # Ctrl-C is for pytest, which then stops the server in order.
-            start_new_session=True,
-        )
-
-
-def _wait_until_ready(directory: Path, process: "subprocess.Popen[bytes]") -> None:
-    async def wait() -> None:
-        async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            while True:
-                if process.poll() is not None:
-                    raise RuntimeError(f"PostgreSQL did not start:\n{(directory / 'log').read_text()}")
-                try:
-                    connection = await asyncpg.connect(f"postgresql://postgres@/postgres?host={directory}")
-                except (OSError, asyncpg.CannotConnectNowError):
-                    await asyncio.sleep(0.02)
-                else:
-                    await connection.close()
-                    return
-
-    asyncio.run(wait())
 
 
 def _binary(name: str) -> Path:

@@ -1,0 +1,131 @@
+"""What PostgreSQL derives from a row is what the rules say, over every combination of the axes.
+
+The generated columns are a second wording of ``plan``, ``limits``, ``status`` and ``ttl``, made so that an
+index can answer. Here both wordings meet on the same rows.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import product
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain import ttl
+from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.limits import holds_place
+from codehub.domain.plan import Claim, Crashed, Halt, plan
+from codehub.domain.policy import Policy
+from codehub.domain.states import (
+    STORAGE_OPERATIONS,
+    DesiredState,
+    HealthStatus,
+    ObservedStatus,
+    Operation,
+)
+from codehub.domain.status import status_of
+from codehub.kit.ids import uuid7
+from codehub.store import statements
+from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.tables import workspaces as w
+from tests.integration.store.factory import make_user
+
+HOMES: tuple[dict[str, Any] | None, ...] = (
+    None,
+    {"volume": True},
+    {"volume": False, "restore_marker": "key"},
+    {"volume": True, "restore_marker": "key"},
+    {"volume": True, "restore_marker": "old"},
+)
+
+
+def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
+    info = ErrorInfo(Reason.MISMATCH, "no", True, Operation.NONE, 0, now, {})
+    errors = (None, {**info.as_json(), "is_terminal": False}, info.as_json())
+    for desired, observed, health, operation, deleted_at, error, key, home in product(
+        DesiredState,
+        ObservedStatus,
+        HealthStatus,
+        (Operation.NONE, Operation.STARTING, Operation.STOPPING, Operation.ARCHIVING, Operation.DELETING),
+        (None, now),
+        errors,
+        (None, "key"),
+        HOMES,
+    ):
+        workspace_id = uuid7()
+        yield {
+            "id": workspace_id,
+            "owner_id": owner_id,
+            "name": workspace_id.hex,
+            "image_ref": "image",
+            "desired_state": desired,
+            "observed_status": observed,
+            "health_status": health,
+            "operation": operation,
+            "op_id": uuid4(),
+            "op_started_at": now,
+            "observed_at": now,
+            "deleted_at": deleted_at,
+            "error_info": error,
+            "archive_key": key,
+            "home_ctx": home,
+            "last_access_at": now - timedelta(days=2),
+        }
+
+
+async def test_the_database_and_the_rules_agree_on_every_row(session: AsyncSession) -> None:
+    now = await statements.now(session)
+    rows = list(every_row(await make_user(session), now))
+    for start in range(0, len(rows), 1000):
+        await session.execute(insert(w), rows[start : start + 1000])
+    result = await session.execute(
+        select(*VIEW_COLUMNS, w.c.due_lane, w.c.holds_place, w.c.status, w.c.archive_due_at)
+    )
+    seen = 0
+    for row in result:
+        seen += 1
+        ws = to_view(row)
+        assert row.status == status_of(ws).value, ws
+        assert row.holds_place is holds_place(ws), ws
+        if ws.in_error and ws.health_status is HealthStatus.OK:
+            # The Observer turns health within a tick; the database does not wait for it.
+            assert row.archive_due_at is None, ws
+        else:
+            assert (row.archive_due_at is not None) is ttl.archives_now(ws, now=now), ws
+        if ws.operation is Operation.NONE:
+            assert row.due_lane == lane_by_the_plan(ws, now), ws
+        else:
+            assert row.due_lane is None, ws
+    assert seen == len(rows)
+
+
+def lane_by_the_plan(ws: Any, now: Any) -> str | None:
+    match plan(ws, now=now, policy=Policy()):
+        case Claim(operation=operation):
+            return "storage" if operation in STORAGE_OPERATIONS else "control"
+        case Halt() | Crashed():
+            return "control"
+        case _:
+            return None
+
+
+async def test_only_rows_at_rest_are_not_watched(session: AsyncSession) -> None:
+    """At rest: nothing was there, nothing is under way, nothing is wrong, nobody has deleted it."""
+    now = await statements.now(session)
+    rows = list(every_row(await make_user(session), now))
+    unwanted = [row for row in rows if row["desired_state"] is DesiredState.PENDING]  # no wish is watched
+    await session.execute(insert(w), unwanted)
+    result = await session.execute(select(*VIEW_COLUMNS, w.c.watched))
+    for row in result:
+        ws = to_view(row)
+        at_rest = (
+            ws.observed_status is ObservedStatus.PENDING
+            and ws.operation is Operation.NONE
+            and ws.health_status is HealthStatus.OK
+            and ws.error_info is None
+            and ws.deleted_at is None
+        )
+        gone = ws.observed_status is ObservedStatus.DELETED
+        assert row.watched is not (at_rest or gone), ws

@@ -1,0 +1,114 @@
+"""URLs as people have them, and connections that notice a dead peer and are never lent twice."""
+
+import socket
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from codehub.store.engine import asyncpg_dsn, connect_raw, coordinator_engine, create_engine
+from codehub.store.errors import DatabaseUrlInvalid
+from tests.support import postgres
+
+
+@pytest.mark.parametrize(
+    ("url", "dsn"),
+    [
+        ("postgres://a:b@host:5433/db", "postgresql://a:b@host:5433/db"),
+        ("postgresql://host/db", "postgresql://host/db"),
+        ("postgresql+asyncpg://host/db", "postgresql://host/db"),
+        ("postgresql://u@/db?host=/run/pg", "postgresql://u@/db?host=%2Frun%2Fpg"),
+        ("postgresql://h/db?sslmode=require", "postgresql://h/db?sslmode=require"),
+        (
+            "postgresql://h/db?connect_timeout=3&gssencmode=disable&sslmode=prefer",
+            "postgresql://h/db?sslmode=prefer",
+        ),
+        ("postgresql://a:p%40ss@h1:1,h2:2/db", "postgresql://a:p%40ss@h1:1,h2:2/db"),
+    ],
+)
+def test_urls_are_understood(url: str, dsn: str) -> None:
+    assert asyncpg_dsn(url) == dsn
+
+
+@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/db", "hunter2", "", "postgresql://[hunter2"])
+def test_other_urls_are_refused_without_telling_the_password(url: str) -> None:
+    with pytest.raises(DatabaseUrlInvalid, match="DATABASE_URL") as refusal:
+        asyncpg_dsn(url)
+    assert "hunter2" not in str(refusal.value)
+
+
+async def test_a_coordinators_session_ends_by_itself_when_it_is_frozen(database_url: str) -> None:
+    engine = coordinator_engine(database_url, application_name="codehub-wc")
+    async with engine.connect() as connection:
+        settings = {}
+        for name in ("application_name", "idle_session_timeout", "idle_in_transaction_session_timeout"):
+            settings[name] = (await connection.execute(text(f"SHOW {name}"))).scalar_one()
+    await engine.dispose()
+    assert settings == {
+        "application_name": "codehub-wc",
+        "idle_session_timeout": "30s",
+        "idle_in_transaction_session_timeout": "10s",
+    }
+
+
+async def test_each_connection_of_a_coordinator_is_a_new_session(database_url: str) -> None:
+    engine = coordinator_engine(database_url)
+    pids = []
+    for _ in range(2):
+        async with engine.connect() as connection:
+            pids.append((await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one())
+    await engine.dispose()
+    assert len(set(pids)) == 2
+
+
+async def test_a_coordinator_wants_a_server_that_takes_writes() -> None:
+    with postgres.run_server(default_transaction_read_only="on") as server:
+        engine = coordinator_engine(server.url("postgres"))
+        with pytest.raises(Exception, match="read-write"):
+            async with engine.connect():
+                pass
+        await engine.dispose()
+
+
+async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
+    with postgres.run_server(port=postgres.free_port()) as server:
+        connection = await connect_raw(server.tcp_url("postgres"), application_name="test")
+        try:
+            names = (
+                "tcp_keepalives_idle",
+                "tcp_keepalives_interval",
+                "tcp_keepalives_count",
+                "tcp_user_timeout",
+            )
+            server_side = [await connection.fetchval(f"SHOW {name}") for name in names]
+            transport: Any = getattr(connection, "_transport")  # noqa: B009  asyncpg names it nowhere else
+            sock = transport.get_extra_info("socket")
+            client_side = [
+                sock.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (
+                    socket.TCP_KEEPIDLE,
+                    socket.TCP_KEEPINTVL,
+                    socket.TCP_KEEPCNT,
+                    socket.TCP_USER_TIMEOUT,
+                )
+            ]
+            keepalive = sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle_limit = await connection.fetchval("SHOW idle_session_timeout")
+        finally:
+            await connection.close()
+    assert server_side == ["5", "2", "3", "8000"]
+    assert client_side == [5, 2, 3, 8000]
+    assert keepalive == 1
+    assert idle_limit == "0"  # a listener is idle by nature
+
+
+async def test_a_pooled_connection_that_died_costs_no_request(database_url: str) -> None:
+    engine = create_engine(database_url, pool_size=1)
+    async with engine.connect() as connection:
+        pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+    killer = await connect_raw(database_url, application_name="killer")
+    await killer.execute("SELECT pg_terminate_backend($1, 5000)", pid)
+    await killer.close()
+    async with engine.connect() as connection:
+        assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
+    await engine.dispose()

@@ -1,0 +1,140 @@
+"""The Observer writes what is news, in bulk, and never goes back in time."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.kit.ids import uuid7
+from codehub.store import observations, statements
+from codehub.store.observations import Observed
+from codehub.store.tables import workspaces as w
+from tests.integration.store.factory import an_error, make_workspace, view
+
+OK, ERROR = HealthStatus.OK, HealthStatus.ERROR
+PENDING, STANDBY, RUNNING, DELETED = ObservedStatus
+
+
+async def test_only_rows_that_changed_are_written(session: AsyncSession) -> None:
+    same = await make_workspace(session, observed_status="STANDBY")
+    other = await make_workspace(session, observed_status="STANDBY")
+    now = await statements.now(session)
+
+    changed = await observations.write_observations(
+        session, [Observed(same, STANDBY, OK), Observed(other, RUNNING, ERROR)], observed_at=now
+    )
+    assert changed == [other]
+    written, left = await view(session, other), await view(session, same)
+    assert (written.observed_status, written.health_status, written.observed_at) == (RUNNING, ERROR, now)
+    assert left.version == 1
+    assert left.observed_at != now
+    assert await observations.write_observations(session, [], observed_at=now) == []
+
+
+async def test_a_late_look_does_not_overwrite_a_newer_one(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session)
+    begun = await statements.now(session)
+    quick = await statements.now(session)
+    await observations.write_observations(session, [Observed(workspace_id, RUNNING, OK)], observed_at=quick)
+    changed = await observations.write_observations(
+        session, [Observed(workspace_id, STANDBY, OK)], observed_at=begun
+    )
+    assert changed == []
+    assert (await view(session, workspace_id)).observed_status is RUNNING
+
+
+async def test_deleted_is_for_good_and_only_what_a_person_asked_for(session: AsyncSession) -> None:
+    now = await statements.now(session)
+    live = await make_workspace(session, observed_at=None)
+    gone = await make_workspace(session, observed_status="DELETED", deleted_at=now, observed_at=None)
+    changed = await observations.write_observations(
+        session, [Observed(live, DELETED, OK), Observed(gone, STANDBY, OK)], observed_at=now
+    )
+    assert changed == []
+
+
+async def test_observables_are_what_is_not_at_rest_and_what_was_seen(session: AsyncSession) -> None:
+    now = await statements.now(session)
+    archived = await make_workspace(session, archive_key="key")
+    surprising = await make_workspace(session, archive_key="key")
+    sleeping = await make_workspace(session, observed_status="STANDBY")
+    starting = await make_workspace(session, operation="PROVISIONING")
+    deleting = await make_workspace(session, deleted_at=now)
+    gone = await make_workspace(session, deleted_at=now, observed_status="DELETED")
+    never_seen = await make_workspace(session, observed_at=None)
+    error = await an_error(session, terminal=True)
+    broken = await make_workspace(session, error_info=error.as_json())
+
+    rows = await observations.load_observables(session, [surprising, sleeping, gone, uuid7()])
+    by_id = {row.id: row for row in rows}
+    assert len(by_id) == len(rows)
+    assert by_id.keys() == {surprising, sleeping, starting, deleting, never_seen, broken}
+    assert archived not in by_id
+    assert by_id[broken].has_error
+    assert by_id[broken].is_terminal
+    assert not by_id[sleeping].has_error
+    assert by_id[deleting].deleted_at == now
+
+    named = await observations.load_named(session, [archived, gone])
+    assert [row.id for row in named] == [archived]
+
+
+async def test_stamps_touch_only_what_is_in_flight_and_tell_nobody(session: AsyncSession) -> None:
+    acting = await make_workspace(session, operation="STARTING")
+    resting = await make_workspace(session)
+    now = await statements.now(session)
+    assert await observations.stamp_in_flight(session, [acting, resting, uuid4()], observed_at=now) == 1
+    assert await observations.stamp_in_flight(session, [acting], observed_at=now) == 0
+    stamped = await view(session, acting)
+    assert (stamped.observed_at, stamped.version) == (now, 1)
+
+
+async def test_old_stamps_are_refreshed_in_bulk_and_bounded(session: AsyncSession) -> None:
+    now = await statements.now(session)
+    hour = timedelta(hours=1)
+    old = [await make_workspace(session, observed_at=now - age * hour) for age in (3, 2, 4)]
+    young = await make_workspace(session, observed_at=now)
+    gone = await make_workspace(session, observed_at=now - 9 * hour, observed_status="DELETED")
+
+    assert await observations.stamp_coarse(session, observed_at=now, older_than=now - hour, limit=2) == 2
+    fresh = set((await session.execute(select(w.c.id).where(w.c.observed_at == now))).scalars())
+    assert fresh == {old[2], old[0], young}
+    assert await observations.stamp_coarse(session, observed_at=now, older_than=now - hour) == 1
+    assert (await view(session, gone)).observed_at == now - 9 * hour
+
+
+async def test_the_observer_speaks_of_an_error_once(session: AsyncSession) -> None:
+    workspace_id = await make_workspace(session)
+    first = await an_error(session, terminal=True, count=0)
+    second = await an_error(session, terminal=True, count=9)
+    assert await observations.set_invariant_error(session, workspace_id, first)
+    assert not await observations.set_invariant_error(session, workspace_id, second)
+    assert (await view(session, workspace_id)).error_info == first
+
+
+async def test_two_bulk_writers_in_opposite_order_do_not_deadlock(
+    session: AsyncSession, session_factory: async_sessionmaker[AsyncSession]
+) -> None:
+    ids = [await make_workspace(session) for _ in range(40)]
+    now = await statements.now(session)
+
+    async def look(order: list[int], status: ObservedStatus) -> None:
+        async with session_factory.begin() as own:
+            observed = [Observed(ids[index], status, OK) for index in order]
+            await observations.write_observations(own, observed, observed_at=now)
+
+    async def plan(order: list[int], memo: str) -> None:
+        async with session_factory.begin() as own:
+            await observations.lock_in_order(own, [ids[index] for index in order])
+            for index in order:
+                await own.execute(update(w).where(w.c.id == ids[index]).values(memo=memo))
+
+    forward, backward = list(range(40)), list(range(39, -1, -1))
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            *(look(backward, status) for status in (STANDBY, RUNNING, STANDBY)),
+            *(plan(order, str(number)) for number, order in enumerate((forward, backward, forward))),
+        )

@@ -1,0 +1,227 @@
+"""With 100 000 workspaces each hot question reads the rows it returns, and no others.
+
+The statements are caught as the functions send them and explained with the same parameters. What is
+asserted is what PostgreSQL did (rows read, rows thrown away), never how long it took.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import event, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store import due, limits, observations, sessions, statements, ttl, workspaces
+from codehub.store.due import Lane
+from codehub.store.engine import create_engine, one_connection_engine, session_factory
+from codehub.store.tables import users
+from codehub.store.tables import workspaces as w
+from tests.support import postgres
+from tests.support.postgres import PostgresServer
+
+TOTAL = 100_000
+OWNERS = 500
+
+# Like a big installation on a quiet day: nearly everything is archived or gone.
+FILL = f"""
+INSERT INTO workspaces (id, owner_id, name, image_ref, desired_state, observed_status, operation, op_id,
+                        op_started_at, archive_key, home_ctx, error_info, health_status, deleted_at,
+                        last_access_at, observed_at)
+SELECT lpad(to_hex(i), 32, '0')::uuid,
+       lpad(to_hex(i % {OWNERS}), 32, '0')::uuid,
+       'ws-' || i, 'image',
+       CASE WHEN i < 150 OR kind = 'in flight' THEN 'RUNNING'
+            WHEN kind IN ('sleeping', 'forgotten') THEN 'STANDBY' ELSE 'PENDING' END::desired_state,
+       CASE WHEN i < 100 THEN 'RUNNING' WHEN i < 1260 THEN 'STANDBY' WHEN kind = 'gone' THEN 'DELETED'
+            ELSE 'PENDING' END::observed_status,
+       CASE WHEN kind = 'in flight' THEN 'STARTING' ELSE 'NONE' END::operation,
+       gen_random_uuid(), now(),
+       CASE WHEN kind = 'archived' THEN 'key-' || i END,
+       CASE WHEN kind = 'archived' THEN jsonb_build_object('restore_marker', 'key-' || i) END,
+       CASE WHEN kind = 'broken' THEN jsonb_build_object(
+            'reason', 'Timeout', 'message', 'too slow', 'is_terminal', true, 'operation', 'NONE',
+            'error_count', 0, 'context', jsonb_build_object(), 'occurred_at', now()) END,
+       CASE WHEN kind = 'broken' THEN 'ERROR' ELSE 'OK' END::health_status,
+       CASE WHEN kind = 'gone' THEN now() END,
+       CASE WHEN kind = 'forgotten' THEN now() - interval '2 days' ELSE now() END,
+       now() - i * interval '1 millisecond'
+  FROM (SELECT i, CASE WHEN i < 100 THEN 'running' WHEN i < 150 THEN 'starting' WHEN i < 200 THEN 'archiving'
+                       WHEN i < 230 THEN 'in flight' WHEN i < 1230 THEN 'sleeping'
+                       WHEN i < 1260 THEN 'forgotten' WHEN i < 1270 THEN 'broken'
+                       WHEN i < 6270 THEN 'gone' ELSE 'archived' END AS kind
+          FROM generate_series(0, {TOTAL - 1}) AS i) AS numbered
+"""
+PEOPLE = f"""
+INSERT INTO users (id, username, password_hash)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 'user-' || i, 'x' FROM generate_series(0, {OWNERS - 1}) AS i
+"""
+
+
+async def fill(url: str) -> None:
+    engine = one_connection_engine(url, application_name="test")
+    async with engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE workspaces DISABLE TRIGGER USER"))
+        await connection.execute(text(PEOPLE))
+        await connection.execute(text(FILL))
+        await connection.execute(text("ALTER TABLE workspaces ENABLE TRIGGER USER"))
+    async with engine.connect() as connection:
+        autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await autocommit.execute(text("VACUUM ANALYZE"))
+    await engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def full_database_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """One database for all tests here: nothing is ever committed to it after it was filled."""
+    runner = asyncio.Runner()
+    database = postgres.fresh_database(postgres_server, template=postgres_template)
+    url = runner.run(database.__aenter__())
+    runner.run(fill(url))
+    yield url
+    runner.run(database.__aexit__(None, None, None))
+    runner.close()
+
+
+@dataclass
+class Caught:
+    """The statements sent while catching, with their parameters."""
+
+    statements: list[tuple[str, Any]]
+
+    async def explain(self, session: AsyncSession) -> list[dict[str, Any]]:
+        """Every scan of ``workspaces`` in their plans."""
+        scans: list[dict[str, Any]] = []
+        connection = await session.connection()
+        for statement, parameters in list(self.statements):
+            result = await connection.exec_driver_sql(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
+            )
+            _collect(result.scalar_one()[0]["Plan"], scans)
+        return scans
+
+
+def _collect(node: dict[str, Any], scans: list[dict[str, Any]]) -> None:
+    if node.get("Relation Name") == "workspaces" and "Scan" in node["Node Type"]:
+        scans.append(node)
+    for child in node.get("Plans", ()):
+        _collect(child, scans)
+
+
+@asynccontextmanager
+async def catching(url: str) -> AsyncIterator[tuple[AsyncSession, Caught]]:
+    engine = create_engine(url, pool_size=1)
+    caught = Caught([])
+
+    def catch(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if not statement.startswith("EXPLAIN"):
+            caught.statements.append((statement, parameters))
+
+    async with session_factory(engine)() as session:
+        now = await statements.now(session)  # connects, and asks the server about itself
+        session.info["now"] = now
+        event.listen(engine.sync_engine, "before_cursor_execute", catch)
+        yield session, caught
+    await engine.dispose()
+
+
+def number(i: int) -> UUID:
+    return UUID(int=i)
+
+
+Question = Callable[[AsyncSession], Awaitable[Any]]
+QUESTIONS: dict[str, tuple[int, Question]] = {
+    "what needs a step": (
+        50,
+        lambda s: due.load_due(s, Lane.CONTROL, limit=200, retried_before=s.info["now"]),
+    ),
+    "what needs a storage step": (
+        50,
+        lambda s: due.load_due(s, Lane.STORAGE, limit=200, retried_before=s.info["now"]),
+    ),
+    "the oldest of what needs a step": (
+        20,
+        lambda s: due.load_due(s, Lane.CONTROL, limit=20, retried_before=s.info["now"]),
+    ),
+    "what is in flight": (30, lambda s: due.load_in_flight(s, retried_before=s.info["now"])),
+    "who may be put to sleep": (100, lambda s: ttl.load_standby_candidates(s, now=s.info["now"])),
+    "whose archive TTL is over": (30, lambda s: ttl.load_archive_candidates(s, now=s.info["now"])),
+    "how many run in all": (180, limits.count_running),
+    "how many run of one owner": (1, lambda s: limits.count_running(s, number(7))),
+    "what runs of one owner": (1, lambda s: limits.running_of(s, number(7))),
+    "what the Observer compares": (1270, lambda s: observations.load_observables(s, [number(50_000)])),
+    "one workspace": (1, lambda s: workspaces.find(s, number(77_777))),
+    "the first page of everybody's": (51, workspaces.list_page),
+    "a later page of everybody's": (51, lambda s: workspaces.list_page(s, cursor=number(60_000))),
+    "a page of one owner's": (51, lambda s: workspaces.list_page(s, owner_id=number(7))),
+    "a page of everybody's in error": (10, lambda s: workspaces.list_page(s, status="error")),
+    "a workspace by its name": (1, lambda s: workspaces.find_by_name(s, number(7), "ws-60007")),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_a_hot_question_reads_only_what_it_returns(question: str, full_database_url: str) -> None:
+    expected, ask = QUESTIONS[question]
+    async with catching(full_database_url) as (session, caught):
+        await ask(session)
+        scans = await caught.explain(session)
+
+    assert scans
+    assert [scan["Node Type"] for scan in scans if scan["Node Type"] == "Seq Scan"] == []
+    read = sum(scan["Actual Rows"] * scan["Actual Loops"] for scan in scans)
+    thrown_away = sum(
+        scan.get("Rows Removed by Filter", 0) + scan.get("Rows Removed by Index Recheck", 0) for scan in scans
+    )
+    # "What the Observer compares" also looks at the one archived row it was told of.
+    assert read in (expected, expected + 1)
+    assert thrown_away <= 1
+
+
+async def test_a_tick_that_stamps_reads_only_what_it_stamps(full_database_url: str) -> None:
+    async with catching(full_database_url) as (session, caught):
+        now = session.info["now"]
+        await observations.stamp_coarse(
+            session, observed_at=now, older_than=now - timedelta(seconds=60), limit=500
+        )
+        await session.rollback()
+        scans = await caught.explain(session)
+        await session.rollback()
+    assert all(scan["Node Type"] != "Seq Scan" for scan in scans)
+    assert sum(scan.get("Rows Removed by Filter", 0) for scan in scans) == 0
+
+
+async def test_prepared_statements_keep_their_indexes(full_database_url: str) -> None:
+    """asyncpg prepares; after some executions PostgreSQL may plan without knowing the parameters.
+
+    The conditions of partial indexes are therefore constants in the statements. Forced to plan that
+    way, PostgreSQL still touches no table from end to end.
+    """
+    engine = create_engine(full_database_url, server_settings={"plan_cache_mode": "force_generic_plan"})
+    async with session_factory(engine)() as session:
+        session.info["now"] = await statements.now(session)
+        for question, (_, ask) in QUESTIONS.items():
+            before = await sequential_scans(session)
+            await ask(session)
+            await session.commit()
+            assert await sequential_scans(session) == before, question
+    await engine.dispose()
+
+
+async def sequential_scans(session: AsyncSession) -> int:
+    await session.execute(text("SELECT pg_stat_force_next_flush()"))
+    await session.commit()
+    count = await session.execute(
+        text("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'workspaces'")
+    )
+    return int(count.scalar_one())
+
+
+async def test_the_database_is_as_big_as_promised(full_database_url: str) -> None:
+    async with catching(full_database_url) as (session, _):
+        assert len((await session.execute(select(w.c.id))).all()) == TOTAL
+        assert len((await session.execute(select(users.c.id))).all()) == OWNERS
+        assert await sessions.find_valid(session, "nobody") is None
