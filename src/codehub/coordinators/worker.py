@@ -179,7 +179,7 @@ class Worker:
     async def _write_retry(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
         async with self._lead.transaction() as session:
             await set_actor(session, "reconciler", error.message)
-            return await claims.record_failure(session, claims.Claim.of(ws), error)
+            return await claims.record_failure(session, claims.Claim.of(ws), error, home=home.at_failure(ws))
 
     async def _give_up(self, ws: WorkspaceView, error: ErrorInfo, execution: Execution) -> None:
         """Terminal. Not before nothing of the operation can still touch the volume."""

@@ -1,4 +1,4 @@
-"""How ``home_ctx`` changes: at a claim, at the commit of an archive, at completion.
+"""How ``home_ctx`` changes: at a claim, at the commit of an archive, at completion, at a failure.
 
 ``home_ctx`` is what lets the Reconciler tell a home from a directory that merely exists. Each function
 gives the whole new value; the store writes it in the same statement as the change it belongs to, so no
@@ -48,6 +48,16 @@ def at_completion(ws: WorkspaceView, *, now: datetime) -> HomeContext:
             return replace(ws.home, ran_at=now)
         case _:
             return ws.home
+
+
+def at_failure(ws: WorkspaceView) -> HomeContext:
+    """A failed execution runs again, and a restore that runs again makes a volume nobody vouches for yet.
+
+    The marker is there if the restore itself had ended well and only its effect was never seen.
+    """
+    if ws.operation is Operation.RESTORING:
+        return replace(ws.home, restore_marker=None)
+    return ws.home
 
 
 def at_crash(home: HomeContext) -> HomeContext:

@@ -95,8 +95,12 @@ async def complete(session: AsyncSession, claim: Claim, *, home: HomeContext) ->
     )
 
 
-async def record_failure(session: AsyncSession, claim: Claim, error: ErrorInfo) -> bool:
-    """One execution failed; the operation stays in flight and backs off from now."""
+async def record_failure(session: AsyncSession, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+    """One execution failed; the operation stays in flight and backs off from now.
+
+    ``home`` (``domain/home.at_failure``) takes the trust from a volume that is about to be made again, in
+    the same statement: a process that dies during the retry leaves nothing that looks whole.
+    """
     return await _write(
         session,
         claim,
@@ -104,6 +108,7 @@ async def record_failure(session: AsyncSession, claim: Claim, error: ErrorInfo) 
         error_count=error.error_count,
         last_retry_at=func.clock_timestamp(),
         op_acted_at=None,  # the action runs again: older observations prove nothing about it
+        home_ctx=home.as_json(),
     )
 
 

@@ -116,7 +116,7 @@ async def complete(session: AsyncSession, claim: Claim) -> bool:
 
 @fenced
 async def record_failure(session: AsyncSession, claim: Claim) -> bool:
-    return await claims.record_failure(session, claim, await an_error(session))
+    return await claims.record_failure(session, claim, await an_error(session), home=KEPT)
 
 
 @fenced
@@ -168,10 +168,11 @@ async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, sessio
 async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> None:
     workspace_id = await make_workspace(session, operation="STARTING", observed_status="RUNNING")
     own = Claim.of(await view(session, workspace_id))
-    assert await claims.record_failure(session, own, await an_error(session, count=2))
+    failed_home = HomeContext(crashes=1)
+    assert await claims.record_failure(session, own, await an_error(session, count=2), home=failed_home)
     failed = await view(session, workspace_id)
     assert failed.error_info is not None
-    assert (failed.error_count, failed.op_acted_at) == (2, None)
+    assert (failed.error_count, failed.op_acted_at, failed.home) == (2, None, failed_home)
     assert failed.last_retry_at is not None
 
     assert await claims.mark_acted(session, own)

@@ -39,6 +39,14 @@ def test_a_complete_restore_vouches_for_its_archive() -> None:
     assert (after.restore_marker, after.volume) == (KEY, False)
 
 
+@pytest.mark.parametrize("operation", [operation for operation in O if operation is not O.NONE])
+def test_a_restore_that_runs_again_is_vouched_for_by_nobody(operation: Operation) -> None:
+    """It had ended well, its effect was not seen: running it again makes a half-made volume."""
+    after = home.at_failure(in_flight(operation, archive_key=KEY, home=TRUSTED))
+    assert after.restore_marker == (None if operation is O.RESTORING else KEY)
+    assert after.volume is True
+
+
 @pytest.mark.parametrize("operation", [O.PROVISIONING, O.RESTORING])
 def test_a_completed_home_is_marked(operation: Operation) -> None:
     assert home.at_completion(in_flight(operation), now=NOW).volume is True
