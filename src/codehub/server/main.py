@@ -1,7 +1,7 @@
 """The life of one CodeHub process, from the first check to the last goodbye.
 
     take the port → embedded servers (under the data directory's lock) → migrate → first admin
-    → coordinators and HTTP → … → HTTP drained → coordinators → embedded servers → gone
+    → coordinators and HTTP → … → coordinators step down → HTTP drained → embedded servers → gone
 
 Each stage is a block that undoes itself, so Ctrl-C is the same at every moment: the main task is cancelled
 and the blocks end from the inside out. A kill -9 skips all of that, which must do no harm: the kernel ends
@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 import uvloop
 
+from codehub.domain.errors import CodeHubError
 from codehub.server import bind as binding
 from codehub.server import wiring
 from codehub.server.database import prepare_database
@@ -33,6 +34,12 @@ log = structlog.get_logger(__name__)
 
 READY_WITHIN = 60.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class NotServingError(CodeHubError):
+    """The server does not serve."""
+
+    code = "not_serving"
 
 
 @dataclass(frozen=True)
@@ -58,13 +65,29 @@ async def run_server(settings: Settings, run: Run) -> None:
             try:
                 await application.start()
                 async with serving(application.asgi, taken=taken, bind=bind) as http:
-                    async with asyncio.timeout(READY_WITHIN):
-                        await answers(f"{bind.url}/health/ready")
-                    log.info("ready", bind=str(bind), roles=sorted(settings.http.roles))
-                    run.on_ready(settings.http.base_url or bind.url)
-                    await http
+                    try:
+                        await _until_ready(bind)
+                        run.on_ready(settings.http.base_url or bind.url)
+                        # Waited for, not awaited: the end of this wait must not cut off open requests.
+                        await asyncio.wait({http})
+                        raise NotServingError("The HTTP server ended unasked; the log says why.")
+                    finally:
+                        # Before requests are drained: the next leader need not wait for the last download.
+                        await application.step_down()
             finally:
                 await application.stop(stop_workspaces=run.stop_workspaces)
+
+
+async def _until_ready(bind: binding.Bind) -> None:
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            await answers(f"{bind.url}/health/ready")
+    except TimeoutError:
+        raise NotServingError(
+            f"CodeHub did not get ready within {READY_WITHIN:g} seconds ({bind.url}/health/ready). "
+            "The log above says why; `codehub doctor` checks what it depends on."
+        ) from None
+    log.info("ready", bind=str(bind))
 
 
 def run_until_signal(work: Coroutine[Any, Any, None], *, on_stopping: Callable[[], None]) -> None:

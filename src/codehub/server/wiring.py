@@ -57,10 +57,15 @@ class Application:
         if self.control_plane is not None:
             self.control_plane.start()
 
-    async def stop(self, *, stop_workspaces: bool) -> None:
-        """End it, and give back connections. ``stop_workspaces``: end local workspaces too; wishes stay."""
+    async def step_down(self) -> None:
+        """Stop coordinating; requests are still answered."""
         if self.control_plane is not None:
             await self.control_plane.stop()
+            self.control_plane = None
+
+    async def stop(self, *, stop_workspaces: bool) -> None:
+        """End it, and give back connections. ``stop_workspaces``: end local workspaces too; wishes stay."""
+        await self.step_down()
         if stop_workspaces and isinstance(self.runtime, LocalRuntime):
             await self.runtime.stop_all()
         await self.runtime.close()
