@@ -1,0 +1,62 @@
+"""The answers the proxy gives itself: problems for programs, redirects, and pages for people."""
+
+import json
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+_ALWAYS: Final = b"X-Content-Type-Options: nosniff\r\nReferrer-Policy: same-origin\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole response. Never cached unless it says so itself."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = ""
+    fields: tuple[tuple[str, str], ...] = field(default=())
+
+    def head(self, *, close: bool) -> bytes:
+        names = {name.lower() for name, _ in self.fields}
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
+        if self.content_type:
+            lines.append(f"Content-Type: {self.content_type}")
+        lines.append(f"Content-Length: {len(self.body)}")
+        lines += [f"{name}: {value}" for name, value in self.fields]
+        if "cache-control" not in names:
+            lines.append("Cache-Control: no-store")
+        if close:
+            lines.append("Connection: close")
+        return "\r\n".join(lines).encode("latin-1") + b"\r\n" + _ALWAYS + b"\r\n"
+
+
+def problem(status: int, code: str, detail: str, *, retry_after: int | None = None) -> Answer:
+    """RFC 9457, as the API writes it."""
+    body = {
+        "type": f"urn:codehub:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
+    fields = () if retry_after is None else (("Retry-After", str(retry_after)),)
+    return Answer(status, json.dumps(body).encode(), "application/problem+json", fields)
+
+
+def redirect(status: int, location: str, *, fields: tuple[tuple[str, str], ...] = ()) -> Answer:
+    return Answer(status, fields=(("Location", location), *fields))
+
+
+def unauthorized() -> Answer:
+    answer = problem(401, "not_signed_in", "Sign in, or send a token as Authorization: Bearer.")
+    return Answer(401, answer.body, answer.content_type, (("WWW-Authenticate", 'Bearer realm="codehub"'),))
+
+
+def not_found() -> Answer:
+    """Also for what exists but is not yours: nobody learns which workspaces there are."""
+    return problem(404, "not_found", "There is no such workspace.")
+
+
+def refused(status: int, cause: str) -> Answer:
+    return problem(status, "bad_request" if status == 400 else cause.replace(" ", "_"), f"Refused: {cause}.")

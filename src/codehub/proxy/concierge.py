@@ -1,0 +1,227 @@
+"""Carries out what the gate decided: wakes, sends to the sign-in, shows pages.
+
+Everything here is off the hot path and may wait for the directory. A directory that fails or hangs costs
+the one request a 503, never the connection's place in line.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from urllib.parse import quote
+from uuid import UUID
+
+import structlog
+
+from codehub.proxy.access import Access
+from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
+from codehub.proxy.destinations import Destination, Destinations
+from codehub.proxy.gate import Verdict, judge
+from codehub.proxy.identity import Identity
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.own import OwnEndpoints, safe_next
+from codehub.proxy.pages import PageContext, Pages
+from codehub.proxy.ports import Directory, Ports, Principal, WakeOutcome, WakeResult, WorkspaceTarget
+from codehub.proxy.request import RequestHead
+from codehub.proxy.routing import Door, Route
+from codehub.proxy.settings import ProxySettings
+
+log = structlog.get_logger(__name__)
+
+PATIENCE = 10.0  # with the directory
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Let in: relay to there."""
+
+    to: Destination
+    path: bytes
+
+
+class Concierge:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: ProxySettings,
+        *,
+        access: Access,
+        own: OwnEndpoints,
+        pages: Pages,
+        metrics: Metrics,
+        destinations: Destinations,
+    ) -> None:
+        self._destinations = destinations
+        self._directory: Directory = ports.directory
+        self._settings = settings
+        self._access = access
+        self._own = own
+        self._pages = pages
+        self._metrics = metrics
+        self._scheme = settings.scheme.encode()
+        self._wakes: dict[tuple[UUID, UUID], asyncio.Task[WakeOutcome]] = {}
+
+    async def receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._receive(request, route, identity)
+        except Exception as error:  # noqa: BLE001 - whatever the directory met, the person gets an answer
+            log.warning("directory did not answer", error=repr(error), workspace_id=str(route.workspace_id))
+            return self._unavailable(request)
+
+    async def _receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
+        principal = await self._principal(identity)
+        if route.door is Door.OWN:
+            answer = await self._own.serve(request, route, principal)
+            if isinstance(answer, Answer) or principal is None:
+                return answer if isinstance(answer, Answer) else unauthorized()
+            return Onward(answer.to, answer.path)
+        target = None
+        if principal is not None and route.workspace_id is not None:
+            target = await self._access.target(route.workspace_id)
+        verdict = judge(request, route, principal=principal, target=target, scheme=self._scheme)
+        return await self._carry_out(verdict, request, route, principal, target)
+
+    async def _carry_out(
+        self,
+        verdict: Verdict,
+        request: RequestHead,
+        route: Route,
+        principal: Principal | None,
+        target: WorkspaceTarget | None,
+    ) -> Answer | Onward:
+        if verdict is Verdict.SIGN_IN:
+            return redirect(303, self._sign_in_url(request, route))
+        if verdict is Verdict.UNAUTHORIZED:
+            return unauthorized()
+        if verdict is Verdict.NOT_FOUND or principal is None or target is None:
+            return self._pages.not_found(_context(request)) if request.is_navigation else not_found()
+        match verdict:
+            case Verdict.BAD_ORIGIN:
+                return self.bad_origin()
+            case Verdict.ADD_SLASH:
+                return redirect(308, (route.prefix + b"/" + route.path).decode("latin-1"))
+            case Verdict.ENTER_BASE_PATH:
+                return redirect(302, f"/w/{target.id}/" + route.path[1:].decode("latin-1"))
+            case Verdict.BROKEN:
+                return self._broken(request, target)
+            case Verdict.WAKE:
+                return await self._wake(request, route, principal, target)
+            case Verdict.WAIT:
+                return self._pages.waiting(_context(request, route), target)
+            case Verdict.RELAY:
+                to = self._destinations.workspace(target, route)
+                if to is not None:
+                    return Onward(to, to.path(route))
+        return self._asleep(request, route, target)
+
+    # Waking ---------------------------------------------------------------------------------------
+
+    async def _wake(
+        self, request: RequestHead, route: Route, principal: Principal, target: WorkspaceTarget
+    ) -> Answer:
+        outcome = await self.wake(target.id, principal)
+        context = _context(request, route)
+        match outcome.result:
+            case WakeResult.WAKING:
+                return self._pages.waiting(context, target)
+            case WakeResult.LIMIT:
+                return self._pages.limit(context, target, outcome)
+            case WakeResult.ERROR:
+                return self._pages.error(context, target, outcome.error)
+            case WakeResult.GONE:
+                return self._pages.not_found(context)
+
+    async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
+        """Once per person and workspace at a time; finishes even if the person leaves meanwhile."""
+        key = (workspace_id, principal.user_id)
+        task = self._wakes.get(key)
+        if task is None:
+            self._metrics.wakes_total += 1
+            task = asyncio.create_task(self._directory.wake(workspace_id, principal))
+            self._wakes[key] = task
+            task.add_done_callback(lambda _: self._wakes.pop(key, None))
+        outcome = await asyncio.shield(task)
+        self._access.workspace_changed(workspace_id)
+        return outcome
+
+    # Answers --------------------------------------------------------------------------------------
+
+    async def unreachable(self, request: RequestHead, to: Destination) -> Answer:
+        """Nobody answered at the address, after all retries."""
+        target = to.target
+        if target is None:
+            return self._unavailable(request)
+        self._access.workspace_changed(target.id)  # the address may be an old one
+        if to.port is not None:  # nothing listens there; the workspace itself may be well
+            if request.is_navigation:
+                return self._pages.port_closed(_context(request), target, to.port)
+            return problem(502, "port_closed", f"Nothing listens on port {to.port}.")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._directory.hint_observer(target.id)
+        except Exception as error:  # noqa: BLE001 - only a hint: the observer looks by itself, later
+            log.warning("observer not hinted", error=repr(error), workspace_id=str(target.id))
+        if request.is_navigation and target.starting_up:
+            return self._pages.waiting(_context(request, own_origin=not to.policy.prefix), target)
+        return self.bad_gateway(request, to)
+
+    def bad_gateway(self, request: RequestHead, to: Destination | None) -> Answer:
+        target = to.target if to is not None else None
+        if target is None:
+            return self._unavailable(request)
+        if request.is_navigation:
+            return self._pages.bad_gateway(_context(request), target)
+        return problem(502, "unreachable", "The workspace runs but does not answer.", retry_after=1)
+
+    def too_slow(self, *, waiting_for_client: bool) -> Answer:
+        if waiting_for_client:
+            return refused(408, "slow body")
+        return problem(504, "upstream_timeout", "The upstream did not answer in time.")
+
+    def bad_origin(self) -> Answer:
+        self._metrics.refusals["origin"] += 1
+        return problem(403, "bad_origin", "WebSockets are open to this site's own pages only.")
+
+    def overloaded(self) -> Answer:
+        return problem(503, "overloaded", "Too many connections.", retry_after=self._settings.retry_after)
+
+    def failed(self) -> Answer:
+        return problem(500, "internal", "The proxy could not handle this request.")
+
+    def _broken(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
+        if request.is_navigation:
+            return self._pages.error(_context(request), target, target.error)
+        detail = target.error.message if target.error else "The workspace is in an error state."
+        return problem(502, "workspace_error", detail)
+
+    def _asleep(self, request: RequestHead, route: Route, target: WorkspaceTarget) -> Answer:
+        if request.is_navigation:  # running, but its address is not known yet
+            return self._pages.waiting(_context(request, route), target)
+        detail = "The workspace is not running. Open it in a browser to wake it."
+        return problem(503, "asleep", detail, retry_after=self._settings.retry_after)
+
+    def _unavailable(self, request: RequestHead) -> Answer:
+        if request.is_navigation:
+            return self._pages.unavailable(_context(request))
+        return problem(503, "unavailable", "CodeHub is not ready.", retry_after=self._settings.retry_after)
+
+    def _sign_in_url(self, request: RequestHead, route: Route) -> str:
+        """On the dashboard's host ``/login``; from a workspace's own origin by way of the code exchange."""
+        here = safe_next(request.target.decode("latin-1"))
+        if not route.own_origin:
+            return "/login?next=" + quote(here, safe="")
+        port = f"&port={route.port}" if route.port else ""
+        path = f"/_codehub/signin?workspace={route.workspace_id or ''}{port}&next={quote(here, safe='')}"
+        return self._settings.public_url.rstrip("/") + path
+
+    async def _principal(self, identity: Identity) -> Principal | None:
+        if identity.credential is None:
+            return None
+        return await self._access.principal(identity.key, identity.credential)
+
+
+def _context(
+    request: RequestHead, route: Route | None = None, *, own_origin: bool | None = None
+) -> PageContext:
+    if own_origin is None:
+        own_origin = route is not None and route.own_origin
+    return PageContext.of(request, own_origin=own_origin)

@@ -1,0 +1,72 @@
+"""Who gets in: the table of spec 06, as a pure function.
+
+``judge`` is asked on every request with what memory knows. Everything it can answer with is a ``Verdict``;
+carrying one out (waking, rendering a page) is the concierge's work.
+"""
+
+from enum import Enum
+
+from codehub.proxy.identity import TOKEN_PREFIX
+from codehub.proxy.ports import Phase, Principal, WorkspaceTarget
+from codehub.proxy.request import RequestHead
+from codehub.proxy.routing import Route
+
+
+class Verdict(Enum):
+    SIGN_IN = "sign in"  # page load of somebody unknown
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not found"
+    BAD_ORIGIN = "bad origin"
+    ADD_SLASH = "add slash"
+    ENTER_BASE_PATH = "enter base path"
+    RELAY = "relay"
+    WAKE = "wake"
+    WAIT = "wait"
+    ASLEEP = "asleep"
+    BROKEN = "broken"
+
+
+def judge(
+    request: RequestHead,
+    route: Route,
+    *,
+    principal: Principal | None,
+    target: WorkspaceTarget | None,
+    scheme: bytes,
+) -> Verdict:
+    if principal is None:  # before anything else: strangers learn nothing about what exists
+        return Verdict.SIGN_IN if request.is_navigation else Verdict.UNAUTHORIZED
+    if target is None or not principal.may_open(target):
+        return Verdict.NOT_FOUND
+    if route.port is not None and not target.owns_host:
+        return Verdict.NOT_FOUND
+    if request.websocket and not has_own_origin(request, scheme):
+        return Verdict.BAD_ORIGIN
+    if route.needs_slash:
+        return Verdict.ADD_SLASH
+    match target.phase:
+        case Phase.RUNNING:
+            at_root = route.own_origin and route.path[:2] in (b"/", b"/?")
+            if at_root and not target.strip_prefix and route.port is None and not request.websocket:
+                return Verdict.ENTER_BASE_PATH
+            return Verdict.RELAY
+        case Phase.ERROR:
+            return Verdict.BROKEN
+        case Phase.WAKING:
+            return Verdict.WAIT if request.is_navigation else Verdict.ASLEEP
+        case Phase.ASLEEP:
+            # A forgotten tab that reconnects is nobody's wish: only a person navigating wakes.
+            return Verdict.WAKE if request.is_navigation else Verdict.ASLEEP
+
+
+def has_own_origin(request: RequestHead, scheme: bytes) -> bool:
+    """Browsers name the page a WebSocket belongs to and send cookies along whoever it is.
+
+    The name must be exactly the origin that was asked. Programs with a token send no Origin and no
+    cookie a foreign page could have borrowed.
+    """
+    origin = request.fields.get(b"origin")
+    if origin is None:
+        authorization = request.fields.get(b"authorization", b"")
+        return authorization[:7].lower() == b"bearer " and authorization[7:].startswith(TOKEN_PREFIX)
+    return origin == b"%b://%b" % (scheme, request.host)

@@ -1,0 +1,211 @@
+"""Pages for people, when there is no workspace to show yet, or none at all.
+
+Each is one HTML document without anything to load but one small script of the proxy's own, so they work
+while the dashboard and the API are away. The policy (CSP) allows exactly this style sheet, by its hash,
+and that script. Nothing a person or a workspace wrote gets in unescaped.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from codehub.proxy.answers import Answer
+from codehub.proxy.pages.texts import TEXTS, choose_language
+from codehub.proxy.ports import ErrorNote, RunningWorkspace, WakeOutcome, WorkspaceTarget
+from codehub.proxy.request import RequestHead
+from codehub.proxy.settings import ProxySettings
+
+_HERE: Final = Path(__file__).parent
+_CSS: Final = (_HERE / "page.css").read_text(encoding="utf-8")
+_SCRIPT: Final = (_HERE / "page.js").read_bytes()
+_SCRIPT_VERSION: Final = hashlib.sha256(_SCRIPT).hexdigest()[:12]
+_CSS_HASH: Final = base64.b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+_LANG_COOKIE: Final = re.compile(rb"(?:^|;)[ ]*codehub_lang=(en|ko)(?:;|$)")
+_LOGO: Final = (
+    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" '
+    'stroke-linejoin="round" aria-hidden="true"><path d="M12 2.8 20 7.4v9.2l-8 4.6-8-4.6V7.4z"/>'
+    '<path d="m9.6 9.6-2.4 2.4 2.4 2.4m4.8-4.8 2.4 2.4-2.4 2.4"/></svg>'
+)
+# What the script needs to say by itself.
+_SPOKEN: Final = (
+    "waking",
+    "provisioning",
+    "restoring",
+    "starting",
+    "stopping",
+    "archiving",
+    "running",
+    "asleep",
+)
+_FROM_ARCHIVE: Final = frozenset({"new", "archived", "archiving", "provisioning", "restoring"})
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    lang: str
+    own_origin: bool = False
+
+    @classmethod
+    def of(cls, request: RequestHead, *, own_origin: bool = False) -> "PageContext":
+        chosen = _LANG_COOKIE.search(request.fields.get(b"cookie", b""))
+        accepted = request.fields.get(b"accept-language", b"").decode("latin-1")
+        return cls(choose_language(accepted, chosen[1].decode() if chosen else None), own_origin)
+
+
+class Pages:
+    script_name = "page.js"
+
+    def __init__(self, settings: ProxySettings) -> None:
+        self._settings = settings
+        self._dashboard = settings.public_url.rstrip("/") + "/"
+
+    def script(self) -> Answer:
+        forever = (("Cache-Control", "public, max-age=31536000, immutable"),)
+        return Answer(200, _SCRIPT, "text/javascript; charset=utf-8", forever)
+
+    def waiting(self, context: PageContext, target: WorkspaceTarget) -> Answer:
+        text = TEXTS[context.lang]
+        names = ("files", "start", "open") if target.status in _FROM_ARCHIVE else ("start", "open")
+        steps = "".join(f'<li data-step="{name}">{escape(text["step_" + name])}</li>' for name in names)
+        spoken = {name: text[name] for name in _SPOKEN} | {"title": text["waiting_title"]}
+        data = {
+            "page": "waiting",
+            "status": target.status,
+            "progress": "" if target.progress is None else str(target.progress),
+            "events": "/_codehub/events" if context.own_origin else f"/api/v1/workspaces/{target.id}/events",
+            "ready": "/_codehub/ready" if context.own_origin else f"/_codehub/ready/{target.id}",
+            "text": json.dumps(spoken, ensure_ascii=False),
+        }
+        doing = escape(text.get(target.status, text["waking"]))
+        body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["waiting_title"])}</h1>
+<div class="status"><span id="doing" role="status">{doing}</span>
+<output id="percent" aria-live="off"></output></div>
+<div class="bar unknown" id="bar" role="progressbar" aria-labelledby="doing"
+ aria-valuemin="0" aria-valuemax="100"><span></span></div>
+<ol class="steps">{steps}</ol>
+<div class="actions" id="again" hidden><a class="button main" href="">{escape(text["wake_again"])}</a></div>
+<p class="note">{escape(text["waiting_note"])}</p>"""
+        refresh = '<noscript><meta http-equiv="refresh" content="5"></noscript>'
+        return self._page(200, context, title="waiting_title", body=body, data=data, extra=refresh)
+
+    def limit(self, context: PageContext, target: WorkspaceTarget, outcome: WakeOutcome) -> Answer:
+        text = TEXTS[context.lang]
+        if outcome.is_global:
+            lead = text["limit_global"] if outcome.running else text["limit_none"]
+        elif outcome.allowed is None:
+            lead = text["limit_own_unknown"]
+        else:
+            lead = text["limit_own"].format(allowed=outcome.allowed)
+        rows = "".join(
+            f'<li><span class="name">{escape(item.name)}</span>{self._stop(context, target, item)}</li>'
+            for item in outcome.running
+        )
+        listed = (
+            f'<ul class="running">{rows}</ul><p class="note">{escape(text["stop_note"])}</p>' if rows else ""
+        )
+        body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["limit_title"])}</h1>
+<p>{escape(lead)}</p>{listed}<p class="message" id="message" role="alert"></p>
+{self._actions(text, retry=True)}"""
+        spoken = {"stop": text["stop"], "stopping": text["stopping_now"], "failed": text["stop_failed"]}
+        data = {"page": "limit", "text": json.dumps(spoken, ensure_ascii=False)}
+        return self._page(502, context, title="limit_title", body=body, data=data)
+
+    def _stop(self, context: PageContext, target: WorkspaceTarget, item: RunningWorkspace) -> str:
+        text = TEXTS[context.lang]
+        label = escape(text["stop_label"].format(name=item.name))
+        if context.own_origin:
+            # A page of this origin must not be able to stop other workspaces: the dashboard's host does it.
+            href = escape(f"{self._dashboard}_codehub/limit/{target.id}")
+            return f'<a class="button" href="{href}" aria-label="{label}">{escape(text["stop"])}</a>'
+        return (
+            f'<button class="button" type="button" data-stop="{item.id}" aria-label="{label}">'
+            f"{escape(text['stop'])}</button>"
+        )
+
+    def error(self, context: PageContext, target: WorkspaceTarget, note: ErrorNote | None) -> Answer:
+        text = TEXTS[context.lang]
+        message = note.message if note else text["error_unknown"]
+        kind = f" · {note.reason}" if note else ""
+        todo = [text["error_todo_dashboard"], text["error_todo_admin"]]
+        if note and note.reason == "DataLost":
+            todo.insert(0, text["error_todo_data"])
+        items = "".join(f"<li>{escape(item)}</li>" for item in todo)
+        body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["error_title"])}</h1>
+<p>{escape(text["error_lead"])}</p>
+<div class="reason"><strong>{escape(text["error_reason"] + kind)}</strong>{escape(message)}</div>
+<h2>{escape(text["error_todo"])}</h2><ul class="todo">{items}</ul>{self._actions(text, retry=True)}"""
+        return self._page(502, context, title="error_title", body=body)
+
+    def not_found(self, context: PageContext) -> Answer:
+        return self._simple(404, context, "not_found", retry=False)
+
+    def bad_gateway(self, context: PageContext, target: WorkspaceTarget) -> Answer:
+        return self._simple(502, context, "bad_gateway", name=target.name)
+
+    def port_closed(self, context: PageContext, target: WorkspaceTarget, port: int) -> Answer:
+        return self._simple(502, context, "port", name=target.name, port=port)
+
+    def unavailable(self, context: PageContext) -> Answer:
+        return self._simple(503, context, "unavailable")
+
+    def _simple(
+        self,
+        status: int,
+        context: PageContext,
+        key: str,
+        *,
+        name: str = "",
+        retry: bool = True,
+        port: int = 0,
+    ) -> Answer:
+        text = TEXTS[context.lang]
+        title = text[f"{key}_title"].format(port=port)
+        above = f'<p class="name">{escape(name)}</p>' if name else ""
+        words = escape(text[f"{key}_text"])
+        body = f"{above}<h1>{escape(title)}</h1><p>{words}</p>{self._actions(text, retry=retry)}"
+        return self._page(status, context, title=title, body=body)
+
+    def _actions(self, text: Mapping[str, str], *, retry: bool) -> str:
+        again = f'<a class="button main" href="">{escape(text["retry"])}</a>' if retry else ""
+        look = "button" if retry else "button main"
+        home = f'<a class="{look}" href="{escape(self._dashboard)}">{escape(text["dashboard"])}</a>'
+        return f'<div class="actions">{again}{home}</div>'
+
+    def _page(
+        self,
+        status: int,
+        context: PageContext,
+        *,
+        title: str,
+        body: str,
+        data: Mapping[str, str] | None = None,
+        extra: str = "",
+    ) -> Answer:
+        shown = escape(TEXTS[context.lang].get(title, title))
+        attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in (data or {}).items())
+        script = f'<script src="/_codehub/page.js?v={_SCRIPT_VERSION}" defer></script>' if data else ""
+        html = f"""<!doctype html>
+<html lang="{context.lang}"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">
+<title>{shown} · CodeHub</title><style>{_CSS}</style>{script}{extra}</head>
+<body><main{attributes}><div class="brand">{_LOGO}<span>CodeHub</span></div>
+<div class="card">{body}</div></main></body></html>
+"""
+        fields: tuple[tuple[str, str], ...] = (
+            ("Content-Security-Policy", _POLICY),
+            ("Content-Language", context.lang),
+            ("Vary", "Accept-Language, Cookie"),
+        )
+        if status == 503:
+            fields = (*fields, ("Retry-After", str(self._settings.retry_after)))
+        return Answer(status, html.encode(), "text/html; charset=utf-8", fields)

@@ -1,0 +1,99 @@
+"""Which door a request knocks at: the API, a workspace, or the proxy itself.
+
+Pure. Paths are compared as the bytes they are: nothing is decoded or normalised, because the upstream
+would do it differently.
+"""
+
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from codehub.proxy.settings import ProxySettings
+
+_ID: Final = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_LABEL: Final = re.compile(rb"(?:([1-9][0-9]{0,4})--)?(" + _ID + rb")")
+_CANONICAL: Final = re.compile(_ID)
+_PORT: Final = re.compile(rb"/port/([1-9][0-9]{0,4})(?=[/?]|$)")
+OWN_PREFIX: Final = b"/_codehub/"
+
+
+class Door(Enum):
+    API = "api"
+    WORKSPACE = "workspace"
+    OWN = "own"
+
+
+class Route(NamedTuple):
+    """``prefix`` is the part of the target that belongs to CodeHub; ``path`` what follows, from its slash.
+
+    ``workspace_id`` None at the door WORKSPACE: no workspace can have that name.
+    """
+
+    door: Door
+    path: bytes
+    workspace_id: UUID | None = None
+    port: int | None = None
+    prefix: bytes = b""
+    own_origin: bool = False
+    needs_slash: bool = False
+
+
+class Router:
+    def __init__(self, settings: ProxySettings) -> None:
+        base = settings.base_domain
+        self._suffix = b"." + base.lower().encode() if base else None
+        self._public_host = settings.public_host.encode()
+
+    def match(self, host: bytes, target: bytes) -> Route:
+        if self._suffix is not None and (label := self._label(host)) is not None:
+            return _own_origin(label, target)
+        if target.startswith(b"/w/"):
+            return _path_mode(target)
+        if target.startswith(OWN_PREFIX):
+            return Route(Door.OWN, target)
+        return Route(Door.API, target)
+
+    def _label(self, host: bytes) -> bytes | None:
+        name = host.rpartition(b":")[0] if b":" in host else host
+        if self._suffix is None or not name.endswith(self._suffix) or name == self._public_host:
+            return None
+        return name[: -len(self._suffix)]
+
+
+def label_of(workspace_id: UUID, port: int | None) -> str:
+    """The first label of a workspace's own host name."""
+    return f"{port}--{workspace_id}" if port else str(workspace_id)
+
+
+@lru_cache(maxsize=4096)
+def parse_id(raw: bytes) -> UUID | None:
+    return UUID(raw.decode()) if _CANONICAL.fullmatch(raw) else None
+
+
+def _own_origin(label: bytes, target: bytes) -> Route:
+    match = _LABEL.fullmatch(label)
+    workspace_id = parse_id(match[2]) if match else None
+    port = int(match[1]) if match and match[1] else None
+    if port is not None and port > 65535:
+        workspace_id = None
+    door = Door.OWN if target.startswith(OWN_PREFIX) else Door.WORKSPACE
+    return Route(door, target, workspace_id, port, own_origin=True)
+
+
+def _path_mode(target: bytes) -> Route:
+    raw, rest = target[3:39], target[39:]
+    workspace_id = parse_id(raw)
+    if workspace_id is None or rest[:1] not in (b"/", b"?", b""):
+        return Route(Door.WORKSPACE, target)
+    prefix = target[:39]
+    port = None
+    if rest.startswith(b"/port/") and (match := _PORT.match(rest)):
+        port = int(match[1])
+        prefix, rest = prefix + match[0], rest[match.end() :]
+        if port > 65535:
+            return Route(Door.WORKSPACE, target)
+    if rest[:1] != b"/":
+        return Route(Door.WORKSPACE, rest, workspace_id, port, prefix, needs_slash=True)
+    return Route(Door.WORKSPACE, rest, workspace_id, port, prefix)

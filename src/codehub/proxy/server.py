@@ -1,0 +1,189 @@
+"""The proxy as a server: one engine on one loop, several of them on one port (``reuse_port``).
+
+Start it in a process of its own or inside the all-in-one server. ``stop`` drains: no new connections,
+requests under way finish, WebSockets and event streams are closed at once (their clients come back to
+whoever serves by then).
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+from codehub.proxy.access import Access
+from codehub.proxy.activity import ActivityBook
+from codehub.proxy.client import ClientConnection
+from codehub.proxy.concierge import Concierge
+from codehub.proxy.destinations import Destination, Destinations
+from codehub.proxy.identity import CookieNames
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.own import OwnEndpoints
+from codehub.proxy.pages import Pages
+from codehub.proxy.ports import Ports, WorkspaceTarget
+from codehub.proxy.routing import Router
+from codehub.proxy.settings import ProxySettings
+from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
+
+BACKLOG = 1024
+
+
+class Engine:
+    """What all connections of one loop share."""
+
+    def __init__(self, ports: Ports, settings: ProxySettings, metrics: Metrics) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.settings = settings
+        self.metrics = metrics
+        self.draining = False
+        self.scheme = settings.scheme.encode()
+        self.public_authority = settings.public_url.partition("://")[2].strip("/").lower().encode()
+        self.cookies = CookieNames.of(secure=settings.secure)
+        self.router = Router(settings)
+        self.pool = UpstreamPool(settings, metrics)
+        self.destinations = Destinations(self.pool, settings.api)
+        self.api = self.destinations.api()
+        self.access = Access(ports.directory, settings, metrics)
+        self.activity = ActivityBook(ports.activity, settings, metrics)
+        pages = Pages(settings)
+        own = OwnEndpoints(
+            ports, settings, access=self.access, pages=pages, probe=self.probe, destinations=self.destinations
+        )
+        self.concierge = Concierge(
+            ports,
+            settings,
+            access=self.access,
+            own=own,
+            pages=pages,
+            metrics=metrics,
+            destinations=self.destinations,
+        )
+        self.connections: set[ClientConnection] = set()
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self._trusted = frozenset(address.encode() for address in settings.trusted_proxies)
+
+    def admit(self, connection: ClientConnection) -> bool:
+        """Take a new connection, at the price of one that is doing nothing if there are too many."""
+        self.metrics.connections_total += 1
+        room = len(self.connections) < self.settings.max_connections
+        if not room:
+            resting = next((other for other in self.connections if other.is_idle()), None)
+            if resting is not None:
+                resting.transport.abort()
+                room = True
+        if not room:
+            self.metrics.connections_refused_total += 1
+        self.connections.add(connection)
+        self.empty.clear()
+        self.metrics.connections_open = len(self.connections)
+        return room and not self.draining
+
+    def left(self, connection: ClientConnection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self.empty.set()
+        self.metrics.connections_open = len(self.connections)
+
+    def trusts(self, address: bytes) -> bool:
+        return address in self._trusted
+
+    async def connect(self, to: Destination) -> UpstreamConnection:
+        """With short retries: a container that just started opens its port a moment later."""
+        delays = self.settings.connect_delays
+        for attempt, delay in enumerate(delays, start=1):
+            if delay:
+                await asyncio.sleep(delay)
+            try:
+                return await self.pool.connect(to.lane, to.address)
+            except ConnectFailed:
+                if attempt == len(delays):
+                    raise
+        raise ConnectFailed("no attempt was made")
+
+    async def probe(self, target: WorkspaceTarget) -> bool:
+        """Does the workspace accept connections? The one made to find out is kept for the next request."""
+        to = self.destinations.door_of(target)
+        if to is None:
+            return False
+        try:
+            connection = await self.pool.connect(to.lane, to.address)
+        except ConnectFailed:
+            return False
+        connection.release()
+        return True
+
+    def sweep(self, elapsed: float) -> None:
+        now = self.loop.time()
+        for connection in list(self.connections):
+            connection.sweep(now, elapsed)
+        self.pool.expire(now)
+        self.access.expire(now)
+
+
+class ProxyServer:
+    """``start``, then ``stop``. ``metrics`` may be read at any time."""
+
+    def __init__(self, ports: Ports, settings: ProxySettings, *, metrics: Metrics | None = None) -> None:
+        self._ports = ports
+        self._settings = settings
+        self.metrics = metrics or Metrics()
+        self._server: asyncio.Server | None = None
+        self._engine: Engine | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def port(self) -> int:
+        """The port it listens on (of the first socket)."""
+        if self._server is None:
+            raise RuntimeError("not started")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(
+        self,
+        *,
+        sock: socket.socket | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        reuse_port: bool = False,
+    ) -> None:
+        engine = self._engine = Engine(self._ports, self._settings, self.metrics)
+        make: Callable[[], ClientConnection] = lambda: ClientConnection(engine)  # noqa: E731
+        if sock is not None:
+            self._server = await engine.loop.create_server(make, sock=sock, backlog=BACKLOG)
+        else:
+            self._server = await engine.loop.create_server(
+                make, host, port, reuse_port=reuse_port, backlog=BACKLOG
+            )
+        self._tasks = [
+            asyncio.create_task(engine.activity.run()),
+            asyncio.create_task(self._sweep(engine)),
+        ]
+
+    async def stop(self, drain_seconds: float = 10.0) -> None:
+        engine, server = self._engine, self._server
+        if engine is None or server is None:
+            return
+        server.close()
+        engine.draining = True
+        for connection in list(engine.connections):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_seconds):
+                await engine.empty.wait()
+        for connection in list(engine.connections):
+            connection.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        engine.pool.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                await engine.activity.close()
+        self._engine = self._server = None
+
+    async def _sweep(self, engine: Engine) -> None:
+        settings = self._settings
+        interval = min(1.0, settings.head_timeout / 4, settings.keep_alive / 4, settings.request_idle / 4)
+        while True:
+            await asyncio.sleep(interval)
+            engine.sweep(interval)

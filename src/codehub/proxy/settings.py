@@ -1,0 +1,78 @@
+"""How the proxy is set up. Built by ``server/wiring`` from the settings tree of the whole server."""
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class TcpAddress:
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class UnixAddress:
+    path: str
+
+
+Address = TcpAddress | UnixAddress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings:
+    """Times are seconds, sizes are bytes.
+
+    ``public_url`` is where people open the dashboard; its scheme decides about Secure and ``__Host-``.
+    ``base_domain`` gives each workspace an origin of its own, ``{id}.{base_domain}``; None: paths only.
+    ``internal_secret`` is shared with the API and signs the identity header.
+    """
+
+    api: Address
+    internal_secret: bytes
+    public_url: str = "http://127.0.0.1:8000"
+    base_domain: str | None = None
+    trusted_proxies: frozenset[str] = field(default_factory=frozenset)
+
+    max_connections: int = 10_000
+    max_head: int = 32 * KIB
+    head_timeout: float = 10.0
+    keep_alive: float = 75.0
+    request_idle: float = 60.0  # a client that stops sending in the middle of a body
+    api_request_limit: float = 60.0  # API bodies are small: the whole of one within this
+    response_idle: float = 600.0  # an upstream that stops sending in the middle of an answer
+    client_stall: float = 120.0  # a client that stops reading
+    half_close_grace: float = 10.0  # how long a client that closed its side still gets an answer
+    linger: float = 2.0
+
+    connect_timeout: float = 2.0
+    connect_delays: tuple[float, ...] = (0.0, 0.3, 0.7)
+    pool_idle: float = 15.0
+    pool_size: int = 128  # idle connections kept for each address
+    write_high: int = 256 * KIB
+    write_low: int = 64 * KIB
+
+    cache_ttl: float = 2.0
+    miss_ttl: float = 1.0  # how long "nobody" and "no such workspace" are remembered
+    cache_entries: int = 50_000
+    touch_interval: float = 10.0
+    lease_renewal: float = 30.0
+    retry_after: int = 5
+
+    @property
+    def scheme(self) -> str:
+        return urlsplit(self.public_url).scheme
+
+    @property
+    def secure(self) -> bool:
+        return self.scheme == "https"
+
+    @property
+    def public_host(self) -> str:
+        return (urlsplit(self.public_url).hostname or "").lower()
+
+    def workspace_origin(self, label: str) -> str:
+        """``https://{label}.{base_domain}[:port]``; the port is the dashboard's."""
+        port = urlsplit(self.public_url).port
+        return f"{self.scheme}://{label}.{self.base_domain}" + (f":{port}" if port else "")
