@@ -26,9 +26,11 @@ run: setup ## Install what is missing, start everything, say which address to op
 setup: $(VENV)/.run web ## Prepare without starting anything; .venv/bin/codehub works afterwards
 
 test: $(VENV)/.dev web ## Run every test
+	$(WEB_TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-check: $(VENV)/.dev ## Format, lint, types, and who may import whom
+check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
+	$(WEB_CHECK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -76,13 +78,25 @@ $(VENV)/lock/bin/uv: $(VENV)/bin/python
 ifneq ($(wildcard web/package.json),)
 WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*')
 
+WEB_TEST  = cd web && npm run --if-present test
+WEB_CHECK = cd web && npm run --if-present check
+
 web: web/node_modules/.built ## Build the dashboard
 
-web/node_modules/.built: $(WEB_SOURCES) .npmrc
-	@command -v npm >/dev/null || { echo "The dashboard needs Node.js 20 or newer with npm: install it (Debian: apt-get install nodejs npm) and run make again." >&2; exit 1; }
-	@echo "Building the dashboard …"
-	cd web && npm ci && npm run build
+web/node_modules/.installed: web/package-lock.json web/package.json .npmrc
+	@node -e '$(NODE_IS_NEW_ENOUGH)' 2>/dev/null && command -v npm >/dev/null || { \
+	  echo "The dashboard needs Node.js 20.19 or newer, with npm (found: $$(node --version 2>/dev/null || echo none))." \
+	    "Install it from your distribution or https://nodejs.org and run make again." >&2; exit 1; }
+	@echo "Installing what the dashboard is built with into web/node_modules …"
+	cd web && npm ci
 	@touch $@
+
+web/node_modules/.built: web/node_modules/.installed $(WEB_SOURCES)
+	@echo "Building the dashboard …"
+	cd web && npm run build
+	@touch $@
+
+NODE_IS_NEW_ENOUGH = const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)
 else
 web:
 endif
