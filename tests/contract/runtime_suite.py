@@ -91,12 +91,17 @@ def job_of(workspace_id: UUID, *, restore: str | None = None, op_id: UUID | None
 
 
 async def running_job(runtime: Runtime, workspace_id: UUID, *, token: Token) -> "asyncio.Task[StorageResult]":
-    """A storage job that was seen to run."""
-    task = asyncio.create_task(runtime.run_storage_job(job_of(workspace_id), token=token, on_progress=ignore))
+    """A storage job that was seen to run, and that has said something."""
+    spoke = asyncio.Event()
+
+    async def note(progress: StorageProgress) -> None:
+        spoke.set()
+
+    task = asyncio.create_task(runtime.run_storage_job(job_of(workspace_id), token=token, on_progress=note))
 
     async def is_seen() -> bool:
         assert not task.done(), task
-        return (await runtime.observe([workspace_id])).sightings[workspace_id].storage_job
+        return spoke.is_set() and (await runtime.observe([workspace_id])).sightings[workspace_id].storage_job
 
     await until(is_seen, what="storage job")
     return task

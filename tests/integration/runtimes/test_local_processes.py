@@ -14,15 +14,16 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Limits, Sighting, Token
 from codehub.runtimes.local import LocalRuntime, default_images
-from codehub.runtimes.local.locks import open_lock
+from codehub.runtimes.local.locks import open_lock, try_lock
 from codehub.runtimes.local.processes import Identity, boot_id, find_stat, members
-from codehub.runtimes.local.records import find_record
+from codehub.runtimes.local.records import find_record, record_head
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import SHIM_FAILED, WORKSPACE_VARIABLE, spawn_workspace
 from tests.support.local_bench import LocalBench
 from tests.support.waiting import until
 
 TOKEN = Token(1, 1)
+SANDBOXES = [False, True] if find_bubblewrap() else [False]
 NOBODY = Identity(pid=0, start_ticks=0, boot_id=boot_id())
 
 
@@ -189,6 +190,41 @@ def test_what_cannot_be_recorded_does_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+async def test_the_lock_is_held_until_the_process_has_recorded_itself(tmp_path: Path) -> None:
+    """The shim is caught between fork and record: writing into a pipe, it waits for a reader."""
+    record = tmp_path / "record"
+    os.mkfifo(record)
+    ours = open_lock(tmp_path / "lock")
+    assert try_lock(ours)
+    child = spawn_workspace(
+        ["sleep", "1000"],
+        record=record,
+        head=record_head(token=TOKEN, port=1, boot=boot_id()),
+        lock_fd=ours,
+        output=tmp_path / "output.log",
+        home=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+    )
+    os.close(ours)  # CodeHub is killed here
+    successor = open_lock(tmp_path / "lock")
+    try:
+        assert not try_lock(successor)
+        written = json.loads(await asyncio.to_thread(record.read_text))
+
+        async def is_free() -> bool:
+            return try_lock(successor)
+
+        await until(is_free, what="lock")
+        stat = find_stat(child.pid)
+        assert stat is not None
+        assert (written["pid"], written["start_ticks"]) == (child.pid, stat.start_ticks)
+        assert child.poll() is None
+    finally:
+        os.close(successor)
+        child.kill()
+        child.wait()
+
+
 async def test_a_port_stays_with_its_workspace_while_others_come_and_go(runtime: LocalRuntime) -> None:
     workspace_id = await bring_up(runtime, "tiny")
     address = await runtime.address(workspace_id)
@@ -239,7 +275,30 @@ async def test_a_disk_that_is_not_ours_is_left_alone(bench: LocalBench, runtime:
     (bench.layout().volumes / ".installation").write_text("one\n")
 
 
-@pytest.mark.parametrize("use_bubblewrap", [False, *([True] if find_bubblewrap() else [])])
+@pytest.mark.parametrize("use_bubblewrap", SANDBOXES)
+async def test_other_homes_are_out_of_sight_where_bubblewrap_works(
+    tmp_path: Path, use_bubblewrap: bool
+) -> None:
+    bench = LocalBench(tmp_path, use_bubblewrap=use_bubblewrap)
+    runtime = await bench.open()
+    assert runtime.is_sandboxed is use_bubblewrap
+    try:
+        first, second = [await bring_up(runtime, "tiny") for _ in range(2)]
+        inside = [pid for pid in marked(first) if not is_bubblewrap(pid)]
+        assert inside
+        seen = {name for pid in inside for name in os.listdir(f"/proc/{pid}/root{bench.layout().volumes}")}
+        assert f"ws-{first}-home" in seen
+        assert (f"ws-{second}-home" in seen) is not use_bubblewrap
+    finally:
+        await bench.close()
+    assert not marked(first)
+
+
+def is_bubblewrap(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text().strip() == "bwrap"
+
+
+@pytest.mark.parametrize("use_bubblewrap", SANDBOXES)
 async def test_jupyterlab_runs_below_its_path(tmp_path: Path, use_bubblewrap: bool) -> None:
     images = default_images()
     runtime = LocalRuntime(
