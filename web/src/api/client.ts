@@ -1,0 +1,94 @@
+/**
+ * The one way the dashboard talks to CodeHub. Authentication is the session cookie, which scripts cannot read;
+ * every change is a same-origin request with a JSON body. Whatever goes wrong becomes an `ApiError` with a stable
+ * `code`, which `words/errors.ts` turns into a sentence.
+ */
+import { learnServerTime } from "../words/clock";
+
+export interface FieldError {
+  field: string;
+  message: string;
+}
+
+export class ApiError extends Error {
+  constructor(
+    readonly code: string,
+    readonly status: number,
+    readonly detail: string | null,
+    readonly fields: FieldError[] = [],
+    readonly extra: Record<string, unknown> = {},
+    readonly retryAfterSeconds: number | null = null,
+  ) {
+    super(detail ?? code);
+  }
+}
+
+const unauthorizedListeners = new Set<() => void>();
+
+/** Called whenever any request learns that the session has ended. */
+export function onUnauthorized(listener: () => void): () => void {
+  unauthorizedListeners.add(listener);
+  return () => void unauthorizedListeners.delete(listener);
+}
+
+type Method = "GET" | "POST" | "PATCH" | "DELETE";
+
+export async function call<T>(method: Method, path: string, body?: unknown): Promise<T> {
+  const response = await send(method, path.startsWith("/health") ? path : `/api/v1${path}`, body);
+  const date = response.headers.get("date");
+  if (date) learnServerTime(Date.parse(date), 1000);
+  if (!response.ok) throw await problem(response, path);
+  if (response.status === 204) return undefined as T;
+  const isJson = (response.headers.get("content-type") ?? "").includes("json");
+  return (isJson ? await response.json() : await response.text()) as T;
+}
+
+async function send(method: Method, url: string, body: unknown): Promise<Response> {
+  try {
+    return await fetch(url, {
+      method,
+      credentials: "same-origin",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+  } catch {
+    throw new ApiError("network", 0, null);
+  }
+}
+
+async function problem(response: Response, path: string): Promise<ApiError> {
+  let data: Record<string, unknown> = {};
+  try {
+    data = (await response.json()) as Record<string, unknown>;
+  } catch {
+    // Something between us and CodeHub answered (a gateway, a captive portal): only the status is left to go by.
+  }
+  if (response.status === 401 && path !== "/auth/login")
+    for (const listener of unauthorizedListeners) listener();
+  const { code, detail, errors, ...extra } = data;
+  const retryAfter = Number(response.headers.get("retry-after"));
+  return new ApiError(
+    typeof code === "string" ? code : codeOfStatus(response.status),
+    response.status,
+    typeof detail === "string" ? detail : null,
+    Array.isArray(errors) ? (errors as FieldError[]) : [],
+    extra,
+    retryAfter > 0 ? retryAfter : null,
+  );
+}
+
+export function codeOfStatus(status: number): string {
+  const known: Record<number, string> = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    409: "conflict",
+    413: "too_large",
+    422: "validation_failed",
+    429: "rate_limited",
+    502: "unavailable",
+    503: "unavailable",
+    504: "unavailable",
+  };
+  return known[status] ?? "internal";
+}

@@ -1,0 +1,111 @@
+/** What the pages ask the API besides the live stream. Nothing here polls: live changes invalidate what they concern. */
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { ApiError, call } from "./client";
+import type {
+  ApiToken,
+  ArchiveGeneration,
+  AuditEntry,
+  CoordinatorHealth,
+  HistoryEntry,
+  Images,
+  Limits,
+  Orphan,
+  Overview,
+  Page,
+  User,
+  Workspace,
+} from "./types";
+
+/** The signed-in person, or null. */
+export const sessionQuery = queryOptions({
+  queryKey: ["session"],
+  queryFn: async (): Promise<User | null> => {
+    try {
+      return (await call<{ user: User }>("GET", "/auth/session")).user;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return null;
+      throw error;
+    }
+  },
+  staleTime: Infinity,
+});
+
+export const limitsQuery = queryOptions({
+  queryKey: ["limits"],
+  queryFn: () => call<Limits>("GET", "/limits"),
+});
+
+export const imagesQuery = queryOptions({
+  queryKey: ["images"],
+  queryFn: () => call<Images>("GET", "/images"),
+});
+
+export const tokensQuery = queryOptions({
+  queryKey: ["tokens"],
+  queryFn: async () => (await call<Page<ApiToken>>("GET", "/tokens")).items,
+});
+
+export const usersQuery = queryOptions({ queryKey: ["users"], queryFn: () => everyPage<User>("/users") });
+
+export const workspaceQuery = (id: string) =>
+  queryOptions({ queryKey: ["workspace", id], queryFn: () => call<Workspace>("GET", `/workspaces/${id}`) });
+
+export const archivesQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["workspace", id, "archives"],
+    queryFn: async () => (await call<Page<ArchiveGeneration>>("GET", `/workspaces/${id}/archives`)).items,
+  });
+
+export const historyQuery = (id: string) =>
+  paged<HistoryEntry>(["workspace", id, "history"], `/workspaces/${id}/history`);
+
+export const auditQuery = paged<AuditEntry>(["admin", "audit"], "/admin/audit");
+
+export const overviewQuery = queryOptions({
+  queryKey: ["admin", "overview"],
+  queryFn: () => call<Overview>("GET", "/admin/overview"),
+});
+
+export const orphansQuery = queryOptions({
+  queryKey: ["admin", "orphans"],
+  queryFn: () => call<Page<Orphan>>("GET", "/admin/orphans"),
+});
+
+export const coordinatorsQuery = queryOptions({
+  queryKey: ["admin", "coordinators"],
+  queryFn: () => call<CoordinatorHealth>("GET", "/health/coordinator"),
+});
+
+export const everyonesQuery = (filters: { owner: string; status: string; q: string }) => {
+  const query = new URLSearchParams({ owner: filters.owner });
+  if (filters.status) query.set("status", filters.status);
+  if (filters.q) query.set("q", filters.q);
+  return paged<Workspace>(["admin", "workspaces", filters], `/workspaces?${query}`);
+};
+
+function paged<Item>(key: readonly unknown[], path: string) {
+  return infiniteQueryOptions({
+    queryKey: key,
+    queryFn: ({ pageParam }) => call<Page<Item>>("GET", withCursor(path, pageParam)),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page: Page<Item>) => page.next_cursor,
+  });
+}
+
+function withCursor(path: string, cursor: string | null): string {
+  return cursor === null
+    ? path
+    : `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`;
+}
+
+/** All pages of a list that is short by nature (people of a team), but must not end at fifty. */
+async function everyPage<Item>(path: string): Promise<Item[]> {
+  const items: Item[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Page<Item> = await call("GET", withCursor(`${path}?limit=200`, cursor));
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  return items;
+}

@@ -1,0 +1,171 @@
+/**
+ * What the API says, as types. Columns keep their names from the database, so that a field seen here can be
+ * looked up in the schema, the logs and the audit without translation.
+ */
+
+export type DesiredState = "PENDING" | "STANDBY" | "RUNNING";
+export type ObservedStatus = DesiredState | "DELETED";
+export type Operation =
+  "NONE" | "PROVISIONING" | "RESTORING" | "STARTING" | "STOPPING" | "ARCHIVING" | "DELETING";
+
+/** One word for people, judged by the server: the dashboard never derives it from the axes. */
+export type Status =
+  | "new"
+  | "archived"
+  | "standby"
+  | "running"
+  | "provisioning"
+  | "restoring"
+  | "starting"
+  | "stopping"
+  | "archiving"
+  | "deleting"
+  | "deleted"
+  | "error";
+
+export interface ErrorInfo {
+  reason: string;
+  message: string;
+  is_terminal: boolean;
+  operation: Operation;
+  error_count: number;
+  context: Record<string, unknown>;
+  occurred_at: string;
+}
+
+export interface NextChange {
+  to: string;
+  at: string;
+  why: string | null;
+}
+
+export interface Activity {
+  connections: number;
+  last_seen_at: string | null;
+  kind: string | null;
+  next: NextChange | null;
+}
+
+export interface Workspace {
+  id: string;
+  owner_id: string;
+  owner?: string | null;
+  name: string;
+  description: string | null;
+  memo: string | null;
+  image_ref: string;
+  desired_state: DesiredState;
+  standby_ttl_seconds: number;
+  archive_ttl_seconds: number;
+  last_access_at: string;
+  awake_until: string | null;
+  deleted_at: string | null;
+  observed_status: ObservedStatus;
+  health_status: "OK" | "ERROR";
+  observed_at: string | null;
+  operation: Operation;
+  op_id: string | null;
+  op_started_at: string | null;
+  archive_key: string | null;
+  error_count: number;
+  error_info: ErrorInfo | null;
+  previous_status: ObservedStatus | null;
+  version: number;
+  created_at: string;
+  updated_at: string;
+  status: Status;
+  progress: number | null;
+  url: string;
+  activity: Activity | null;
+}
+
+export type Role = "admin" | "user";
+
+export interface User {
+  id: string;
+  username: string;
+  role: Role;
+  disabled_at: string | null;
+  created_at: string;
+}
+
+export interface Page<T> {
+  items: T[];
+  next_cursor: string | null;
+}
+
+export interface HistoryEntry {
+  seq: number;
+  version: number;
+  at: string;
+  changes: Record<string, [unknown, unknown]>;
+  actor: string | null;
+  cause: string | null;
+}
+
+export interface ArchiveGeneration {
+  key: string;
+  bytes: number;
+  files: number;
+  created_at: string;
+}
+
+export interface ApiToken {
+  id: string;
+  name: string;
+  created_at: string;
+  expires_at: string | null;
+  last_used_at: string | null;
+}
+
+export interface Usage {
+  used: number;
+  allowed: number;
+}
+
+export interface Limits {
+  user: Usage;
+  global: Usage;
+}
+
+export interface Images {
+  items: { name: string; description?: string | null }[];
+  default: string | null;
+}
+
+export interface Leader {
+  is_leader: boolean;
+  holder_id: string | null;
+  acquired_at: string | null;
+  epoch: number | null;
+  last_tick_at: string | null;
+  last_error: string | null;
+}
+
+export interface CoordinatorHealth {
+  node_id: string;
+  uptime_seconds: number;
+  is_leader: boolean;
+  coordinators: Record<string, Leader>;
+}
+
+export interface Overview {
+  counts: Partial<Record<Status, number>>;
+  leaders: { name: string; holder_id: string | null; acquired_at: string | null; epoch: number | null }[];
+  archive_bytes: number | null;
+}
+
+export interface Orphan {
+  kind: string;
+  name: string;
+  first_seen_at: string | null;
+  bytes: number | null;
+}
+
+export interface AuditEntry {
+  at: string;
+  actor: string | null;
+  action: string;
+  subject: string | null;
+  detail: unknown;
+}

@@ -1,0 +1,65 @@
+/**
+ * What a person can ask of a workspace. A wish is sent, shown as "asking" until the server took note of it, and then
+ * shown as wanted until it is observed: nothing here ever pretends that it has happened.
+ */
+import { useMemo } from "react";
+import { useLiveStore } from "../live/hooks";
+import type { Wish } from "../live/store";
+import { showLimit } from "../ui/limit";
+import { notifyError } from "../ui/notices";
+import { ApiError, call } from "./client";
+import type { Workspace } from "./types";
+
+export interface Wishes {
+  start: (ws: Workspace) => Promise<boolean>;
+  stop: (ws: Workspace) => Promise<boolean>;
+  archive: (ws: Workspace) => Promise<boolean>;
+  keepAwake: (ws: Workspace, hours: number) => Promise<boolean>;
+  recover: (ws: Workspace) => Promise<boolean>;
+  remove: (ws: Workspace) => Promise<boolean>;
+  edit: (ws: Workspace, change: WorkspaceEdit) => Promise<void>;
+}
+
+export type WorkspaceEdit = Partial<
+  Pick<Workspace, "name" | "description" | "memo" | "standby_ttl_seconds" | "archive_ttl_seconds">
+>;
+
+export function useWishes(): Wishes {
+  const store = useLiveStore();
+  return useMemo(() => {
+    const ask = async (ws: Workspace, wish: Wish, request: () => Promise<Workspace | undefined>) => {
+      store.ask(ws.id, wish);
+      try {
+        const answer = await request();
+        if (answer?.version !== undefined) store.observe(answer);
+        return true;
+      } catch (error) {
+        if (error instanceof ApiError && error.code.startsWith("limit_")) showLimit({ workspace: ws, error });
+        else notifyError(error);
+        return false;
+      } finally {
+        store.ask(ws.id, null);
+      }
+    };
+    const post = (ws: Workspace, wish: Wish, body?: unknown) =>
+      ask(ws, wish, () => call<Workspace>("POST", `/workspaces/${ws.id}/${wish}`, body));
+    return {
+      start: (ws) => post(ws, "start"),
+      stop: (ws) => post(ws, "stop"),
+      archive: (ws) => post(ws, "archive"),
+      recover: (ws) => post(ws, "recover"),
+      keepAwake: (ws, hours) => post(ws, "keep-awake", { hours }),
+      remove: (ws) => ask(ws, "delete", () => call<Workspace | undefined>("DELETE", `/workspaces/${ws.id}`)),
+      edit: async (ws, change) => {
+        // Names and notes are the person's own words: showing them at once cannot mislead anybody.
+        const undo = store.assume(ws.id, change);
+        try {
+          store.observe(await call<Workspace>("PATCH", `/workspaces/${ws.id}`, change));
+        } catch (error) {
+          undo();
+          throw error;
+        }
+      },
+    };
+  }, [store]);
+}

@@ -1,0 +1,52 @@
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { Component, StrictMode, type ReactNode } from "react";
+import { createRoot } from "react-dom/client";
+import { ApiError } from "./api/client";
+import { App } from "./app";
+import { messages } from "./i18n";
+import "./styles/index.css";
+
+const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 10_000,
+      refetchOnWindowFocus: true,
+      // Refusals stay refusals; only silence is worth asking again.
+      retry: (failures, error) =>
+        failures < 2 && error instanceof ApiError && (error.status === 0 || error.status >= 502),
+    },
+  },
+});
+
+class Crash extends Component<{ children: ReactNode }, { crashed: boolean }> {
+  override state = { crashed: false };
+
+  static getDerivedStateFromError() {
+    return { crashed: true };
+  }
+
+  override render() {
+    if (!this.state.crashed) return this.props.children;
+    const m = messages();
+    return (
+      <main className="page failed" role="alert">
+        <p>{m.app.crash}</p>
+        <button type="button" className="button" onClick={() => window.location.reload()}>
+          {m.app.reload}
+        </button>
+      </main>
+    );
+  }
+}
+
+const root = document.getElementById("root");
+if (root)
+  createRoot(root).render(
+    <StrictMode>
+      <Crash>
+        <QueryClientProvider client={client}>
+          <App />
+        </QueryClientProvider>
+      </Crash>
+    </StrictMode>,
+  );

@@ -1,0 +1,161 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { coordinatorsQuery, limitsQuery, overviewQuery } from "../../api/queries";
+import type { CoordinatorHealth, Overview, Status } from "../../api/types";
+import { useLanguage, useMessages, type Messages } from "../../i18n";
+import { Failed, Loading } from "../../ui/states";
+import { familyOf, StatusMark } from "../../ui/status";
+import { Table } from "../../ui/table";
+import { Ago } from "../../ui/time";
+import { bytes } from "../../words/size";
+import { duration } from "../../words/time";
+
+export function OverviewSection() {
+  const m = useMessages();
+  const client = useQueryClient();
+  const overview = useQuery(overviewQuery);
+  const coordinators = useQuery(coordinatorsQuery);
+  const limits = useQuery(limitsQuery);
+  const language = useLanguage();
+  const refresh = () => {
+    void client.invalidateQueries({ queryKey: ["admin"] });
+    void limits.refetch();
+  };
+  if (overview.isError) return <Failed error={overview.error} retry={refresh} />;
+  if (!overview.data) return <Loading />;
+  return (
+    <div className="stack">
+      <section className="figures" aria-label={m.admin.overview}>
+        <div className="figure">
+          <span className="figure__name">{m.admin.limits}</span>
+          <span className="figure__value">
+            {limits.data ? m.admin.limitsText(limits.data.global.used, limits.data.global.allowed) : "…"}
+          </span>
+        </div>
+        <div className="figure">
+          <span className="figure__name">{m.admin.archiveBytes}</span>
+          <span className="figure__value">
+            {overview.data.archive_bytes === null ? "–" : bytes(language, overview.data.archive_bytes)}
+          </span>
+        </div>
+        <div className="figure figure--wide">
+          <span className="figure__name">{m.admin.counts}</span>
+          <Counts counts={overview.data.counts} />
+        </div>
+      </section>
+      <section className="panel" aria-labelledby="coordinators">
+        <div className="panel__head">
+          <h2 id="coordinators">{m.admin.coordinators}</h2>
+          <button type="button" className="button button--small" onClick={refresh}>
+            {m.app.refresh}
+          </button>
+        </div>
+        {coordinators.isError && <Failed error={coordinators.error} />}
+        {coordinators.data && (
+          <p className="panel__lead">
+            {m.admin.coordinatorsLead(
+              coordinators.data.node_id,
+              duration(m, coordinators.data.uptime_seconds),
+            )}
+          </p>
+        )}
+        <Coordinators rows={leaderRows(overview.data, coordinators.data)} />
+      </section>
+    </div>
+  );
+}
+
+function Counts({ counts }: { counts: Overview["counts"] }) {
+  const m = useMessages();
+  const present = (Object.keys(m.status) as Status[]).filter((status) => (counts[status] ?? 0) > 0);
+  if (present.length === 0) return <p className="empty-line">{m.admin.noneYet}</p>;
+  return (
+    <ul className="counts">
+      {present.map((status) => (
+        <li key={status} className={`status status--${familyOf(status)}`}>
+          <StatusMark family={familyOf(status)} />
+          <span>{m.status[status]}</span>
+          <strong>{counts[status]}</strong>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+export interface LeaderRow {
+  name: string;
+  holder: string | null;
+  since: string | null;
+  epoch: number | null;
+  here: boolean;
+  lastTickAt: string | null;
+  lastError: string | null;
+}
+
+/** The database knows who leads; the node that answered knows how its own coordinators do. Both in one row. */
+function leaderRows(overview: Overview, health: CoordinatorHealth | undefined): LeaderRow[] {
+  const bare = (name: string) => name.replace(/^coordinator:/, "");
+  const leaders = new Map(overview.leaders.map((leader) => [bare(leader.name), leader]));
+  const names = new Set([...Object.keys(health?.coordinators ?? {}), ...leaders.keys()]);
+  return [...names].map((name) => {
+    const told = leaders.get(name);
+    const seen = health?.coordinators[name];
+    return {
+      name,
+      holder: told?.holder_id ?? seen?.holder_id ?? null,
+      since: told?.acquired_at ?? seen?.acquired_at ?? null,
+      epoch: told?.epoch ?? seen?.epoch ?? null,
+      here: seen?.is_leader ?? false,
+      lastTickAt: seen?.last_tick_at ?? null,
+      lastError: seen?.last_error ?? null,
+    };
+  });
+}
+
+function Coordinators({ rows }: { rows: LeaderRow[] }) {
+  const m = useMessages();
+  const { columns } = m.admin;
+  return (
+    <Table
+      label={m.admin.coordinators}
+      rows={rows}
+      rowKey={(row) => row.name}
+      columns={[
+        {
+          key: "name",
+          title: columns.what,
+          bare: true,
+          cell: (row) => <strong>{nameWords(m, row.name)}</strong>,
+        },
+        {
+          key: "leader",
+          title: columns.leader,
+          cell: (row) =>
+            row.holder === null ? (
+              <span className="warn">{m.admin.noLeader}</span>
+            ) : (
+              <>
+                <span className="mono">{row.holder}</span>{" "}
+                {row.here && <span className="tag">{m.admin.here}</span>}
+              </>
+            ),
+        },
+        { key: "since", title: columns.since, cell: (row) => <Ago at={row.since} /> },
+        { key: "epoch", title: columns.epoch, cell: (row) => row.epoch ?? "–" },
+        {
+          key: "tick",
+          title: columns.tick,
+          cell: (row) => (row.here || row.lastTickAt ? <Ago at={row.lastTickAt} /> : m.admin.elsewhere),
+        },
+        {
+          key: "error",
+          title: columns.error,
+          cell: (row) => (row.lastError ? <span className="warn">{row.lastError}</span> : m.admin.noError),
+        },
+      ]}
+    />
+  );
+}
+
+function nameWords(m: Messages, name: string): string {
+  return (m.admin.coordinatorNames as Record<string, string>)[name] ?? name;
+}

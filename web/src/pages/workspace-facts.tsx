@@ -1,0 +1,63 @@
+import type { ReactNode } from "react";
+import type { Workspace } from "../api/types";
+import { useMessages, type Messages } from "../i18n";
+import { Next } from "../ui/card";
+import { Ago, useNow } from "../ui/time";
+import { relativeTime } from "../words/time";
+
+export function Facts({ workspace }: { workspace: Workspace }) {
+  const m = useMessages();
+  const { activity } = workspace;
+  return (
+    <section className="panel" aria-labelledby="facts">
+      <h2 id="facts">{m.detail.activity}</h2>
+      {workspace.description && <p className="panel__lead">{workspace.description}</p>}
+      <dl className="facts">
+        <Fact name={m.detail.connections}>{activity?.connections ?? 0}</Fact>
+        <Fact name={m.detail.lastSeen}>
+          <LastSeen workspace={workspace} />
+        </Fact>
+        <Fact name={m.detail.next}>
+          <Next workspace={workspace} />
+        </Fact>
+        <Fact name={m.detail.image}>{workspace.image_ref}</Fact>
+        <Fact name={m.detail.created}>
+          <Ago at={workspace.created_at} />
+        </Fact>
+        <Fact name={m.detail.observed}>
+          <Ago at={workspace.observed_at} />
+        </Fact>
+        <Fact name={m.detail.link}>
+          <a href={workspace.url} className="mono">
+            {workspace.url}
+          </a>
+        </Fact>
+        <Fact name={m.detail.identity}>
+          <span className="mono">{workspace.id}</span>
+        </Fact>
+      </dl>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div className="facts__row">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function LastSeen({ workspace }: { workspace: Workspace }) {
+  const m = useMessages();
+  const now = useNow();
+  const at = workspace.activity?.last_seen_at ?? workspace.last_access_at;
+  const kind = kindWords(m, workspace.activity?.kind ?? null);
+  const time = relativeTime(m, at, now);
+  return <>{kind ? m.detail.lastSeenBy(time, kind) : time}</>;
+}
+
+function kindWords(m: Messages, kind: string | null): string | null {
+  return kind === null ? null : ((m.detail.kinds as Record<string, string>)[kind] ?? kind);
+}

@@ -1,0 +1,65 @@
+import type { ErrorInfo, Workspace } from "../api/types";
+import { useWishes } from "../api/wishes";
+import { useMessages } from "../i18n";
+import type { Wish } from "../live/store";
+import { useUser } from "../session";
+import { StatusMark } from "../ui/status";
+import { Ago } from "../ui/time";
+import { troubleWords } from "../words/trouble";
+
+export function Trouble({
+  workspace,
+  info,
+  asking,
+}: {
+  workspace: Workspace;
+  info: ErrorInfo;
+  asking: Wish | null;
+}) {
+  const m = useMessages();
+  const wishes = useWishes();
+  const admin = useUser().role === "admin";
+  const { what, advice } = troubleWords(m, info);
+  return (
+    <section
+      className={info.is_terminal ? "panel trouble" : "panel trouble trouble--mild"}
+      aria-labelledby="trouble"
+    >
+      <h2 id="trouble">
+        <StatusMark family={info.is_terminal ? "error" : "working"} />
+        {m.trouble.title}
+      </h2>
+      <p className="trouble__what">{what}</p>
+      <p>
+        {advice}
+        {info.is_terminal && !admin && ` ${m.trouble.askAdmin}`}
+      </p>
+      <p className="trouble__meta">
+        <Ago at={info.occurred_at} />
+        {info.operation !== "NONE" && <> · {m.trouble.during(m.history.operation[info.operation])}</>}
+        {info.error_count > 0 && <> · {m.trouble.attempts(info.error_count)}</>}
+      </p>
+      <details className="trouble__more">
+        <summary>{m.trouble.technical}</summary>
+        <p className="mono">
+          {info.reason}: {info.message}
+        </p>
+        {/* Scrollable text must be reachable without a mouse. */}
+        {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
+        <pre className="mono" tabIndex={0}>
+          {JSON.stringify(info.context, null, 2)}
+        </pre>
+      </details>
+      {info.is_terminal && admin && (
+        <button
+          type="button"
+          className="button button--primary"
+          disabled={asking !== null}
+          onClick={() => void wishes.recover(workspace)}
+        >
+          {m.actions.recover}
+        </button>
+      )}
+    </section>
+  );
+}

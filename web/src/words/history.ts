@@ -1,0 +1,116 @@
+/**
+ * The ledger of a workspace, as a person tells it. An entry of the database lists columns that changed; several may
+ * change in one stroke, and the most telling one speaks for all (`JUDGES`, in that order).
+ */
+import type { HistoryEntry } from "../api/types";
+import type { Messages } from "../i18n/messages";
+import { duration } from "./time";
+
+export type Tone = "plain" | "wish" | "good" | "bad" | "quiet";
+
+export interface Line {
+  text: string;
+  tone: Tone;
+  actor: string | null;
+}
+
+type Change = readonly [unknown, unknown];
+type Judge = (m: Messages, changes: Record<string, Change>, entry: HistoryEntry) => [string, Tone] | null;
+
+/** An operation that merely ended tells nothing that its outcome did not tell: what was observed stands beside it. */
+export function isTelling(entry: HistoryEntry): boolean {
+  const columns = Object.keys(entry.changes).filter((column) => !BOOKKEEPING.includes(column));
+  return (
+    entry.version === 1 ||
+    columns.some((column) => column !== "operation" || entry.changes.operation?.[1] !== "NONE")
+  );
+}
+
+const BOOKKEEPING = [
+  "op_id",
+  "op_seq",
+  "op_started_at",
+  "op_acted_at",
+  "error_count",
+  "last_retry_at",
+  "previous_status",
+];
+
+export function historyLine(m: Messages, entry: HistoryEntry): Line {
+  const [what, tone] = JUDGES.reduce<[string, Tone] | null>(
+    (found, judge) => found ?? judge(m, entry.changes, entry),
+    null,
+  ) ?? [m.history.changed, "quiet"];
+  const cause = causeWords(m, entry.cause);
+  return { text: cause ? m.history.withCause(what, cause) : what, tone, actor: actorWords(m, entry.actor) };
+}
+
+const wasEmpty = (change: Change | undefined) => change !== undefined && change[0] == null;
+const isEmpty = (change: Change | undefined) => change !== undefined && change[1] == null;
+
+const JUDGES: Judge[] = [
+  (m, c, e) => (e.version === 1 || "created_at" in c ? [m.history.created, "plain"] : null),
+  (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "wish"] : null),
+  (m, c) => (c.error_info && !isEmpty(c.error_info) ? failure(m, c.error_info[1]) : null),
+  (m, c) => (c.error_info && isEmpty(c.error_info) && !c.operation ? [m.history.recovered, "good"] : null),
+  (m, c) => (c.desired_state ? named(m.history.wished, c.desired_state[1], "wish") : null),
+  (m, c) => (c.archive_key && !isEmpty(c.archive_key) ? [m.history.archived, "good"] : null),
+  (m, c) =>
+    c.operation && c.operation[1] !== "NONE" ? named(m.history.operation, c.operation[1], "plain") : null,
+  (m, c) => (c.observed_status ? observed(m, c.observed_status[1]) : null),
+  (m, c) => (c.health_status ? health(m, c.health_status[1]) : null),
+  (m, c) => (c.operation ? [m.history.operation.NONE, "quiet"] : null),
+  (m, c) => (c.name ? [m.history.renamed(String(c.name[0]), String(c.name[1])), "plain"] : null),
+  (m, c) =>
+    c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "wish"] : null,
+  (m, c) => (EDITS.some((column) => column in c) ? [m.history.edited, "plain"] : null),
+];
+
+const EDITS = ["description", "memo", "standby_ttl_seconds", "archive_ttl_seconds", "image_ref"];
+
+function named(words: Record<string, string>, key: unknown, tone: Tone): [string, Tone] | null {
+  const text = words[String(key)];
+  return text === undefined ? null : [text, tone];
+}
+
+function failure(m: Messages, info: unknown): [string, Tone] {
+  const terminal =
+    typeof info === "object" && info !== null && (info as { is_terminal?: boolean }).is_terminal;
+  return [terminal ? m.history.error : m.history.retry, "bad"];
+}
+
+function observed(m: Messages, status: unknown): [string, Tone] | null {
+  return named(m.history.observed, status, status === "RUNNING" ? "good" : "plain");
+}
+
+function health(m: Messages, status: unknown): [string, Tone] {
+  return status === "ERROR" ? [m.history.healthError, "bad"] : [m.history.healthOk, "good"];
+}
+
+/** Causes are recorded in English once, for ever; the common ones are told in the reader's language. */
+export function causeWords(m: Messages, cause: string | null): string | null {
+  // What a person asked for is said by the change itself ("Start requested: asked to start").
+  if (!cause || /^(asked to|created|edited|may sleep again|completed)/i.test(cause)) return null;
+  const idle = /^idle for (.+)$/i.exec(cause);
+  if (idle?.[1]) return m.history.causes.idle(retold(m, idle[1]));
+  const forgotten = /^(?:not used|unused|forgotten|asleep|not opened) for (.+)$/i.exec(cause);
+  if (forgotten?.[1]) return m.history.causes.forgotten(retold(m, forgotten[1]));
+  if (/^(?:the )?link (?:was )?opened|^opened/i.test(cause)) return m.history.causes.opened;
+  return cause;
+}
+
+/** "5 min" as written by the server, in the reader's units. */
+function retold(m: Messages, time: string): string {
+  const parts = /^(\d+)\s*(s|sec|seconds?|min|minutes?|h|hours?|d|days?)$/i.exec(time.trim());
+  if (!parts?.[1] || !parts[2]) return time;
+  const unit = { s: 1, m: 60, h: 3600, d: 86400 }[parts[2][0]?.toLowerCase() as "s" | "m" | "h" | "d"];
+  return duration(m, Number(parts[1]) * unit);
+}
+
+function actorWords(m: Messages, actor: string | null): string | null {
+  if (!actor) return null;
+  const name = actor.replace(/^(coordinator|user|system):/, "");
+  const aliases: Record<string, string> = { wc: "reconciler", ttl_manager: "ttl" };
+  const known = m.history.actors as Record<string, string>;
+  return known[aliases[name] ?? name] ?? name;
+}

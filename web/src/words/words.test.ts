@@ -1,0 +1,320 @@
+import { describe, expect, test } from "vitest";
+import { ApiError, codeOfStatus } from "../api/client";
+import type { ErrorInfo, HistoryEntry, Operation } from "../api/types";
+import { en } from "../i18n/en";
+import { ko } from "../i18n/ko";
+import { aWorkspace } from "../test-support";
+import { learnServerTime, serverNow } from "./clock";
+import { errorSentence, fieldError } from "./errors";
+import { causeWords, historyLine, isTelling } from "./history";
+import { localPath } from "./local-path";
+import { holdsPlace, nextWords, wishWords } from "./next";
+import { bytes } from "./size";
+import { duration, relativeTime } from "./time";
+import { troubleWords } from "./trouble";
+
+const NOW = Date.UTC(2026, 0, 1, 12);
+const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
+
+describe("durations", () => {
+  test.each([
+    [0, "0 s"],
+    [59.9, "59 s"],
+    [60, "1 min"],
+    [299, "4 min"],
+    [3600, "1 h"],
+    [4800, "1 h 20 min"],
+    [86400, "1 day"],
+    [90000, "1 day 1 h"],
+    [172800, "2 days"],
+    [-5, "0 s"],
+  ])("%d seconds are %s", (seconds, words) => expect(duration(en, seconds)).toBe(words));
+
+  test("in Korean", () => expect(duration(ko, 4800)).toBe("1시간 20분"));
+});
+
+describe("relative time", () => {
+  test.each([
+    [-3, "just now"],
+    [-40, "40 s ago"],
+    [-300, "5 min ago"],
+    [-7300, "2 h ago"],
+    [-86400 * 3, "3 days ago"],
+    [600, "in 10 min"],
+  ])("%d seconds from now is %s", (seconds, words) => expect(relativeTime(en, at(seconds), NOW)).toBe(words));
+
+  test("never, and never nonsense", () => {
+    expect(relativeTime(en, null, NOW)).toBe("never");
+    expect(relativeTime(en, "nonsense", NOW)).toBe("never");
+    expect(relativeTime(ko, at(-300), NOW)).toBe("5분 전");
+  });
+});
+
+describe("the server's clock", () => {
+  test("a browser that is ten minutes off still counts down correctly", () => {
+    learnServerTime(NOW, 200, NOW + 600_000);
+    expect(serverNow(NOW + 600_000)).toBe(NOW);
+  });
+
+  test("the network's delay is not a wrong clock", () => {
+    learnServerTime(NOW, 200, NOW + 800);
+    expect(serverNow(NOW)).toBe(NOW);
+  });
+
+  test("a coarse source does not shake a fine one", () => {
+    learnServerTime(NOW, 200, NOW + 600_000);
+    learnServerTime(NOW - 900, 1000, NOW + 600_000);
+    expect(serverNow(NOW + 600_000)).toBe(NOW);
+  });
+});
+
+const running = { desired_state: "RUNNING", observed_status: "RUNNING", status: "running" } as const;
+const idle = (to: string, seconds: number) => ({
+  activity: { connections: 0, last_seen_at: null, kind: null, next: { to, at: at(seconds), why: "idle" } },
+});
+
+describe("what happens next", () => {
+  const next = (change: Parameters<typeof aWorkspace>[0]) => nextWords(en, "en", aWorkspace(change), NOW);
+
+  test("counts down to sleep and to the archive", () => {
+    expect(next({ ...running, ...idle("STANDBY", 250) })).toBe("Sleeps in 4 min");
+    expect(next({ ...running, ...idle("standby", 30) })).toBe("Sleeps in 30 s");
+    expect(next({ ...running, ...idle("STANDBY", -5) })).toBe("Sleeps any moment");
+    expect(next(idle("PENDING", 7200))).toBe("Archived in 2 h");
+    expect(nextWords(ko, "ko", aWorkspace({ ...running, ...idle("STANDBY", 250) }), NOW)).toBe(
+      "4분 후 잠듭니다",
+    );
+  });
+
+  test("says why nothing happens", () => {
+    expect(next(running)).toBe("Awake while in use");
+    expect(next({ ...running, standby_ttl_seconds: 0 })).toBe("Never sleeps by itself");
+    expect(next({ ...running, awake_until: at(3600) })).toContain("Kept awake until");
+    expect(next({ ...running, awake_until: at(-3600) })).toBe("Awake while in use");
+    expect(next({ archive_ttl_seconds: 0 })).toBe("Stays asleep until opened");
+    expect(next({ desired_state: "PENDING", observed_status: "PENDING", archive_key: "k" })).toContain(
+      "every file",
+    );
+    expect(next({ desired_state: "PENDING", observed_status: "PENDING" })).toBe("Starts when opened");
+  });
+
+  test("a wish is a wish until it is observed", () => {
+    expect(next({ desired_state: "RUNNING" })).toBe("Start requested");
+    expect(next({ desired_state: "RUNNING", operation: "STARTING" })).toBe("");
+    expect(next({ desired_state: "RUNNING", observed_status: "PENDING", operation: "RESTORING" })).toBe(
+      "Starts next",
+    );
+    expect(wishWords(en, aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe("Stop requested");
+    expect(wishWords(en, aWorkspace(running))).toBeNull();
+    expect(wishWords(en, aWorkspace({ deleted_at: at(-1) }))).toBe("Deletion requested");
+  });
+
+  test("an error waits for a person, a retry does not", () => {
+    const info = anError({ is_terminal: false, error_count: 1 });
+    expect(next({ desired_state: "RUNNING", error_info: info })).toContain("attempt 2 of 4");
+    expect(next({ health_status: "ERROR", error_info: anError() })).toBe("Waits for a person");
+  });
+});
+
+test("places are held as the server counts them", () => {
+  expect(holdsPlace(aWorkspace(running))).toBe(true);
+  expect(holdsPlace(aWorkspace({ desired_state: "RUNNING" }))).toBe(true);
+  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe(false);
+  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY", status: "error" }))).toBe(true);
+  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY", operation: "STOPPING" }))).toBe(false);
+  expect(holdsPlace(aWorkspace({ ...running, deleted_at: at(0), operation: "DELETING" }))).toBe(false);
+});
+
+describe("errors of requests", () => {
+  const problem = (code: string, extra = {}, retryAfter: number | null = null) =>
+    new ApiError(code, 400, "the detail", [], extra, retryAfter);
+
+  test.each([
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "name_taken",
+    "username_taken",
+    "limit_user",
+    "limit_global",
+    "deleted",
+    "archived",
+    "validation_failed",
+    "too_large",
+    "rate_limited",
+    "conflict",
+    "unavailable",
+    "internal",
+    "network",
+    "unknown_image",
+    "unfit_username",
+    "unfit_password",
+    "last_admin",
+    "not_ready",
+  ])("%s has a sentence of its own in both languages", (code) => {
+    for (const m of [en, ko]) {
+      const sentence = errorSentence(m, new ApiError(code, 400, null));
+      expect(sentence).not.toBe(m.errors.unknown);
+      expect(sentence.length).toBeGreaterThan(3);
+    }
+  });
+
+  test("values are told", () => {
+    expect(errorSentence(en, problem("limit_user", { used: 2, allowed: 2 }))).toContain("2 of 2 workspaces");
+    expect(errorSentence(en, problem("rate_limited", {}, 30))).toContain("30 s");
+  });
+
+  test("an unknown code speaks for itself, and what is no problem document is at least admitted", () => {
+    expect(errorSentence(en, problem("brand_new"))).toBe("the detail");
+    expect(errorSentence(en, new ApiError("brand_new", 400, null))).toBe(en.errors.unknown);
+    expect(errorSentence(en, new TypeError("x"))).toBe(en.errors.unknown);
+  });
+
+  test("fields find their messages", () => {
+    const error = new ApiError("validation_failed", 422, null, [{ field: "body.name", message: "too long" }]);
+    expect(fieldError(error, "name")).toBe("too long");
+    expect(fieldError(error, "image_ref")).toBeNull();
+    expect(errorSentence(en, error)).toContain("too long");
+  });
+
+  test("a status alone still has a code", () => {
+    expect(codeOfStatus(502)).toBe("unavailable");
+    expect(codeOfStatus(500)).toBe("internal");
+    expect(codeOfStatus(422)).toBe("validation_failed");
+  });
+});
+
+function anError(change: Partial<ErrorInfo> = {}): ErrorInfo {
+  return {
+    reason: "ActionFailed",
+    message: "",
+    is_terminal: true,
+    operation: "STARTING",
+    error_count: 4,
+    context: {},
+    occurred_at: at(0),
+    ...change,
+  };
+}
+
+describe("errors of workspaces", () => {
+  test.each(["Mismatch", "Unreachable", "ActionFailed", "Timeout", "RetryExceeded", "DataLost"])(
+    "%s is told and advised on",
+    (reason) => {
+      for (const m of [en, ko]) {
+        const { what, advice } = troubleWords(m, anError({ reason }));
+        expect(what).not.toBe(m.trouble.reasons.unknown);
+        expect(advice.length).toBeGreaterThan(5);
+      }
+    },
+  );
+
+  test("a known cause is more telling than its reason", () => {
+    expect(troubleWords(en, anError({ context: { code: "NO_SPACE" } }))).toEqual({
+      what: en.trouble.codes.NO_SPACE,
+      advice: en.trouble.advice.space,
+    });
+  });
+
+  test("lost data is never answered with a retry", () => {
+    expect(
+      troubleWords(en, anError({ reason: "DataLost", context: { code: "ARCHIVE_NOT_FOUND" } })).advice,
+    ).toBe(en.trouble.advice.data);
+  });
+});
+
+describe("the timeline", () => {
+  const entry = (
+    changes: HistoryEntry["changes"],
+    cause: string | null = null,
+    actor: string | null = null,
+  ): HistoryEntry => ({
+    seq: 2,
+    version: 2,
+    at: at(0),
+    changes,
+    cause,
+    actor,
+  });
+  const line = (...args: Parameters<typeof entry>) => historyLine(en, entry(...args));
+
+  test("causes in words", () => {
+    expect(line({ desired_state: ["RUNNING", "STANDBY"] }, "idle for 5 min", "ttl")).toEqual({
+      text: "Put to sleep: idle for 5 min",
+      tone: "wish",
+      actor: "idleness",
+    });
+    expect(historyLine(ko, entry({ desired_state: ["RUNNING", "STANDBY"] }, "idle for 5 min")).text).toBe(
+      "재움: 5분 동안 쓰지 않음",
+    );
+    expect(line({ desired_state: ["STANDBY", "PENDING"] }, "not used for 1 day").text).toBe(
+      "Sent to the archive: not used for 1 day",
+    );
+    expect(line({ desired_state: ["PENDING", "RUNNING"] }, "asked to start", "user:ann")).toEqual({
+      text: "Start requested",
+      tone: "wish",
+      actor: "ann",
+    });
+  });
+
+  test("a cause nobody foresaw is told as it is", () =>
+    expect(causeWords(en, "the moon was full")).toBe("the moon was full"));
+
+  test.each([
+    [{ deleted_at: [null, at(0)] }, "Deletion requested"],
+    [{ operation: ["NONE", "RESTORING"] }, "Restoring files from the archive"],
+    [{ observed_status: ["STANDBY", "RUNNING"] }, "Running"],
+    [{ archive_key: [null, "k"], operation: ["ARCHIVING", "ARCHIVING"] }, "Archive written and checked"],
+    [{ error_info: [null, { is_terminal: true }], operation: ["STARTING", "NONE"] }, "Failed"],
+    [{ error_info: [null, { is_terminal: false }] }, "Failed, will try again"],
+    [{ error_info: [{ is_terminal: true }, null] }, "Error cleared"],
+    [{ health_status: ["OK", "ERROR"] }, "Marked as broken"],
+    [{ name: ["a", "b"] }, "Renamed from a to b"],
+    [{ memo: ["", "x"] }, "Settings changed"],
+    [{ awake_until: [null, at(0)] }, "Kept awake"],
+    [{ something: [1, 2] }, "Changed"],
+  ] as [HistoryEntry["changes"], string][])("%j is “%s”", (changes, words) =>
+    expect(line(changes).text).toBe(words),
+  );
+
+  test("every operation has its words", () => {
+    for (const operation of [
+      "PROVISIONING",
+      "RESTORING",
+      "STARTING",
+      "STOPPING",
+      "ARCHIVING",
+      "DELETING",
+    ] as Operation[])
+      expect(line({ operation: ["NONE", operation] }).text).toBe(en.history.operation[operation]);
+  });
+
+  test("an operation that merely ended is left out", () => {
+    expect(isTelling(entry({ operation: ["STARTING", "NONE"], op_id: ["x", null] }))).toBe(false);
+    expect(isTelling(entry({ operation: ["STARTING", "NONE"], error_info: [null, {}] }))).toBe(true);
+    expect(isTelling({ ...entry({}), version: 1 })).toBe(true);
+  });
+});
+
+test("after signing in one only ever lands on this host", () => {
+  expect(localPath("/w/abc/lab?x=1#y")).toBe("/w/abc/lab?x=1#y");
+  for (const evil of [
+    "//evil.example",
+    "/\\evil.example",
+    "\\\\evil",
+    "https://evil.example",
+    "javascript:alert(1)",
+    "/\t/evil",
+    "/a\nb",
+    "evil",
+    "",
+    null,
+  ])
+    expect(localPath(evil)).toBe("/");
+});
+
+test("sizes are rounded to what one can use", () => {
+  expect(bytes("en", 0)).toBe("0 bytes");
+  expect(bytes("en", 1_500_000)).toBe("1.5 MB");
+  expect(bytes("en", 412_000_000)).toBe("412 MB");
+});
