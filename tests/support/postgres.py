@@ -137,6 +137,11 @@ def run_server(*, port: int | None = None, **settings: str) -> Iterator[Postgres
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def run_sql(url: str, statement: str) -> None:
+    """With psql, and blocking: nothing of this process runs meanwhile."""
+    subprocess.run([_binary("psql"), url, "-qXc", statement], check=True, capture_output=True)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -153,12 +153,12 @@ async def stamp_coarse(
 ) -> int:
     """After a full look: refresh up to ``limit`` of the oldest stamps, none younger than ``older_than``.
 
-    ``except_ids`` a look could not read are the caller's to leave out, by not calling this after a
-    partial look. A row that somebody else is writing is left for the next time.
+    Only after a look that could read everything: the stamp says "seen" of all. A row that somebody else
+    is writing is left for the next time.
     """
     oldest = (
         select(w.c.id)
-        .where(NOT_GONE, or_(w.c.observed_at < older_than))
+        .where(NOT_GONE, w.c.observed_at < older_than)
         .order_by(w.c.observed_at)
         .limit(limit)
         .with_for_update(key_share=True, skip_locked=True)

@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from codehub.store.engine import asyncpg_dsn, connect_raw, coordinator_engine, create_engine
+from codehub.store import engine as store_engine
+from codehub.store.engine import (
+    asyncpg_dsn,
+    connect_raw,
+    coordinator_engine,
+    create_engine,
+    reading_session_factory,
+)
 from codehub.store.errors import DatabaseUrlInvalid
 from tests.support import postgres
 
@@ -102,13 +110,39 @@ async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
     assert idle_limit == "0"  # a listener is idle by nature
 
 
-async def test_a_pooled_connection_that_died_costs_no_request(database_url: str) -> None:
+async def test_a_pooled_connection_known_to_be_closed_is_not_lent(database_url: str) -> None:
     engine = create_engine(database_url, pool_size=1)
-    async with engine.connect() as connection:
-        pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+    pid = await backend_pid(engine)
     killer = await connect_raw(database_url, application_name="killer")
     await killer.execute("SELECT pg_terminate_backend($1, 5000)", pid)
     await killer.close()
+    assert await backend_pid(engine) != pid
+    await engine.dispose()
+
+
+async def test_a_pooled_connection_that_died_unnoticed_is_pinged_and_not_lent(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_engine, "PING_AFTER_IDLE_SECONDS", 0.0)
+    engine = create_engine(database_url, pool_size=1)
+    pid = await backend_pid(engine)
+    # In one blocking call, so that this event loop has no chance to hear of it.
+    postgres.run_sql(database_url, f"SELECT pg_terminate_backend({pid}, 5000)")
+    assert await backend_pid(engine) != pid
+    await engine.dispose()
+
+
+async def backend_pid(engine: AsyncEngine) -> int:
     async with engine.connect() as connection:
-        assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
+        return int((await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one())
+
+
+async def test_a_reading_session_leaves_no_transaction_open(database_url: str) -> None:
+    engine = create_engine(database_url)
+    async with reading_session_factory(engine)() as session:
+        first = (await session.execute(text("SELECT now()"))).scalar_one()
+        assert (await session.execute(text("SELECT now()"))).scalar_one() > first
+    async with engine.connect() as connection:  # the same pool still lends transactions
+        first = (await connection.execute(text("SELECT now()"))).scalar_one()
+        assert (await connection.execute(text("SELECT now()"))).scalar_one() == first
     await engine.dispose()
