@@ -27,7 +27,7 @@ setup: $(VENV)/.run web ## Prepare without starting anything; .venv/bin/codehub 
 
 test: $(VENV)/.dev web ## Run every test
 	$(WEB_TEST)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --continue-on-collection-errors $(PYTEST_ARGS)
 
 check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
 	$(WEB_CHECK)
