@@ -94,9 +94,10 @@ def _open_directory(directory: Path, *, endpoint: str, create: bool) -> Connecti
 
 def _client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     client = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
-    # Every request is small (one part, one range, one page), so one limit fits all of them.
-    client.setdefault("timeout", timedelta(seconds=60))
+    # What must not last is silence. A whole download may, where a server cannot send ranges.
     client.setdefault("connect_timeout", timedelta(seconds=5))
+    client.setdefault("read_timeout", timedelta(seconds=60))
+    client.setdefault("timeout", timedelta(days=1))
     if _is_loopback(_endpoint_of(options)):
         client.setdefault("allow_http", True)
     return client

@@ -99,15 +99,15 @@ class InsideVolume:
         for name in os.listdir(self._volume):
             if name != home.name:
                 _remove(self._volume / name)
+        status = home.lstat()
+        if os.geteuid() == 0:
+            os.chown(self._volume, status.st_uid, status.st_gid)
         with _Movable(home):
             for name in os.listdir(home):
                 os.rename(home / name, self._volume / name)
-        status = home.lstat()
+        shutil.copystat(home, self._volume)  # mode and extended attributes
         home.rmdir()
-        if os.geteuid() == 0:
-            os.chown(self._volume, status.st_uid, status.st_gid)
-        os.chmod(self._volume, stat.S_IMODE(status.st_mode))
-        os.utime(self._volume, ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.utime(self._volume, ns=(status.st_atime_ns, status.st_mtime_ns))  # last: moving changed it
         _sync_file_system(self._volume)
 
 

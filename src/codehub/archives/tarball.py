@@ -21,7 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from codehub.archives.tools import find_tar, sandboxed
+from codehub.archives.sandbox import confinement
+from codehub.archives.tools import find_tar
 from codehub.domain.errors import EffectError, FailureCode
 
 PIPE_BYTES = 1024 * 1024
@@ -94,11 +95,8 @@ class Tar:
 
 def pack(directory: Path) -> Tar:
     """``tar --create`` of everything in ``directory``, names relative to it."""
-    command = [find_tar(), *_CREATE_OPTIONS, *_COMMON_OPTIONS, "--file=-"]
-    command, inside = sandboxed(command, directory=directory, writable=False)
-    process = _spawn(
-        [*command, f"--directory={inside}", "."], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    )
+    command = [find_tar(), *_CREATE_OPTIONS, *_COMMON_OPTIONS, "--file=-", f"--directory={directory}", "."]
+    process = _spawn(command, directory, writable=False)
     assert process.stdout is not None
     return Tar(process, _widened(process.stdout), failure=FailureCode.TAR_CREATE_FAILED)
 
@@ -106,28 +104,42 @@ def pack(directory: Path) -> Tar:
 def unpack(directory: Path) -> Tar:
     """``tar --extract`` into ``directory``, which is fresh and empty. Owners are set as root only."""
     owner = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
-    command = [find_tar(), *_EXTRACT_OPTIONS, *_COMMON_OPTIONS, owner, "--file=-"]
-    command, inside = sandboxed(command, directory=directory, writable=True)
-    process = _spawn([*command, f"--directory={inside}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    command = [find_tar(), *_EXTRACT_OPTIONS, *_COMMON_OPTIONS, owner, "--file=-", f"--directory={directory}"]
+    process = _spawn(command, directory, writable=True)
     assert process.stdin is not None
     return Tar(process, _widened(process.stdin), failure=FailureCode.TAR_EXTRACT_FAILED)
 
 
-def _spawn(command: list[str], *, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+def _spawn(command: list[str], directory: Path, *, writable: bool) -> subprocess.Popen[bytes]:
+    die_with_parent = _die_with_parent()
     try:
-        return subprocess.Popen(
-            command,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},  # no TAR_OPTIONS from outside
-            preexec_fn=_die_with_parent(),
-        )
-    except OSError as error:
+        with confinement(directory, program=command[0], writable=writable) as confine:
+
+            def prepare() -> None:
+                for step in (die_with_parent, confine):
+                    if step is not None:
+                        step()
+
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if writable else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=_environment(),
+                preexec_fn=prepare,
+            )
+    except (OSError, subprocess.SubprocessError) as error:
         raise EffectError(
             FailureCode.TOOL_MISSING, f"tar could not be started: {error}", tool=command[0]
         ) from error
+
+
+def _environment() -> dict[str, str]:
+    """No TAR_OPTIONS from outside and no keys of the object store; but the mark by which a runtime
+    recognises the processes of a storage job."""
+    marks = {name: value for name, value in os.environ.items() if name.startswith("CODEHUB_")}
+    return {**marks, "LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
 def _die_with_parent() -> Callable[[], None] | None:

@@ -7,13 +7,14 @@ a file in a directory store.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 import obstore
+from obstore.exceptions import GenericError
 from obstore.store import ObjectStore
 
 from codehub.archives.directory import DirectoryWriter
@@ -26,6 +27,9 @@ RANGES_AHEAD = 3
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
 _MAX_PARTS = 9_000  # S3 stops at 10 000; the estimate may be off a little
+
+
+_NO_RANGES = "non-partial response"
 
 
 class ObjectWriter(Protocol):
@@ -54,22 +58,52 @@ def part_size_for(expected_bytes: int) -> int:
     return max(PART_BYTES, -(-expected_bytes // _MAX_PARTS))
 
 
-async def read_ranges(backend: ObjectStore, key: str, *, size: int) -> AsyncIterator[bytes]:
+async def read_object(backend: ObjectStore, key: str, *, size: int) -> AsyncIterator[bytes]:
     """Bytes 0 … ``size`` of an object, in order. Raises OSError where the store gives fewer."""
+    first = min(RANGE_BYTES, size)
+    try:
+        head = await _read_range(backend, key, start=0, length=first)
+    except GenericError as error:
+        if _NO_RANGES not in str(error):
+            raise
+        pieces = _read_whole(backend, key, size=size)
+    else:
+        yield head
+        pieces = _read_ranges(backend, key, start=first, size=size)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+
+
+async def _read_ranges(
+    backend: ObjectStore, key: str, *, start: int, size: int
+) -> AsyncGenerator[bytes, None]:
     ahead: deque[asyncio.Task[bytes]] = deque()
-    starts = iter(range(0, size, RANGE_BYTES))
+    starts = iter(range(start, size, RANGE_BYTES))
     try:
         while True:
-            while len(ahead) < RANGES_AHEAD and (start := next(starts, None)) is not None:
-                length = min(RANGE_BYTES, size - start)
-                ahead.append(asyncio.create_task(_read_range(backend, key, start=start, length=length)))
+            while len(ahead) < RANGES_AHEAD and (at := next(starts, None)) is not None:
+                length = min(RANGE_BYTES, size - at)
+                ahead.append(asyncio.create_task(_read_range(backend, key, start=at, length=length)))
             if not ahead:
                 return
-            yield await ahead.popleft()
+            yield await ahead[0]
+            ahead.popleft()
     finally:
         for task in ahead:
             task.cancel()
         await asyncio.gather(*ahead, return_exceptions=True)
+
+
+async def _read_whole(backend: ObjectStore, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
+    """One long download, for servers that answer ranges in a way obstore does not take (rclone's 200)."""
+    result = await obstore.get_async(backend, key)
+    read = 0
+    async for piece in result.stream(min_chunk_size=RANGE_BYTES):
+        read += len(piece)
+        yield bytes(piece)
+    if read != size:
+        raise OSError(f"asked for {size} bytes, got {read}")
 
 
 async def _read_range(backend: ObjectStore, key: str, *, start: int, length: int) -> bytes:
