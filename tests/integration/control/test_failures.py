@@ -1,0 +1,396 @@
+"""What happens when an action fails, an engine is away, or the world is not what the row says."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from codehub.archives.store import ArchiveStore
+from codehub.domain.errors import EffectError, FailureCode, Reason
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
+from codehub.runtimes.base import (
+    Limits,
+    Observation,
+    ProgressCallback,
+    StorageJob,
+    StorageKind,
+    StorageResult,
+    Token,
+)
+from codehub.runtimes.local.runtime import LocalRuntime
+from tests.integration.control.test_walk import read_home, steps, write_home
+from tests.support.control import IMAGES, JOB, Cell, fast_settings
+from tests.support.waiting import until
+
+
+class Breakable(LocalRuntime):
+    """The real local runtime behind switches: each names a fault and is off at first."""
+
+    away = False
+    fail_starts = 0
+    swallow_starts = False
+    starts = 0
+    jobs: list[StorageKind]
+    hold_jobs: asyncio.Event | None = None
+
+    def _check(self) -> None:
+        if self.away:
+            raise EffectError(FailureCode.LOCAL_RUNTIME_ERROR, "the engine is away")
+
+    async def probe(self) -> None:
+        self._check()
+        await super().probe()
+
+    async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
+        self._check()
+        return await super().observe(ids)
+
+    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+        self._check()
+        await super().provision(workspace_id, token=token)
+
+    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+        self._check()
+        await super().stop(workspace_id, token=token)
+
+    async def start(
+        self, workspace_id: UUID, *, token: Token, image_ref: str, env: Mapping[str, str], limits: Limits
+    ) -> None:
+        self._check()
+        self.starts += 1
+        if self.fail_starts > 0:
+            self.fail_starts -= 1
+            raise EffectError(FailureCode.CONTAINER_START_FAILED, "told to fail")
+        if not self.swallow_starts:
+            await super().start(workspace_id, token=token, image_ref=image_ref, env=env, limits=limits)
+
+    async def run_storage_job(
+        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+    ) -> StorageResult:
+        self._check()
+        self.jobs.append(job.kind)
+        if self.hold_jobs is not None:
+            await self.hold_jobs.wait()
+        return await super().run_storage_job(job, token=token, on_progress=on_progress)
+
+
+@pytest.fixture
+async def runtime(cell: Cell) -> Breakable:
+    runtime = Breakable(
+        cell.data_dir,
+        cell.installation_id,
+        IMAGES,
+        job_command=JOB,
+        archive_url=cell.archive_url,
+        stop_grace_seconds=2,
+    )
+    runtime.jobs = []
+    await runtime.prepare()
+    return runtime
+
+
+async def test_a_failed_start_is_retried_and_then_forgotten(cell: Cell, runtime: Breakable) -> None:
+    runtime.fail_starts = 2
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+        ws = await cell.until_status(workspace_id, "running")
+        assert runtime.starts == 3
+        assert (ws.error_count, ws.error_info) == (0, None)
+        assert steps(await cell.history(workspace_id)) == ["PROVISIONING", "STARTING"]
+
+
+async def test_the_fourth_failure_is_terminal_and_a_person_recovers(cell: Cell, runtime: Breakable) -> None:
+    runtime.fail_starts = 1000
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+        ws = await cell.until_status(workspace_id, "error")
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.RETRY_EXCEEDED
+        assert runtime.starts == 4
+        assert ws.operation is Operation.NONE
+        assert ws.op_id is not None, "kept: it protects a half-made archive"
+
+        async def in_error() -> bool:
+            return (await cell.view(workspace_id)).health_status is HealthStatus.ERROR
+
+        await until(in_error, what="health to turn")
+        assert (await cell.view(workspace_id)).previous_status is ObservedStatus.STANDBY
+
+        runtime.fail_starts = 0
+        await cell.wish(workspace_id, "recover")
+        recovered = await cell.until_status(workspace_id, "running")
+        assert recovered.health_status is HealthStatus.OK
+
+
+async def test_a_success_nobody_can_see_is_a_failure(cell: Cell, runtime: Breakable) -> None:
+    runtime.swallow_starts = True
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+
+        async def counted() -> bool:
+            return (await cell.view(workspace_id)).error_count > 0
+
+        await until(counted, seconds=30, what="the mismatch to be counted")
+        ws = await cell.view(workspace_id)
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.MISMATCH
+        runtime.swallow_starts = False
+        await cell.until_status(workspace_id, "running")
+
+
+async def test_an_image_that_dies_at_once_ends_in_words(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create(image="failing")
+        ws = await cell.until_status(workspace_id, "error", seconds=60)
+        assert ws.error_info is not None
+        assert "this command is wrong" in str(ws.error_info.context)
+
+
+async def test_a_crash_loop_is_a_failing_start_with_the_last_words(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create(image="crashing")
+        ws = await cell.until_status(workspace_id, "error", seconds=60)
+        assert ws.error_info is not None
+        assert ws.error_info.operation is Operation.STARTING
+        assert ws.error_info.reason is Reason.RETRY_EXCEEDED
+        assert "going down" in str(ws.error_info.context)
+        assert steps(await cell.history(workspace_id)).count("STARTING") == 4
+
+
+async def test_a_workspace_killed_later_is_simply_started_again(cell: Cell) -> None:
+    async with cell.replica() as plane:
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        # As if it had run for longer than the crash window.
+        async with cell.sessions() as session, session.begin():
+            await session.execute(
+                text(
+                    "UPDATE workspaces SET home_ctx = home_ctx || jsonb_build_object("
+                    "'ran_at', (clock_timestamp() - interval '2 min')::text) WHERE id = :id"
+                ),
+                {"id": workspace_id},
+            )
+        before = await cell.view(workspace_id)
+        kill_workspace(cell, workspace_id)
+
+        async def restarted() -> bool:
+            ws = await cell.view(workspace_id)
+            return ws.op_seq > before.op_seq and ws.observed_status is ObservedStatus.RUNNING
+
+        await until(restarted, what="the workspace to be started again")
+        ws = await cell.until_status(workspace_id, "running")
+        assert ws.error_info is None
+        assert ws.last_access_at > before.last_access_at, "nobody archives what just fell over"
+        assert plane.loops["wc"].leadership.is_leader
+
+
+def kill_workspace(cell: Cell, workspace_id: UUID) -> None:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if str(workspace_id).encode() in environ and str(cell.data_dir).encode() in environ:
+            os.kill(int(pid), signal.SIGKILL)
+
+
+async def test_a_vanished_volume_is_never_replaced_by_an_empty_one(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create(start=True)
+        await cell.until_status(workspace_id, "running")
+        await cell.wish(workspace_id, "stop")
+        await cell.until_status(workspace_id, "standby")
+        elsewhere = cell.data_dir / "unmounted"
+        cell.home(workspace_id).rename(elsewhere)
+        ws = await cell.until_status(workspace_id, "error")
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.MISMATCH
+        await cell.wish(workspace_id, "start")
+        assert not cell.home(workspace_id).exists()
+        # The disk is back: a person recovers, and everything is as it was.
+        elsewhere.rename(cell.home(workspace_id))
+
+        async def seen() -> bool:
+            return (await cell.view(workspace_id)).observed_status is ObservedStatus.STANDBY
+
+        await until(seen, what="the volume to be seen again")
+        await cell.wish(workspace_id, "recover")
+        await cell.until_status(workspace_id, "running")
+
+
+async def test_a_damaged_archive_is_data_lost_and_nothing_is_deleted(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        write_home(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        archived = await cell.until_status(workspace_id, "archived")
+        assert archived.archive_key is not None
+        stored = cell.data_dir / "archives" / archived.archive_key
+        good = stored.read_bytes()
+        stored.write_bytes(good[:-7] + bytes([good[-7] ^ 1]) + good[-6:])
+
+        await cell.wish(workspace_id, "start")
+        ws = await cell.until_status(workspace_id, "error")
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.DATA_LOST
+        assert ws.archive_key == archived.archive_key
+        assert not cell.home(workspace_id).exists()
+        assert stored.exists()
+
+        stored.write_bytes(good)
+        await cell.wish(workspace_id, "recover")
+        await cell.until_status(workspace_id, "running")
+
+
+async def test_a_new_home_is_refused_where_an_archive_exists(cell: Cell) -> None:
+    """A database restored from an old backup forgot the key: an empty home would hide the real one."""
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        await cell.wish(workspace_id, "archive")
+        await cell.until_status(workspace_id, "archived")
+        async with cell.sessions() as session, session.begin():
+            await session.execute(
+                text("UPDATE workspaces SET archive_key = NULL WHERE id = :id"), {"id": workspace_id}
+            )
+        await cell.wish(workspace_id, "start")
+        ws = await cell.until_status(workspace_id, "error")
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.MISMATCH
+        assert not cell.home(workspace_id).exists()
+
+
+async def test_an_engine_away_puts_nobody_into_error(cell: Cell, runtime: Breakable) -> None:
+    """Fifty operations meet an engine that is away for longer than all retries together."""
+    async with cell.replica(runtime=runtime) as plane:
+        ids = [await cell.create(f"w{n}", start=False) for n in range(50)]
+        runtime.away = True
+        for workspace_id in ids:
+            await cell.wish(workspace_id, "start")
+
+        ticks = plane.loops["wc"].status.ticks
+
+        async def many_ticks() -> bool:
+            return plane.loops["wc"].status.ticks > ticks + 15
+
+        await until(many_ticks, seconds=30, what="the reconciler to have tried for long")
+        for workspace_id in ids:
+            assert (await cell.view(workspace_id)).error_info is None
+        runtime.away = False
+        for workspace_id in ids:
+            await cell.until_status(workspace_id, "running", seconds=60)
+
+
+class AwayStore(ArchiveStore):
+    away = False
+
+    async def probe(self) -> None:
+        if self.away:
+            raise EffectError(FailureCode.S3_ACCESS_ERROR, "the store is away")
+        await super().probe()
+
+
+async def test_a_store_away_delays_archives_and_fails_none(cell: Cell, runtime: Breakable) -> None:
+    store = AwayStore.from_url(cell.archive_url)
+    assert isinstance(store, AwayStore)
+    async with cell.replica(runtime=runtime, archives=store):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        kept = write_home(cell.home(workspace_id))
+        store.away = True
+        hidden = cell.data_dir / "archives-away"
+        (cell.data_dir / "archives").rename(hidden)
+        await cell.wish(workspace_id, "archive")
+
+        async def tried() -> bool:
+            return runtime.jobs != [] and (await cell.view(workspace_id)).operation is Operation.ARCHIVING
+
+        await until(tried, what="the archive to be tried")
+        assert (await cell.view(workspace_id)).error_info is None
+        hidden.rename(cell.data_dir / "archives")
+        store.away = False
+        await cell.until_status(workspace_id, "archived", seconds=90)
+        await cell.wish(workspace_id, "start")
+        await cell.until_status(workspace_id, "running")
+        assert read_home(cell.home(workspace_id)) == kept
+
+
+async def test_a_hanging_operation_times_out_and_its_job_is_gone(cell: Cell, runtime: Breakable) -> None:
+    settings = fast_settings(RECONCILER_ARCHIVING_TIMEOUT="1")
+    runtime.hold_jobs = asyncio.Event()
+    async with cell.replica(runtime=runtime, settings=settings):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        kept = write_home(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        ws = await cell.until_status(workspace_id, "error")
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.TIMEOUT
+        assert read_home(cell.home(workspace_id)) == kept
+        runtime.hold_jobs = None
+        await cell.wish(workspace_id, "recover")
+        await cell.until_status(workspace_id, "archived")
+
+
+async def test_a_half_restored_volume_is_neither_started_on_nor_archived(
+    cell: Cell, runtime: Breakable
+) -> None:
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        kept = write_home(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        archived = await cell.until_status(workspace_id, "archived")
+        # A volume that some terminal error left behind: it exists, but no marker vouches for it.
+        cell.home(workspace_id).mkdir()
+        (cell.home(workspace_id) / "half").write_text("not the home")
+        runtime.jobs.clear()
+        await cell.wish(workspace_id, "start")
+        await cell.until_status(workspace_id, "running")
+        assert runtime.jobs == [StorageKind.RESTORE]
+        assert read_home(cell.home(workspace_id)) == kept
+
+        # The same, but archived is wanted: it is only removed, and the archive stays what it was.
+        await cell.wish(workspace_id, "archive")
+        again = await cell.until_status(workspace_id, "archived")
+        assert again.archive_key != archived.archive_key
+        shutil.copytree(cell.data_dir / "archives", cell.data_dir / "copy")
+        cell.home(workspace_id).mkdir()
+        runtime.jobs.clear()
+
+        async def removed() -> bool:
+            return not cell.home(workspace_id).exists()
+
+        await until(removed, what="the untrusted volume to be removed")
+        final = await cell.until_status(workspace_id, "archived")
+        assert final.archive_key == again.archive_key
+        assert runtime.jobs == []
+
+
+async def test_the_same_archive_is_restored_twice(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        kept = write_home(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        archived = await cell.until_status(workspace_id, "archived")
+        await cell.wish(workspace_id, "start")
+        await cell.until_status(workspace_id, "running")
+        await cell.wish(workspace_id, "stop")
+        await cell.until_status(workspace_id, "standby")
+        # The volume vanishes; a person accepts that; the archive it came from is restored once more.
+        shutil.rmtree(cell.home(workspace_id))
+        await cell.until_status(workspace_id, "error")
+        await cell.wish(workspace_id, "recover")
+        await cell.wish(workspace_id, "start")
+        ws: Any = await cell.until_status(workspace_id, "running")
+        assert ws.home.restore_marker == archived.archive_key
+        assert read_home(cell.home(workspace_id)) == kept
