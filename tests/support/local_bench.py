@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.runtimes.local import LocalRuntime
+from codehub.runtimes.local.deaths import OnDeath
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import is_alive
 from codehub.runtimes.local.records import find_record
@@ -43,7 +44,7 @@ class LocalBench:
     def layout(self, installation: str = "one") -> Layout:
         return Layout(self.root / installation, installation)
 
-    async def open(self, installation: str = "one") -> LocalRuntime:
+    async def open(self, installation: str = "one", *, on_death: OnDeath | None = None) -> LocalRuntime:
         runtime = LocalRuntime(
             self.layout(installation).data_dir,
             installation,
@@ -51,7 +52,9 @@ class LocalBench:
             job_command=[sys.executable, "-I", "-S", str(JOB)],
             archive_url=f"file://{self.store}",
             stop_grace_seconds=2,
+            settle_seconds=30,  # all these images listen or end, however busy the machine is
             use_bubblewrap=self.use_bubblewrap,
+            on_death=on_death,
         )
         await runtime.prepare()
         self.opened.append(runtime)

@@ -115,6 +115,17 @@ async def test_one_that_ignores_sigterm_is_killed(runtime: LocalRuntime) -> None
     assert not marked(workspace_id)
 
 
+async def test_a_death_is_heard_of_also_by_a_codehub_that_is_not_the_parent(
+    bench: LocalBench, runtime: LocalRuntime
+) -> None:
+    workspace_id = await bring_up(runtime, "tiny")
+    heard: asyncio.Queue[UUID] = asyncio.Queue()
+    other = await bench.open(on_death=heard.put_nowait)
+    await other.observe()
+    await bench.kill_container(workspace_id)
+    assert await asyncio.wait_for(heard.get(), 20) == workspace_id
+
+
 async def test_stop_all_ends_everything_and_keeps_homes_and_tokens(runtime: LocalRuntime) -> None:
     several = [await bring_up(runtime, "tiny") for _ in range(3)]
     await runtime.stop_all()

@@ -29,12 +29,13 @@ from codehub.runtimes.base import (
 )
 from codehub.runtimes.local import images as image_rules
 from codehub.runtimes.local import jobs, locks, logs, ports, volumes
+from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
 from codehub.runtimes.local.processes import Identity, boot_id, is_alive
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record, record_head
 from codehub.runtimes.local.sandbox import find_bubblewrap, sandbox_prefix
-from codehub.runtimes.local.sight import look
+from codehub.runtimes.local.sight import Look, look
 from codehub.runtimes.local.spawn import (
     WORKSPACE_VARIABLE,
     Child,
@@ -44,12 +45,14 @@ from codehub.runtimes.local.spawn import (
 )
 from codehub.runtimes.local.threads import Threads, to_the_end
 
-_SETTLE_SECONDS = 0.25
 _FOLLOW_SECONDS = 0.25
 
 
 class LocalRuntime:
-    """See the module. ``prepare`` comes before the first use."""
+    """See the module. ``prepare`` comes before the first use.
+
+    ``on_death`` is called, in the event loop, when a workspace that was observed running has ended.
+    """
 
     def __init__(
         self,
@@ -63,8 +66,10 @@ class LocalRuntime:
         job_env: Mapping[str, str] | None = None,
         base_path: str = "/w/{id}/",
         stop_grace_seconds: float = 10.0,
+        settle_seconds: float = 1.0,
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
+        on_death: OnDeath | None = None,
     ) -> None:
         self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
@@ -78,6 +83,7 @@ class LocalRuntime:
         )
         self._base_path = base_path
         self._stop_grace_seconds = stop_grace_seconds
+        self._settle_seconds = settle_seconds
         self._lock_timeout_seconds = lock_timeout_seconds
         self._use_bubblewrap = use_bubblewrap
         self._bubblewrap: str | None = None
@@ -85,6 +91,7 @@ class LocalRuntime:
         self._trash_threads = Threads(size=1)
         self._sweeping: set[asyncio.Task[None]] = set()
         self._children: dict[int, Child] = {}
+        self._deaths = DeathWatch(on_death)
 
     @property
     def name(self) -> str:
@@ -107,6 +114,7 @@ class LocalRuntime:
 
     async def close(self) -> None:
         """Workspaces and their homes stay; what is left of the trash goes next time."""
+        self._deaths.close()
         for task in self._sweeping:
             task.cancel()
         self._threads.close()
@@ -125,7 +133,9 @@ class LocalRuntime:
     # Looking
 
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
-        return await self._threads.run(self._observe, None if ids is None else frozenset(ids))
+        seen = await self._threads.run(self._look, None if ids is None else frozenset(ids))
+        self._deaths.watch(seen.running)
+        return seen.observation
 
     async def address(self, workspace_id: UUID) -> Address | None:
         record = await self._threads.run(self._find_running, workspace_id)
@@ -340,14 +350,15 @@ class LocalRuntime:
         """Its exit code if it ended at once; None as soon as it listens, or has lived a little.
 
         Whether it answers is the proxy's business. This is only here so that a wrong command line is
-        told with its own words instead of as a container that keeps vanishing.
+        told with its own words instead of as a container that keeps vanishing. It makes nobody wait:
+        before it listens there is nothing to see.
         """
-        deadline = monotonic() + _SETTLE_SECONDS
+        deadline = monotonic() + self._settle_seconds
         pause = 0.001
         while monotonic() < deadline:
             if (exit_code := child.poll()) is not None:
                 return exit_code
-            if ports.answers(port):
+            if await self._threads.run(ports.answers, port):
                 return None
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, 0.01)
@@ -381,7 +392,7 @@ class LocalRuntime:
         record = self._find_process(workspace_id)
         return record if record is not None and is_alive(record.identity) else None
 
-    def _observe(self, ids: Collection[UUID] | None) -> Observation:
+    def _look(self, ids: Collection[UUID] | None) -> Look:
         self._reap()
         return look(self._layout, ids)
 

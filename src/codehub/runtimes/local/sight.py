@@ -6,7 +6,7 @@ look fails as a whole; if one item cannot be read, it is named as unreadable.
 """
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -17,9 +17,17 @@ from codehub.runtimes.base import Address, Observation, Sighting
 from codehub.runtimes.local import logs
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable, workspace_of
 from codehub.runtimes.local.ports import HOST
-from codehub.runtimes.local.processes import is_alive
+from codehub.runtimes.local.processes import Identity, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record
 from codehub.runtimes.local.volumes import has_volume
+
+
+@dataclass(frozen=True)
+class Look:
+    """An observation, and which process each running workspace is."""
+
+    observation: Observation
+    running: Mapping[UUID, Identity]
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class _Listing:
     unreadable: set[UUID]
 
 
-def look(layout: Layout, ids: Collection[UUID] | None) -> Observation:
+def look(layout: Layout, ids: Collection[UUID] | None) -> Look:
     layout.check()
     try:
         listing = _list_all(layout) if ids is None else _list_some(layout, ids)
@@ -38,35 +46,40 @@ def look(layout: Layout, ids: Collection[UUID] | None) -> Observation:
     except OSError as error:
         raise unreadable(layout.data_dir, error) from error
     sightings: dict[UUID, Sighting] = {}
+    running: dict[UUID, Identity] = {}
     dark = set(listing.unreadable)
     for workspace_id in listing.volumes | listing.processes | listing.jobs:
         if workspace_id in dark:
             continue
         try:
-            sighting = _sight(layout, workspace_id, listing)
+            sighting, identity = _sight(layout, workspace_id, listing)
         except (UnreadableRecord, OSError, ValueError):
             dark.add(workspace_id)
             continue
         if sighting != Sighting():
             sightings[workspace_id] = sighting
-    return Observation(sightings=sightings, unreadable=frozenset(dark))
+        if identity is not None:
+            running[workspace_id] = identity
+    return Look(Observation(sightings=sightings, unreadable=frozenset(dark)), running)
 
 
-def _sight(layout: Layout, workspace_id: UUID, listing: _Listing) -> Sighting:
-    container, address = ContainerState.NONE, None
+def _sight(layout: Layout, workspace_id: UUID, listing: _Listing) -> tuple[Sighting, Identity | None]:
+    container, address, running = ContainerState.NONE, None, None
     if workspace_id in listing.processes and (record := find_record(layout.process(workspace_id))):
         if is_alive(record.identity):
             container, address = ContainerState.RUNNING, Address(HOST, record.port)
+            running = record.identity
             logs.rotate(layout.output(workspace_id))
         else:
             container = ContainerState.DEAD
     job = find_record(layout.job(workspace_id)) if workspace_id in listing.jobs else None
-    return Sighting(
+    sighting = Sighting(
         container=container,
         volume=workspace_id in listing.volumes,
         address=address,
         storage_job=job is not None and is_alive(job.identity),
     )
+    return sighting, running
 
 
 # Processes are listed before volumes and asked whether they live after that. A process seen both before

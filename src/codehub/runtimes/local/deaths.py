@@ -1,0 +1,57 @@
+"""Hearing at once that a workspace ended, instead of at the next look.
+
+A pidfd becomes readable when its process ends, whoever its parent is. What comes out of this is a hint
+to look, nothing more: the Observer finds every death by itself, only later.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from codehub.runtimes.local.processes import Identity, is_alive
+
+OnDeath = Callable[[UUID], None]
+
+
+class DeathWatch:
+    """One descriptor per running workspace. Used from the event loop's thread alone."""
+
+    def __init__(self, on_death: OnDeath | None) -> None:
+        self._on_death = on_death
+        self._watched: dict[UUID, tuple[Identity, int]] = {}
+
+    def watch(self, running: Mapping[UUID, Identity]) -> None:
+        """Watch these too. One that ended in the meantime is left to the next look."""
+        if self._on_death is None:
+            return
+        for workspace_id, identity in running.items():
+            known = self._watched.get(workspace_id)
+            if known is None or known[0] != identity:
+                self._forget(workspace_id)
+                self._watch(workspace_id, identity)
+
+    def close(self) -> None:
+        for workspace_id in list(self._watched):
+            self._forget(workspace_id)
+
+    def _watch(self, workspace_id: UUID, identity: Identity) -> None:
+        try:
+            fd = os.pidfd_open(identity.pid)
+        except OSError:  # ended, or no descriptors left: then without the hint
+            return
+        if not is_alive(identity):  # asked after opening, so the descriptor is not a stranger's
+            os.close(fd)
+            return
+        self._watched[workspace_id] = identity, fd
+        asyncio.get_running_loop().add_reader(fd, self._ended, workspace_id)
+
+    def _ended(self, workspace_id: UUID) -> None:
+        self._forget(workspace_id)
+        if self._on_death is not None:
+            self._on_death(workspace_id)
+
+    def _forget(self, workspace_id: UUID) -> None:
+        if (known := self._watched.pop(workspace_id, None)) is not None:
+            asyncio.get_running_loop().remove_reader(known[1])
+            os.close(known[1])
