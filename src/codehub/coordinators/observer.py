@@ -30,6 +30,7 @@ from codehub.store import leadership as terms
 from codehub.store import observations, statements
 from codehub.store.context import set_actor
 from codehub.store.observations import Observable, Observed
+from codehub.store.row_locks import lock_in_order
 
 log = structlog.get_logger(__name__)
 
@@ -122,6 +123,9 @@ class Observer:
         if not (news.observed or news.in_flight or news.broken):
             return []
         await set_actor(session, "observer")
+        # All rows of this look before the first write: the statements below each have an order of their own.
+        touched = {each.id for each in (*news.observed, *news.broken)} | set(news.in_flight)
+        await lock_in_order(session, touched)
         changed = await observations.write_observations(session, news.observed, observed_at=began_at)
         if news.in_flight:
             await observations.stamp_in_flight(session, news.in_flight, observed_at=began_at)

@@ -8,7 +8,7 @@ owns the workspace now: log, drop the result.
 A process that dies between any two of these leaves an operation in flight, which the next leader finds
 by ``due.load_in_flight`` and runs again under the same op_id.
 
-Several workspaces in one transaction: call ``observations.lock_in_order`` first, or two coordinators may
+Several workspaces in one transaction: in the order of their ids (``row_locks``), or two coordinators may
 wait for each other.
 """
 

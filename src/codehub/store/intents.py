@@ -16,6 +16,7 @@ from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.errors import NameTaken
 from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.row_locks import lock_in_order
 from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import NOT_GONE
 from codehub.store.tables import workspaces as w
@@ -113,6 +114,7 @@ async def set_awake_until(session: AsyncSession, workspace_id: UUID, until: date
 
 async def extend_active_until(session: AsyncSession, ids: Collection[UUID], until: datetime) -> int:
     """A proxy that cannot reach Redis says "in use". Never shortened: several proxies may say so."""
+    await lock_in_order(session, ids)
     statement = (
         update(w)
         .where(
@@ -127,6 +129,7 @@ async def extend_active_until(session: AsyncSession, ids: Collection[UUID], unti
 
 async def touch(session: AsyncSession, ids: Collection[UUID]) -> int:
     """These count as used now: an operation completed, or a container left RUNNING unasked."""
+    await lock_in_order(session, ids)
     statement = (
         update(w)
         .where(w.c.id == any_(uuid_array(ids)), NOT_GONE)

@@ -14,7 +14,8 @@ from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, func, or_, select, 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo
-from codehub.domain.states import HealthStatus, ObservedStatus, Operation
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+from codehub.store.row_locks import lock_in_order
 from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
 from codehub.store.tables import workspaces as w
@@ -25,7 +26,7 @@ class Observable:
     """What is on record about a workspace, as far as an observation asks."""
 
     id: UUID
-    desired_state: str
+    desired_state: DesiredState
     observed_status: ObservedStatus
     health_status: HealthStatus
     operation: Operation
@@ -72,18 +73,6 @@ async def load_named(session: AsyncSession, ids: Collection[UUID]) -> list[Obser
     """The rows a look at these alone may change."""
     statement = _OBSERVABLE.where(w.c.id == any_(uuid_array(ids)), NOT_GONE)
     return [Observable(*row) for row in await session.execute(statement)]
-
-
-async def lock_in_order(session: AsyncSession, ids: Collection[UUID]) -> None:
-    """Lock these rows, lowest id first, until the transaction ends.
-
-    Whoever writes several workspaces in one transaction comes through here: two coordinators that lock
-    in the same order cannot wait for each other in a circle.
-    """
-    statement = (
-        select(w.c.id).where(w.c.id == any_(uuid_array(ids))).order_by(w.c.id).with_for_update(key_share=True)
-    )
-    await session.execute(statement)
 
 
 async def write_observations(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BindParameter, Text, all_, any_, bindparam, delete, func, select
+from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -48,8 +48,9 @@ async def replace_seen(session: AsyncSession, paths: Collection[str]) -> Mapping
     A path seen before keeps its first time. One that is not named any more is protected or gone, and
     forgotten: should it turn up again, its delay starts anew.
     """
-    await session.execute(delete(o).where(o.c.path != all_(_texts(paths))))
     found = func.unnest(_texts(paths)).table_valued("path").render_derived()
+    # An anti-join, because ``path <> ALL (…)`` compares every row with every path.
+    await session.execute(delete(o).where(~exists().where(found.c.path == o.c.path)))
     await session.execute(insert(o).from_select(["path"], select(found.c.path)).on_conflict_do_nothing())
     return {row.path: row.first_seen_at for row in await session.execute(select(o.c.path, o.c.first_seen_at))}
 

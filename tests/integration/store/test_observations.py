@@ -11,6 +11,7 @@ from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.kit.ids import uuid7
 from codehub.store import observations, statements
 from codehub.store.observations import Observed
+from codehub.store.row_locks import lock_in_order
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import an_error, make_workspace, view
 
@@ -122,13 +123,16 @@ async def test_two_bulk_writers_in_opposite_order_do_not_deadlock(
     now = await statements.now(session)
 
     async def look(order: list[int], status: ObservedStatus) -> None:
+        """Two bulk writes, the second of lower ids than the first, as a look may need."""
         async with session_factory.begin() as own:
+            await lock_in_order(own, ids)
+            await observations.write_observations(own, [Observed(ids[39], status, OK)], observed_at=now)
             observed = [Observed(ids[index], status, OK) for index in order]
             await observations.write_observations(own, observed, observed_at=now)
 
     async def plan(order: list[int], memo: str) -> None:
         async with session_factory.begin() as own:
-            await observations.lock_in_order(own, [ids[index] for index in order])
+            await lock_in_order(own, [ids[index] for index in order])
             for index in order:
                 await own.execute(update(w).where(w.c.id == ids[index]).values(memo=memo))
 

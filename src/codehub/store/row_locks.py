@@ -1,0 +1,24 @@
+"""One order for everybody who writes several workspaces in one transaction: the lowest id first.
+
+Two transactions that lock the same rows in different orders wait for each other, until PostgreSQL ends
+one of them a second later. The Observer writes in bulk and the Reconciler row by row, at the same time
+and about the same workspaces; so each locks (or writes) in the order of ids. A transaction that writes
+in several statements locks all of its rows before the first one.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from sqlalchemy import any_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store.statements import uuid_array
+from codehub.store.tables import workspaces as w
+
+
+async def lock_in_order(session: AsyncSession, ids: Collection[UUID]) -> None:
+    """Lock these rows until the transaction ends. Readers and foreign keys are not held up."""
+    statement = (
+        select(w.c.id).where(w.c.id == any_(uuid_array(ids))).order_by(w.c.id).with_for_update(key_share=True)
+    )
+    await session.execute(statement)
