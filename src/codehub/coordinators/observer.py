@@ -124,7 +124,7 @@ class Observer:
             return []
         await set_actor(session, "observer")
         # All rows of this look before the first write: the statements below each have an order of their own.
-        touched = {each.id for each in (*news.observed, *news.broken)} | set(news.in_flight)
+        touched = {*(seen.id for seen in news.observed), *(row.id for row in news.broken), *news.in_flight}
         await lock_in_order(session, touched)
         changed = await observations.write_observations(session, news.observed, observed_at=began_at)
         if news.in_flight:
