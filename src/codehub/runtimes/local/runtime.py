@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.kit.clock import monotonic
 from codehub.runtimes.base import (
     Address,
     Limits,
@@ -33,16 +32,11 @@ from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
 from codehub.runtimes.local.processes import Identity, boot_id, is_alive
-from codehub.runtimes.local.records import Record, UnreadableRecord, find_record, record_head
-from codehub.runtimes.local.sandbox import find_bubblewrap, sandbox_prefix
+from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
+from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.sight import Look, look
-from codehub.runtimes.local.spawn import (
-    WORKSPACE_VARIABLE,
-    Child,
-    command_of,
-    spawn_workspace,
-    workspace_environment,
-)
+from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, Child
+from codehub.runtimes.local.starting import Order, Started, settle, start_process
 from codehub.runtimes.local.threads import Threads, to_the_end
 
 _FOLLOW_SECONDS = 0.25
@@ -201,7 +195,15 @@ class LocalRuntime:
                 if await self._threads.run(is_alive, record.identity):
                     return
                 await self._end(workspace_id, record, grace_seconds=0)
-            await self._start(workspace_id, template, token=token, env=env, lock_fd=lock_fd)
+            order = Order(
+                workspace_id=workspace_id,
+                template=template,
+                token=token,
+                env=env,
+                base_path=self._base_path.format(id=workspace_id),
+                bubblewrap=self._bubblewrap,
+            )
+            await self._start(order, lock_fd=lock_fd)
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
         async with self._acting(workspace_id, token):
@@ -301,18 +303,15 @@ class LocalRuntime:
         finally:
             os.close(lock_fd)
 
-    async def _start(
-        self, workspace_id: UUID, template: str, *, token: Token, env: Mapping[str, str], lock_fd: int
-    ) -> None:
-        log = self._layout.output(workspace_id)
-        child, port, log_start = await self._threads.run(
-            self._spawn, workspace_id, template, token=token, env=env, lock_fd=lock_fd
-        )
-        exit_code = await self._settle(child, port)
+    async def _start(self, order: Order, *, lock_fd: int) -> None:
+        started = await self._threads.run(self._start_process, order, lock_fd)
+        exit_code = await settle(self._threads, started, seconds=self._settle_seconds)
         if exit_code is None:
             return
+        workspace_id = order.workspace_id
+        log = self._layout.output(workspace_id)
+        lines = await self._threads.run(logs.last_lines, log, since=started.log_start)
         record = await self._threads.run(self._find_process, workspace_id)
-        lines = await self._threads.run(logs.last_lines, log, since=log_start)
         if record is not None:
             await self._end(workspace_id, record, grace_seconds=0)
         raise EffectError(
@@ -322,47 +321,10 @@ class LocalRuntime:
             output=lines,
         )
 
-    def _spawn(
-        self, workspace_id: UUID, template: str, *, token: Token, env: Mapping[str, str], lock_fd: int
-    ) -> tuple[Child, int, int]:
-        layout, home = self._layout, self._layout.volume(workspace_id)
-        state, log = layout.state(workspace_id), layout.output(workspace_id)
-        port = ports.reserve_port(layout.ports, state, workspace_id)
-        base_path = self._base_path.format(id=workspace_id)
-        command = command_of(template, port=port, home=home, base_path=base_path)
-        if self._bubblewrap is not None:
-            command = [*sandbox_prefix(self._bubblewrap, data_dir=layout.data_dir, home=home), *command]
-        logs.rotate(log)
-        log_start = logs.size_of(log)
-        child = spawn_workspace(
-            command,
-            record=layout.process(workspace_id),
-            head=record_head(token=token, port=port, boot=boot_id()),
-            lock_fd=lock_fd,
-            output=log,
-            home=home,
-            env=workspace_environment(workspace_id, home=home, port=port, base_path=base_path, given=env),
-        )
-        self._children[child.pid] = child
-        return child, port, log_start
-
-    async def _settle(self, child: Child, port: int) -> int | None:
-        """Its exit code if it ended at once; None as soon as it listens, or has lived a little.
-
-        Whether it answers is the proxy's business. This is only here so that a wrong command line is
-        told with its own words instead of as a container that keeps vanishing. It makes nobody wait:
-        before it listens there is nothing to see.
-        """
-        deadline = monotonic() + self._settle_seconds
-        pause = 0.001
-        while monotonic() < deadline:
-            if (exit_code := child.poll()) is not None:
-                return exit_code
-            if await self._threads.run(ports.answers, port):
-                return None
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.3, 0.01)
-        return None
+    def _start_process(self, order: Order, lock_fd: int) -> Started:
+        started = start_process(self._layout, order, lock_fd=lock_fd)
+        self._children[started.child.pid] = started.child  # here: a cancelled call must know it too
+        return started
 
     async def _stop(self, workspace_id: UUID) -> None:
         try:

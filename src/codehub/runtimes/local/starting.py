@@ -1,0 +1,83 @@
+"""One start: port, command, process, and the first moment of its life.
+
+The caller holds the workspace's lock, has found a volume and no container. Dying anywhere in here leaves
+at most a reserved port, or a process that has recorded itself (see ``spawn``).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from codehub.kit.clock import monotonic
+from codehub.runtimes.base import Token
+from codehub.runtimes.local import logs, ports
+from codehub.runtimes.local.layout import Layout
+from codehub.runtimes.local.processes import boot_id
+from codehub.runtimes.local.records import record_head
+from codehub.runtimes.local.sandbox import sandbox_prefix
+from codehub.runtimes.local.spawn import Child, command_of, spawn_workspace, workspace_environment
+from codehub.runtimes.local.threads import Threads
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to start for whom."""
+
+    workspace_id: UUID
+    template: str
+    token: Token
+    env: Mapping[str, str]
+    base_path: str
+    bubblewrap: str | None
+
+
+@dataclass(frozen=True)
+class Started:
+    child: Child
+    port: int
+    log_start: int  # where in the output this attempt begins
+
+
+def start_process(layout: Layout, order: Order, *, lock_fd: int) -> Started:
+    """Blocking; for a thread."""
+    workspace_id, home = order.workspace_id, layout.volume(order.workspace_id)
+    state, log = layout.state(workspace_id), layout.output(workspace_id)
+    port = ports.reserve_port(layout.ports, state, workspace_id)
+    command = command_of(order.template, port=port, home=home, base_path=order.base_path)
+    if order.bubblewrap is not None:
+        command = [*sandbox_prefix(order.bubblewrap, data_dir=layout.data_dir, home=home), *command]
+    logs.rotate(log)
+    log_start = logs.size_of(log)
+    env = workspace_environment(
+        workspace_id, home=home, port=port, base_path=order.base_path, given=order.env
+    )
+    child = spawn_workspace(
+        command,
+        record=layout.process(workspace_id),
+        head=record_head(token=order.token, port=port, boot=boot_id()),
+        lock_fd=lock_fd,
+        output=log,
+        home=home,
+        env=env,
+    )
+    return Started(child, port, log_start)
+
+
+async def settle(threads: Threads, started: Started, *, seconds: float) -> int | None:
+    """Its exit code if it ended at once; None as soon as it listens, or has lived a little.
+
+    Whether it answers is the proxy's business. This is only here so that a wrong command line is told
+    with its own words instead of as a container that keeps vanishing. It makes nobody wait: before it
+    listens there is nothing to see.
+    """
+    deadline = monotonic() + seconds
+    pause = 0.001
+    while monotonic() < deadline:
+        if (exit_code := started.child.poll()) is not None:
+            return exit_code
+        if await threads.run(ports.answers, started.port):
+            return None
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.3, 0.01)
+    return None
