@@ -1,0 +1,209 @@
+"""Idle workspaces sleep, forgotten ones are archived, and every doubt keeps them awake."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from prometheus_client import REGISTRY
+from sqlalchemy import text
+
+from codehub.domain.states import DesiredState
+from codehub.server.control_plane import ControlPlane
+from codehub.services import workspaces
+from codehub.signals.activity import ActivityLog
+from codehub.signals.connection import RedisLink
+from tests.support.control import ADMIN, Cell, fast_settings
+from tests.support.redis import RedisServer
+from tests.support.waiting import until
+
+
+async def ticks(plane: ControlPlane, *, more: int) -> None:
+    """Wait until the TTL manager has looked that many times again."""
+    loop = plane.loops["ttl"]
+    target = loop.status.ticks + more
+
+    async def reached() -> bool:
+        return loop.status.ticks >= target
+
+    await until(reached, what=f"{more} more ticks of the TTL manager")
+
+
+async def run_one(
+    cell: Cell, name: str = "home", *, standby_ttl_seconds: int, archive_ttl_seconds: int = 86400
+) -> UUID:
+    workspace_id = await cell.create(
+        name, standby_ttl_seconds=standby_ttl_seconds, archive_ttl_seconds=archive_ttl_seconds
+    )
+    await cell.until_status(workspace_id, "running")
+    return workspace_id
+
+
+async def test_an_idle_workspace_sleeps_and_the_timeline_says_why(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await run_one(cell, standby_ttl_seconds=1)
+        await cell.until_status(workspace_id, "standby")
+        causes = [
+            (event.actor, event.cause)
+            for event in await cell.history(workspace_id)
+            if event.changes.get("desired_state") == ["RUNNING", "STANDBY"]
+        ]
+        assert causes == [("ttl", "idle for 1 s")]
+
+
+async def test_a_forgotten_workspace_is_archived(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await run_one(cell, standby_ttl_seconds=1, archive_ttl_seconds=1)
+        ws = await cell.until_status(workspace_id, "archived")
+        assert ws.desired_state is DesiredState.PENDING
+
+
+async def test_an_open_connection_keeps_it_awake(cell: Cell, redis_link: RedisLink) -> None:
+    activity = ActivityLog(redis_link)
+    async with cell.replica() as plane:
+        workspace_id = await cell.create(standby_ttl_seconds=1)
+        await activity.take(workspace_id, "tab", ttl_seconds=1)
+        await cell.until_status(workspace_id, "running")
+
+        async def idle_period_is_over() -> bool:
+            ws = await cell.view(workspace_id)
+            return datetime.now(UTC) - ws.last_access_at > timedelta(seconds=2)
+
+        await until(idle_period_is_over)
+        await ticks(plane, more=3)
+        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        await activity.release(workspace_id, "tab", ttl_seconds=1)
+        await cell.until_status(workspace_id, "standby")
+
+
+async def test_ttl_zero_is_never(cell: Cell) -> None:
+    async with cell.replica() as plane:
+        never = await run_one(cell, "never", standby_ttl_seconds=0)
+        soon = await run_one(cell, "soon", standby_ttl_seconds=1)
+        await cell.until_status(soon, "standby")
+        await ticks(plane, more=3)
+        assert (await cell.view(never)).desired_state is DesiredState.RUNNING
+
+
+async def test_keep_awake_is_kept(cell: Cell) -> None:
+    async with cell.replica() as plane:
+        workspace_id = await cell.create(standby_ttl_seconds=1)
+        async with cell.sessions() as session, session.begin():
+            await workspaces.keep_awake(session, workspace_id, for_=timedelta(hours=1), actor=ADMIN)
+        await cell.until_status(workspace_id, "running")
+        other = await run_one(cell, "other", standby_ttl_seconds=1)
+        await cell.until_status(other, "standby")
+        await ticks(plane, more=2)
+        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        async with cell.sessions() as session, session.begin():
+            await workspaces.keep_awake(session, workspace_id, for_=timedelta(0), actor=ADMIN)
+        await cell.until_status(workspace_id, "standby")
+
+
+async def test_without_redis_nobody_is_put_to_sleep(cell: Cell, redis_server: RedisServer) -> None:
+    async with cell.replica() as plane:
+        workspace_id = await run_one(cell, standby_ttl_seconds=2)
+        redis_server.kill()
+        try:
+
+            async def idle_period_is_over() -> bool:
+                ws = await cell.view(workspace_id)
+                return datetime.now(UTC) - ws.last_access_at > timedelta(seconds=3)
+
+            await until(idle_period_is_over)
+            await ticks(plane, more=2)
+            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        finally:
+            redis_server.start()
+        # Its memory is new: a full idle period passes first. Then it sleeps.
+        await cell.until_status(workspace_id, "standby")
+
+
+async def test_twenty_in_use_survive_a_flush(
+    cell: Cell, redis_link: RedisLink, redis_server: RedisServer
+) -> None:
+    """Redis forgets every lease. Before a full idle period has passed the proxies have renewed them."""
+    activity = ActivityLog(redis_link)
+    async with cell.replica() as plane:
+        ids = [await cell.create(f"w{n}", standby_ttl_seconds=3) for n in range(20)]
+        for workspace_id in ids:
+            await activity.take(workspace_id, "tab", ttl_seconds=3)
+        for workspace_id in ids:
+            await cell.until_status(workspace_id, "running", seconds=60)
+        redis_server.flush()
+        await ticks(plane, more=3)
+        for workspace_id in ids:  # what a proxy does every 30 s
+            await activity.take(workspace_id, "tab", ttl_seconds=3)
+
+        async def old_enough() -> bool:
+            return (await activity.identity()).age_seconds > 4
+
+        await until(old_enough)
+        await ticks(plane, more=3)
+        for workspace_id in ids:
+            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+
+
+async def test_too_many_idle_at_once_are_held_for_one_more_period(cell: Cell, redis_link: RedisLink) -> None:
+    await ActivityLog(redis_link).identity()  # Redis's memory begins here, and is old enough later on
+    before = REGISTRY.get_sample_value("codehub_ttl_mass_idle_total") or 0
+    settings = fast_settings(TTL_INTERVAL="3600")
+    async with cell.replica(settings=settings) as plane:
+        ids = [await cell.create(f"w{n}", standby_ttl_seconds=1) for n in range(7)]
+        for workspace_id in ids:
+            await cell.until_status(workspace_id, "running", seconds=60)
+
+        async def all_idle() -> bool:
+            views = [await cell.view(each) for each in ids]
+            return all(datetime.now(UTC) - ws.last_access_at > timedelta(seconds=1.5) for ws in views)
+
+        await until(all_idle)
+        loop = plane.loops["ttl"]
+        loop.coordinator.wakeups.poke()
+        await ticks(plane, more=1)
+        assert REGISTRY.get_sample_value("codehub_ttl_mass_idle_total") == before + 1
+        for workspace_id in ids:
+            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+
+        async def held_over() -> bool:
+            loop.coordinator.wakeups.poke()
+            views = [await cell.view(each) for each in ids]
+            return all(ws.desired_state is DesiredState.STANDBY for ws in views)
+
+        await until(held_over, what="the hold to end")
+
+
+async def test_a_person_who_presses_start_in_the_same_moment_wins(cell: Cell) -> None:
+    """The TTL manager read RUNNING and idle; before it wrote, the person asked again."""
+    async with cell.replica(settings=fast_settings(TTL_INTERVAL="3600")):
+        workspace_id = await run_one(cell, standby_ttl_seconds=1)
+        seen = await cell.view(workspace_id)
+        async with cell.sessions() as session, session.begin():
+            await session.execute(
+                text("UPDATE workspaces SET last_access_at = clock_timestamp() WHERE id = :id"),
+                {"id": workspace_id},
+            )
+
+        async def still_due(ws: object) -> bool:
+            return ws == seen
+
+        async with cell.sessions() as session, session.begin():
+            lowered = await workspaces.lower(
+                session, seen, DesiredState.STANDBY, actor=ADMIN, cause="idle", still_due=still_due
+            )
+        assert lowered is False
+        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+
+
+@pytest.mark.parametrize("change", ["stopped", "deleted"])
+async def test_a_wish_that_changed_meanwhile_is_not_overrun(cell: Cell, change: str) -> None:
+    workspace_id = await cell.create(start=True)
+    seen = await cell.view(workspace_id)
+    await cell.wish(workspace_id, {"stopped": "stop", "deleted": "delete"}[change])
+
+    async def always(_ws: object) -> bool:
+        return change == "stopped"
+
+    async with cell.sessions() as session, session.begin():
+        assert not await workspaces.lower(
+            session, seen, DesiredState.PENDING, actor=ADMIN, cause="late", still_due=always
+        )
