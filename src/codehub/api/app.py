@@ -1,17 +1,74 @@
 """The HTTP application: one router per resource, put together here and nowhere else."""
 
-from fastapi import FastAPI
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, Depends, FastAPI
 
 from codehub import __version__
-from codehub.api.health import WhyNotReady, health_router
+from codehub.api import (
+    admin,
+    auth,
+    catalogue,
+    dashboard,
+    events,
+    health,
+    openapi,
+    problems,
+    tokens,
+    users,
+    workspace_details,
+    workspaces,
+)
+from codehub.api.dependencies import ApiDependencies
+from codehub.api.gate import Gate
+from codehub.api.parts import Parts
+from codehub.api.strictness import no_unknown_parameters
+
+PREFIX = "/api/v1"
 
 
-def create_app(*, why_not_ready: WhyNotReady) -> FastAPI:
-    app = FastAPI(title="CodeHub", version=__version__)
-    app.include_router(health_router(why_not_ready))
+def create_app(dependencies: ApiDependencies) -> FastAPI:
+    """Its own parts start and stop with its lifespan; what it was given belongs to the caller."""
+    parts = Parts(dependencies)
 
-    @app.get("/", include_in_schema=False)
-    async def root() -> dict[str, str]:
-        return {"name": "CodeHub", "version": __version__}
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        parts.start()
+        try:
+            yield
+        finally:
+            await parts.close()
 
+    app = FastAPI(
+        title="CodeHub",
+        version=__version__,
+        summary="Development workspaces in the browser that cost nothing while nobody uses them",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.parts = parts
+    problems.install(app)
+    app.include_router(_api(), prefix=PREFIX)
+    app.include_router(health.router)
+    dashboard.install(app)
+    openapi.install(app)
+    app.add_middleware(Gate, https=dependencies.settings.is_https)
     return app
+
+
+def end_streams(app: FastAPI) -> None:
+    """Event streams never end by themselves: call this when the server begins to stop, before it drains."""
+    parts: Parts = app.state.parts
+    parts.guard.end_all()
+
+
+def _api() -> APIRouter:
+    api = APIRouter(dependencies=[Depends(no_unknown_parameters)])
+    # ``events`` and ``workspace_details`` first: their paths are longer than ``/workspaces/{id}``.
+    for each in (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin):
+        api.include_router(each.router)
+    return api

@@ -1,36 +1,56 @@
-"""Two questions an orchestrator asks: does the process live, and may it get traffic?"""
+"""What an orchestrator and a monitor ask, without signing in: at the root, outside ``/api/v1``."""
 
-from collections.abc import Awaitable, Callable
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from codehub.api import problems
+from codehub.api.parts import TheParts
+from codehub.api.schemas import CoordinatorReport, Health
+from codehub.domain.status import Status
 
-WhyNotReady = Callable[[], Awaitable[str | None]]
-"""None when ready, otherwise the reason in words."""
+router = APIRouter(tags=["health"])
+
+WORKSPACES = Gauge("codehub_workspaces", "Workspaces by status, deleted ones aside", ["status"])
 
 
-def health_router(why_not_ready: WhyNotReady) -> APIRouter:
-    router = APIRouter(prefix="/health", tags=["health"])
+@router.get("/health/live", summary="The process answers", response_model=Health)
+async def live() -> Health:
+    return Health(status="ok")
 
-    @router.get("/live", summary="The process answers")
-    async def live() -> dict[str, str]:
-        return {"status": "ok"}
 
-    @router.get("/ready", summary="The database is reachable and migrated", response_model=None)
-    async def ready() -> JSONResponse:
-        reason = await why_not_ready()
-        if reason is None:
-            return JSONResponse({"status": "ok"})
-        return JSONResponse(
-            {
-                "type": "about:blank",
-                "title": "Not ready",
-                "status": 503,
-                "detail": reason,
-                "code": "not_ready",
-            },
-            status_code=503,
-            media_type="application/problem+json",
-        )
+@router.get(
+    "/health/ready",
+    summary="The database is reachable and migrated",
+    response_model=Health,
+    responses=problems.documented("not_ready"),
+)
+async def ready(parts: TheParts) -> Health | Response:
+    reason = await parts.given.why_not_ready()
+    return Health(status="ok") if reason is None else problems.problem("not_ready", reason)
 
-    return router
+
+@router.get(
+    "/health/coordinator",
+    summary="Who leads what, seen from this process",
+    response_model=CoordinatorReport,
+)
+async def coordinator(parts: TheParts) -> CoordinatorReport:
+    return CoordinatorReport.model_validate(dict(await parts.given.coordinator_health()))
+
+
+@router.get(
+    "/metrics",
+    summary="Measurements for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(parts: TheParts) -> Response:
+    try:
+        counts = await parts.overviews.counts()
+    except problems.DATABASE_AWAY:
+        WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
+    else:
+        for status in Status:
+            if status is not Status.DELETED:
+                WORKSPACES.labels(status.value).set(counts.get(status.value, 0))
+    return Response(generate_latest(parts.given.metrics), media_type=CONTENT_TYPE_LATEST)

@@ -33,6 +33,8 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             log_config=None,
             access_log=False,
             server_header=False,
+            # Whom a forwarded address may be believed from is the API's question, not uvicorn's.
+            proxy_headers=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
     )

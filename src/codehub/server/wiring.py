@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from codehub.api.app import create_app
+from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
 from codehub.coordinators.leadership import lock_name
 from codehub.runtimes.base import Runtime
@@ -21,11 +22,14 @@ from codehub.server.control_plane import ControlPlane, Engineering, build_contro
 from codehub.server.embedded import Endpoints
 from codehub.server.settings import ProcessRole, RuntimeKind, Settings
 from codehub.server.variables import SettingsError
+from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
+from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LiveFeed, LivePublisher
+from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store import leadership as terms
 from codehub.store.engine import create_engine, session_factory
 from codehub.store.installation import get_or_create_id
@@ -94,13 +98,41 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
             activity=ActivityLog(redis),
         )
         control_plane = build_control_plane(_alone(settings), parts)
+    live = LiveFeed(redis)
+    dependencies = ApiDependencies(
+        settings=_api_settings(settings),
+        sessions=sessions,
+        # Autocommit: a request that only reads needs no BEGIN and no ROLLBACK.
+        read_sessions=session_factory(engine.execution_options(isolation_level="AUTOCOMMIT")),
+        live=live,
+        runtime=runtime,
+        archives=archives,
+        rate_limit=SharedRateLimit(redis),
+        passwords=Passwords(),
+        why_not_ready=Readiness(engine).why_not_ready,
+        coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
+        activity=ActivityLog(redis),
+    )
     return Application(
-        asgi=create_app(why_not_ready=Readiness(engine).why_not_ready),
+        asgi=create_app(dependencies),
         engine=engine,
         redis=redis,
-        live=LiveFeed(redis),
+        live=live,
         runtime=runtime,
         control_plane=control_plane,
+    )
+
+
+def _api_settings(settings: Settings) -> ApiSettings:
+    return ApiSettings(
+        base_url=settings.base_url,
+        base_domain=settings.http.base_domain,
+        limits=RunningLimits(
+            per_user=settings.limits.max_running_per_user, in_all=settings.limits.max_running_global
+        ),
+        standby_ttl_seconds=settings.ttl.standby_seconds,
+        archive_ttl_seconds=settings.ttl.archive_seconds,
+        default_image=settings.runtime.default_image,
     )
 
 

@@ -6,12 +6,14 @@ in which a disabled person still works.
 
 import re
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.errors import CodeHubError
 from codehub.domain.states import Role
 from codehub.kit.ids import uuid7
+from codehub.services.errors import NotFound
 from codehub.services.passwords import Passwords, generate, why_unfit
 from codehub.store import audit, sessions, tokens, users
 from codehub.store.users import UserRecord
@@ -120,6 +122,44 @@ async def set_disabled(session: AsyncSession, *, username: str, disabled: bool, 
     action = "user.disable" if disabled else "user.enable"
     await audit.append(session, actor=actor, action=action, subject=user.username)
     return await get_user(session, username)
+
+
+async def change_user(
+    session: AsyncSession,
+    passwords: Passwords,
+    user_id: UUID,
+    *,
+    role: Role | None = None,
+    disabled: bool | None = None,
+    password: str | None = None,
+    actor: str,
+) -> UserRecord:
+    """Any of the three, or none. Raises ``NotFound``, ``LastAdminError``, ``UnfitPasswordError``.
+
+    Asking for what is so already changes nothing and is not audited.
+    """
+    password_hash = await passwords.hash(_fit(password)) if password is not None else None
+    admins = await users.lock_admins(session)  # before the read: nobody changes a role in between
+    user = await users.find(session, user_id)
+    if user is None:
+        raise NotFound("user")
+    loses_admin = role is Role.USER or bool(disabled)
+    if loses_admin and user.is_admin and user.disabled_at is None and admins <= 1:
+        raise LastAdminError(f"{user.username} is the last admin. Make another one first.")
+    if role is not None and role is not user.role:
+        await users.set_role(session, user_id, role)
+        await audit.append(
+            session, actor=actor, action="user.role", subject=user.username, detail={"role": role.value}
+        )
+    if disabled is not None and disabled is not (user.disabled_at is not None):
+        await set_disabled(session, username=user.username, disabled=disabled, actor=actor)
+    if password_hash is not None:
+        await users.set_password_hash(session, user_id, password_hash)
+        await sessions.end_all(session, user_id)
+        await audit.append(session, actor=actor, action="user.password", subject=user.username)
+    changed = await users.find(session, user_id)
+    assert changed is not None, "people are never removed"
+    return changed
 
 
 async def get_user(session: AsyncSession, username: str) -> UserRecord:

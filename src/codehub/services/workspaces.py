@@ -59,7 +59,7 @@ class NewWorkspace:
 async def get(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """The one place that decides who may see a workspace. DELETED ones are shown to admins only."""
     record = await workspaces.find(session, workspace_id)
-    return _visible(record, actor)
+    return visible(record, actor)
 
 
 async def create(
@@ -175,7 +175,7 @@ async def keep_awake(
 
 async def delete(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """The person's last word. Said twice, it is said once."""
-    record = _visible(await workspaces.find_locked(session, workspace_id), actor)
+    record = visible(await workspaces.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
     await set_actor(session, actor.label, "asked to delete")
@@ -207,7 +207,7 @@ async def _wish(
 
 
 async def _locked(session: AsyncSession, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
-    record = _visible(await workspaces.find_locked(session, workspace_id), actor)
+    record = visible(await workspaces.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         raise WorkspaceDeleted(workspace_id)
     return record
@@ -219,7 +219,8 @@ async def _reread(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord:
     return record
 
 
-def _visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
+def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
+    """The rule behind ``get``, for whoever has read the row already. Raises ``NotFound``."""
     if record is None or not actor.may_see(record.view.owner_id):
         raise NotFound
     if record.status == "deleted" and not actor.is_admin:

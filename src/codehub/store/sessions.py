@@ -4,14 +4,15 @@ A session ends by its idle or its absolute expiry, whichever comes first, or by 
 there is no state in which it exists and does not count.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import any_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from codehub.store.statements import rows_written
+from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import sessions as s
 from codehub.store.tables import users as u
 from codehub.store.users import USER_COLUMNS, UserRecord, to_user
@@ -69,6 +70,21 @@ async def find_valid(session: AsyncSession, secret_hash: str) -> SignedIn | None
     """Whose cookie this is; None if it expired, was ended, or its person is disabled."""
     row = (await session.execute(_VALID.where(s.c.secret_hash == secret_hash))).first()
     return SignedIn(row[5], to_user(row), row[6], row[7], row[8]) if row is not None else None
+
+
+async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+    """Which of these sessions still count: for event streams that outlive their first request."""
+    statement = (
+        select(s.c.id)
+        .join_from(s, u, s.c.user_id == u.c.id)
+        .where(
+            s.c.id == any_(uuid_array(ids)),
+            s.c.idle_expires_at > func.statement_timestamp(),
+            s.c.expires_at > func.statement_timestamp(),
+            u.c.disabled_at.is_(None),
+        )
+    )
+    return set((await session.execute(statement)).scalars())
 
 
 async def touch(session: AsyncSession, session_id: UUID, *, idle: timedelta) -> None:

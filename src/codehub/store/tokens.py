@@ -1,13 +1,14 @@
 """Tokens for machines: ``Authorization: Bearer``. Looked up by hash; a revoked one stays for the record."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import any_, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from codehub.store.statements import Page, rows_written
+from codehub.store.statements import Page, rows_written, uuid_array
 from codehub.store.tables import api_tokens as t
 from codehub.store.tables import users as u
 from codehub.store.users import USER_COLUMNS, UserRecord, to_user
@@ -56,6 +57,16 @@ async def find_valid(session: AsyncSession, secret_hash: str) -> tuple[TokenReco
     )
     row = (await session.execute(statement)).first()
     return (TokenRecord(*row[len(USER_COLUMNS) :]), to_user(row)) if row is not None else None
+
+
+async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+    """Which of these tokens still count, their people aside."""
+    statement = select(t.c.id).where(
+        t.c.id == any_(uuid_array(ids)),
+        t.c.revoked_at.is_(None),
+        or_(t.c.expires_at.is_(None), t.c.expires_at > func.statement_timestamp()),
+    )
+    return set((await session.execute(statement)).scalars())
 
 
 async def list_page(

@@ -1,19 +1,19 @@
 """People."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Executable, func, insert, select, text, update
+from sqlalchemy import Executable, any_, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import Role
 from codehub.store.errors import UsernameTaken
 from codehub.store.records import AnyRow
-from codehub.store.statements import Page, rows_written
+from codehub.store.statements import Page, rows_written, uuid_array
 from codehub.store.tables import users as u
 
 # Any constant that no other lock of CodeHub uses: "users" in ASCII.
@@ -76,6 +76,11 @@ async def find_credentials(session: AsyncSession, username: str) -> tuple[UserRe
 
 async def find_password_hash(session: AsyncSession, user_id: UUID) -> str | None:
     return (await session.execute(select(u.c.password_hash).where(u.c.id == user_id))).scalar_one_or_none()
+
+
+async def find_enabled_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+    statement = select(u.c.id).where(u.c.id == any_(uuid_array(ids)), u.c.disabled_at.is_(None))
+    return set((await session.execute(statement)).scalars())
 
 
 async def list_page(

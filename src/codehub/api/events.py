@@ -1,0 +1,75 @@
+"""Live changes: ``/events`` and ``/workspaces/{id}/events``."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+
+from codehub.api import problems
+from codehub.api.caller import Caller
+from codehub.api.parts import TheParts
+from codehub.api.sse import EventStream, Write
+from codehub.api.streams import OneWorkspace, Topic, WorkspaceList, WorkspaceStream
+from codehub.api.workspaces import Owner, find_visible, whose
+from codehub.services.identity import Principal
+from codehub.signals.live import LiveSubscription
+
+router = APIRouter(tags=["events"])
+
+_STREAM = {
+    "description": "Events: snapshot, state_changed, progress, error, deleted, resync, heartbeat",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+@router.get(
+    "/workspaces/{workspace_id}/events",
+    summary="Live changes of one workspace",
+    response_model=None,
+    response_class=Response,
+    responses={200: _STREAM, **problems.documented("unauthorized", "not_found", "validation_failed")},
+)
+async def workspace_events(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    await find_visible(workspace_id, caller, parts)
+
+    async def source(write: Write) -> None:
+        with parts.given.live.subscribe_workspace(workspace_id) as subscription:
+            await _stream(parts, caller, OneWorkspace(workspace_id, parts.frames), subscription, write)
+
+    return EventStream(source)
+
+
+@router.get(
+    "/events",
+    summary="Live changes of my workspaces",
+    response_model=None,
+    response_class=Response,
+    responses={200: _STREAM, **problems.documented("unauthorized", "forbidden", "validation_failed")},
+)
+async def events(
+    caller: Caller,
+    parts: TheParts,
+    owner: Owner = None,
+) -> Response:
+    owner_id = whose(owner, caller)
+    live = parts.given.live
+
+    async def source(write: Write) -> None:
+        topic = WorkspaceList(owner_id, parts.frames, reading=parts.reading, gate=parts.tellings)
+        with live.subscribe_all() if owner_id is None else live.subscribe_user(owner_id) as subscription:
+            await _stream(parts, caller, topic, subscription, write)
+
+    return EventStream(source)
+
+
+async def _stream(
+    parts: TheParts, caller: Principal, topic: Topic, subscription: LiveSubscription, write: Write
+) -> None:
+    stream = WorkspaceStream(
+        topic,
+        subscription,
+        frames=parts.frames,
+        write=write,
+        heartbeat_seconds=parts.settings.heartbeat_seconds,
+    )
+    with parts.guard.watching(caller, subscription.close):
+        await stream.run()

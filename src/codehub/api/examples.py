@@ -1,0 +1,105 @@
+"""Examples for the OpenAPI document. A test checks each against its model."""
+
+from typing import Any
+
+_ID = "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f"
+_OWNER = "0190c7a0-0000-7000-8000-000000000001"
+_OP = "7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01"
+_KEY = f"{_ID}/{_OP}/0190c7a25b1e7c3d9f003a5d2c1b4e6f/home.tar.zst"
+
+WORKSPACE: dict[str, Any] = {
+    "id": _ID,
+    "owner_id": _OWNER,
+    "name": "thesis",
+    "description": "",
+    "memo": "",
+    "image_ref": "jupyterlab",
+    "desired_state": "RUNNING",
+    "standby_ttl_seconds": 300,
+    "archive_ttl_seconds": 86400,
+    "last_access_at": "2025-01-01T12:00:00+00:00",
+    "awake_until": None,
+    "active_until": None,
+    "deleted_at": None,
+    "observed_status": "RUNNING",
+    "health_status": "OK",
+    "observed_at": "2025-01-01T12:00:05+00:00",
+    "operation": "NONE",
+    "op_id": None,
+    "op_seq": 3,
+    "op_started_at": None,
+    "op_acted_at": None,
+    "archive_key": None,
+    "error_count": 0,
+    "error_info": None,
+    "last_retry_at": None,
+    "previous_status": None,
+    "version": 9,
+    "created_at": "2025-01-01T11:00:00+00:00",
+    "updated_at": "2025-01-01T12:00:05+00:00",
+    "status": "running",
+    "progress": None,
+    "url": f"https://codehub.example.org/w/{_ID}/",
+    "activity": {
+        "connections": 0,
+        "last_seen_at": "2025-01-01T12:00:00+00:00",
+        "kind": "http",
+        "next": {"to": "STANDBY", "at": "2025-01-01T12:05:00+00:00", "why": "idle for 5 min"},
+    },
+}
+NEW_WORKSPACE: dict[str, Any] = {"name": "thesis", "image_ref": "jupyterlab", "start": True}
+USER: dict[str, Any] = {
+    "id": _OWNER,
+    "username": "ann",
+    "role": "user",
+    "created_at": "2025-01-01T10:00:00+00:00",
+    "disabled_at": None,
+}
+TOKEN: dict[str, Any] = {
+    "id": _ID,
+    "name": "laptop",
+    "created_at": "2025-01-01T10:00:00+00:00",
+    "expires_at": "2025-04-01T10:00:00+00:00",
+    "last_used_at": None,
+}
+HISTORY_ENTRY: dict[str, Any] = {
+    "seq": 41,
+    "version": 9,
+    "at": "2025-01-01T12:00:05+00:00",
+    "changes": {"observed_status": ["STANDBY", "RUNNING"]},
+    "actor": "observer",
+    "cause": None,
+}
+ARCHIVE: dict[str, Any] = {
+    "key": _KEY,
+    "bytes": 1048576,
+    "files": 120,
+    "created_at": "2025-01-01T09:00:00+00:00",
+}
+AUDIT_ENTRY: dict[str, Any] = {
+    "seq": 7,
+    "at": "2025-01-01T12:00:00+00:00",
+    "actor": "user:ann",
+    "action": "workspace.wish.running",
+    "subject": _ID,
+    "detail": {},
+}
+ORPHAN: dict[str, Any] = {
+    "kind": "archive",
+    "name": _KEY,
+    "first_seen_at": "2025-01-01T09:00:00+00:00",
+    "bytes": None,
+}
+OVERVIEW: dict[str, Any] = {
+    "counts": {"running": 3, "standby": 5, "archived": 40},
+    "leaders": [
+        {
+            "name": "coordinator:wc",
+            "holder_id": "host-1",
+            "acquired_at": "2025-01-01T08:00:00+00:00",
+            "epoch": 4,
+            "last_tick_at": "2025-01-01T12:00:00+00:00",
+        }
+    ],
+    "archive_bytes": 5368709120,
+}

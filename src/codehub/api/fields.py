@@ -1,0 +1,61 @@
+"""The kinds of text people may write, checked the same way wherever they occur.
+
+PostgreSQL cannot store U+0000 and a terminal should not be told to do things by a workspace's name, so
+control characters never get in. Letters of every script, emoji and their joiners do: a name is the
+person's own. Names are compared for uniqueness, so they are kept in NFC and without outer white space:
+two that look the same are the same.
+"""
+
+import unicodedata
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+NAME_LENGTH = 64
+TEXT_LENGTH = 4096
+MAX_TTL_SECONDS = 10 * 365 * 86400
+
+# Overrides and isolates reorder what stands around a name: "exe.txt" for "txt.exe". Plain marks are fine.
+_REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_REFUSED_IN_NAMES = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def _tidy(value: object) -> object:
+    """Before the length is counted: that of what will be stored."""
+    if not isinstance(value, str):
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("not valid Unicode text") from None
+    return unicodedata.normalize("NFC", value).strip()
+
+
+def _check_name(value: str) -> str:
+    if any(unicodedata.category(each) in _REFUSED_IN_NAMES or each in _REORDERING for each in value):
+        raise ValueError("control characters are not allowed")
+    return value
+
+
+def _check_text(value: str) -> str:
+    if any(unicodedata.category(each) == "Cc" and each not in "\t\n\r" for each in value):
+        raise ValueError("control characters are not allowed")
+    return value
+
+
+def _check_secret(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("the character U+0000 is not allowed")
+    return value
+
+
+Name = Annotated[
+    str, Field(min_length=1, max_length=NAME_LENGTH), BeforeValidator(_tidy), AfterValidator(_check_name)
+]
+Text = Annotated[str, Field(max_length=TEXT_LENGTH), AfterValidator(_check_text)]
+Fragment = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_text)]
+ImageRef = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_name)]
+Username = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_check_name)]
+GivenPassword = Annotated[str, Field(max_length=1024), AfterValidator(_check_secret)]
+NewPassword = Annotated[str, Field(min_length=8, max_length=1024), AfterValidator(_check_secret)]
+TtlSeconds = Annotated[int, Field(ge=0, le=MAX_TTL_SECONDS, strict=True)]

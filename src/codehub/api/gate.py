@@ -1,0 +1,177 @@
+"""What every request passes, in one plain ASGI layer: size, media type, headers, log line, measurement.
+
+One layer and no framework class around it: with thousands of requests a second each wrapper counts, and
+event streams must pass through untouched. Nothing here knows routes or people; it writes down what the
+layers below have found out (``codehub.user_id`` and the matched route in the scope).
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from prometheus_client import Histogram
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from codehub.api import problems
+from codehub.kit.clock import monotonic
+
+log = structlog.get_logger("codehub.access")
+
+MAX_BODY_BYTES = 1024 * 1024
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+SECONDS = Histogram(
+    "codehub_http_request_seconds",
+    "Time from the request to the first byte of its answer",
+    ["method", "route", "status"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+)
+
+NOTHING_MAY_RUN = b"default-src 'none'; frame-ancestors 'none'"
+_HEADERS: Sequence[tuple[bytes, bytes]] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, *, https: bool) -> None:
+        self._app = app
+        self._headers = [*_HEADERS, _HSTS] if https else list(_HEADERS)
+        self._durations = Durations()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # nothing here speaks it; the proxy serves workspaces
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        await _Passage(scope, receive, send, gate=self).run(self._app)
+
+    def finish_headers(
+        self, headers: list[tuple[bytes, bytes]], request_id: str
+    ) -> list[tuple[bytes, bytes]]:
+        names = {name for name, _ in headers}
+        finished = [*headers, *self._headers, (b"x-request-id", request_id.encode())]
+        if b"content-security-policy" not in names:
+            finished.append((b"content-security-policy", NOTHING_MAY_RUN))
+        if b"cache-control" not in names:
+            finished.append((b"cache-control", b"no-store"))
+        return finished
+
+    def measure(self, scope: Scope, status: int, seconds: float) -> None:
+        self._durations.observe(scope, status, seconds)
+
+
+class _Passage:
+    """One request on its way through."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, gate: Gate) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._gate = gate
+        self._started_at = monotonic()
+        self._received = 0
+        self.status = 0
+        self.request_id = ""
+        self._length = b""
+        self._media_type = b""
+        self._chunked = False
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                self.request_id = value.decode("latin-1")
+            elif name == b"content-length":
+                self._length = value
+            elif name == b"content-type":
+                self._media_type = value
+            elif name == b"transfer-encoding":
+                self._chunked = True
+        if not _REQUEST_ID.fullmatch(self.request_id):
+            self.request_id = secrets.token_hex(8)
+
+    async def run(self, app: ASGIApp) -> None:
+        structlog.contextvars.bind_contextvars(request_id=self.request_id)
+        try:
+            refusal = self._why_not()
+            if refusal is not None:
+                await problems.problem(refusal, problems.KINDS[refusal].example)(
+                    self._scope, self._receive, self.send
+                )
+            else:
+                await app(self._scope, self.receive, self.send)
+        except Exception as error:
+            log.error("request failed", path=self._scope["path"], exc_info=error)
+            if self.status:
+                raise  # half an answer is out: the server cuts the connection
+            await problems.internal()(self._scope, self._receive, self.send)
+        finally:
+            self._write_line()
+
+    def _why_not(self) -> str | None:
+        if self._length and (len(self._length) > 15 or int(self._length) > MAX_BODY_BYTES):
+            return "too_large"
+        if self._scope["method"] not in _WITH_BODY or not (self._chunked or self._length.strip(b"0")):
+            return None
+        media_type = self._media_type.partition(b";")[0].strip().lower()
+        return None if media_type == b"application/json" else "unsupported_media_type"
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._received += len(message.get("body", b""))
+            if self._received > MAX_BODY_BYTES:
+                raise HTTPException(413)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = self._gate.finish_headers(list(message.get("headers", ())), self.request_id)
+            message = {**message, "headers": headers}
+            # To the first byte: an event stream that lives for hours is no slow request.
+            self._gate.measure(self._scope, self.status, monotonic() - self._started_at)
+        await self._send(message)
+
+    def _write_line(self) -> None:
+        if not log.is_enabled_for(20):
+            return
+        fields: dict[str, Any] = {}
+        if (user_id := self._scope.get("codehub.user_id")) is not None:
+            fields["user_id"] = str(user_id)
+        if (workspace_id := self._scope.get("path_params", {}).get("workspace_id")) is not None:
+            fields["workspace_id"] = str(workspace_id)
+        log.info(
+            "request",
+            method=self._scope["method"],
+            path=self._scope["path"],
+            status=self.status or None,
+            duration_ms=round((monotonic() - self._started_at) * 1000, 1),
+            **fields,
+        )
+
+
+class Durations:
+    """Time to the first byte, by route template: never by path, of which there are endlessly many."""
+
+    def __init__(self) -> None:
+        self._children: dict[tuple[str, str, int], Any] = {}
+
+    def observe(self, scope: Scope, status: int, seconds: float) -> None:
+        key = (scope["method"], getattr(scope.get("route"), "path", "other"), status)
+        child = self._children.get(key)
+        if child is None:
+            if len(self._children) > 2000:  # made-up methods
+                key = ("other", key[1], status)
+            child = self._children[key] = SECONDS.labels(key[0], key[1], str(status))
+        child.observe(seconds)

@@ -1,0 +1,60 @@
+"""Ends the streams of people who were signed out or disabled: one look for all, every 15 seconds.
+
+A stream outlives the request that was let in. Nothing would ask again who is reading, so this does, with a
+constant number of queries however many streams are open.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import Gauge
+
+from codehub.api.problems import DATABASE_AWAY
+from codehub.kit.tasks import cancel_and_wait
+from codehub.services.identity import Identities, Principal
+
+INTERVAL_SECONDS = 15.0
+
+SUBSCRIBERS = Gauge("codehub_sse_subscribers", "Open event streams of this process")
+
+
+class StreamGuard:
+    def __init__(self, identities: Identities, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        self._identities = identities
+        self._interval_seconds = interval_seconds
+        self._open: dict[object, tuple[Principal, Callable[[], None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def watching(self, principal: Principal, end: Callable[[], None]) -> Iterator[None]:
+        """While inside, ``end`` is called once this person's proof counts no more, or at shutdown."""
+        key = object()
+        self._open[key] = (principal, end)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch(), name="stream-guard")
+        SUBSCRIBERS.inc()
+        try:
+            yield
+        finally:
+            SUBSCRIBERS.dec()
+            del self._open[key]
+
+    def end_all(self) -> None:
+        for _, end in list(self._open.values()):
+            end()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await cancel_and_wait([self._task])
+
+    async def _watch(self) -> None:
+        while self._open:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                ended = await self._identities.ended({principal for principal, _ in self._open.values()})
+            except DATABASE_AWAY:
+                continue  # nobody can tell, and an outage signs nobody out
+            for principal, end in list(self._open.values()):
+                if principal in ended:
+                    end()

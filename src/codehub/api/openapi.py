@@ -1,0 +1,66 @@
+"""The OpenAPI document: what FastAPI derives, plus what is true of every call.
+
+Each call under ``/api/v1`` may be refused for its size, its media type or its shape, or because the
+database is away; the document says so on each of them instead of once somewhere in prose.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from codehub.api import problems
+from codehub.api.schemas import FieldError, Problem, RunningWorkspace
+
+_EVERYWHERE = ("validation_failed", "unavailable")
+_WITH_BODY = ("bad_request", "too_large", "unsupported_media_type")
+_SECURITY = {
+    "session": {"type": "apiKey", "in": "cookie", "name": "codehub_session"},
+    "token": {"type": "http", "scheme": "bearer", "bearerFormat": "chp_…"},
+}
+_OPEN = {"/api/v1/auth/login"}
+
+
+def install(app: FastAPI) -> None:
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=app.title, version=app.version, summary=app.summary, routes=app.routes
+            )
+            _complete(document)
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]
+
+
+def _complete(document: dict[str, Any]) -> None:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for model in (Problem, FieldError, RunningWorkspace):
+        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    components["securitySchemes"] = _SECURITY
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if path.startswith("/api/"):
+                _complete_call(path, method, operation)
+            else:
+                operation["responses"].pop("422", None)
+
+
+def _complete_call(path: str, method: str, operation: dict[str, Any]) -> None:
+    codes = _EVERYWHERE + (_WITH_BODY if method in {"post", "patch", "delete"} else ())
+    responses: dict[str, Any] = operation["responses"]
+    for status, response in problems.documented(*codes).items():
+        known = responses.get(str(status))
+        if known is None or problems.MEDIA_TYPE not in known.get("content", {}):
+            responses[str(status)] = response
+        else:
+            examples = known["content"][problems.MEDIA_TYPE]["examples"]
+            examples.update(response["content"][problems.MEDIA_TYPE]["examples"])
+    operation["responses"] = dict(sorted(responses.items()))
+    operation["security"] = [] if path in _OPEN else [{"session": []}, {"token": []}]

@@ -1,0 +1,78 @@
+"""The parts of one API process, made from its dependencies and shared by all routes."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request, Response
+
+from codehub.api.activity import ActivityBoard
+from codehub.api.dependencies import ApiDependencies
+from codehub.api.frames import Frames
+from codehub.api.guard import StreamGuard
+from codehub.api.progress import ProgressBoard
+from codehub.api.rendering import WorkspaceRenderer
+from codehub.services.batching import Batched
+from codehub.services.identity import Identities
+from codehub.services.overview import Overviews
+from codehub.services.sign_in import SignIn
+from codehub.store import workspaces
+from codehub.store.records import WorkspaceRecord
+
+JSON = "application/json"
+TELLINGS_AT_ONCE = 6
+"""Lists that are read for event streams at a time: fewer than the pool has connections."""
+
+
+class Parts:
+    def __init__(self, given: ApiDependencies) -> None:
+        self.given = given
+        self.settings = given.settings
+        self.sessions = given.sessions
+        self.reading = given.read_sessions
+        self.identities = Identities(given.sessions, reading=given.read_sessions)
+        self.sign_in = SignIn(
+            given.sessions,
+            passwords=given.passwords,
+            rate_limit=given.rate_limit,
+            identities=self.identities,
+        )
+        self.progress = ProgressBoard(given.live)
+        self.activity = ActivityBoard(given.activity)
+        self.renderer = WorkspaceRenderer(
+            base_url=given.settings.base_url,
+            base_domain=given.settings.base_domain,
+            progress=self.progress,
+        )
+        self.workspaces: Batched[UUID, WorkspaceRecord] = Batched(self._load_workspaces)
+        self.frames = Frames(self.workspaces, activity=self.activity, renderer=self.renderer)
+        self.guard = StreamGuard(self.identities)
+        self.tellings = asyncio.Semaphore(TELLINGS_AT_ONCE)
+        self.overviews = Overviews(
+            reading=given.read_sessions, runtime=given.runtime, archives=given.archives
+        )
+
+    def start(self) -> None:
+        self.progress.start()
+
+    async def close(self) -> None:
+        self.guard.end_all()
+        await self.guard.close()
+        await self.progress.close()
+
+    async def answer(self, record: WorkspaceRecord, *, status: int = 200) -> Response:
+        activities = await self.activity.read_many((record.view.id,))
+        return Response(self.renderer.one(record, activities), status_code=status, media_type=JSON)
+
+    async def _load_workspaces(self, ids: Sequence[UUID]) -> Mapping[UUID, WorkspaceRecord]:
+        async with self.reading() as session:
+            return {record.view.id: record for record in await workspaces.find_many(session, ids)}
+
+
+async def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+TheParts = Annotated[Parts, Depends(_parts)]

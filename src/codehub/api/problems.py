@@ -1,0 +1,234 @@
+"""Refusals, as RFC 9457 problem details: one table from code to status, and one way to write them down.
+
+Every error CodeHub raises on purpose has a stable ``code``; programs go by that, people read ``detail``.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from codehub.domain.errors import CodeHubError, EffectError
+from codehub.services.errors import LimitReached
+from codehub.services.sign_in import TooManyAttempts
+
+log = structlog.get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:codehub:problem:"
+
+
+@dataclass(frozen=True)
+class Kind:
+    status: int
+    title: str
+    example: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "bad_request": Kind(400, "The request cannot be read", "The body is not JSON in UTF-8."),
+    "unauthorized": Kind(401, "Not signed in", "Sign in, or send a token as Authorization: Bearer."),
+    "invalid_credentials": Kind(
+        401, "Wrong name or password", "That name and password do not belong together."
+    ),
+    "forbidden": Kind(403, "Not allowed", "Only administrators may do that."),
+    "csrf": Kind(403, "Not from this site", "The request did not come from a page of this site."),
+    "wrong_password": Kind(403, "Wrong password", "The current password is not right."),
+    "not_found": Kind(404, "Not found", "There is no such workspace."),
+    "method_not_allowed": Kind(405, "Method not allowed", "This address does not know that method."),
+    "name_taken": Kind(409, "Name taken", "a workspace named 'thesis' exists already"),
+    "username_taken": Kind(409, "Username taken", "there is a user 'ann' already"),
+    "deleted": Kind(409, "Deleted", "The workspace has been deleted; it takes no more wishes."),
+    "archived": Kind(
+        409, "Archived", "The workspace is archived or on its way there; there is nothing to stop."
+    ),
+    "last_admin": Kind(409, "The last admin", "admin is the last admin. Make another one first."),
+    "too_large": Kind(413, "Too large", "A body may have 1 MiB at most."),
+    "unsupported_media_type": Kind(415, "Unsupported media type", "Bodies are application/json."),
+    "validation_failed": Kind(422, "Not valid", "name: at most 64 characters"),
+    "unknown_image": Kind(422, "Unknown image", "There is no image 'vim'. Known: jupyterlab."),
+    "unfit_username": Kind(422, "Unfit username", "'ann!' cannot be a username."),
+    "unfit_password": Kind(422, "Unfit password", "A password needs at least 8 characters."),
+    "rate_limited": Kind(429, "Too many attempts", "Too many failed attempts. Try again in 42 s."),
+    "limit_user": Kind(429, "Your limit is reached", "You run 2 of 2 workspaces that may run at a time."),
+    "limit_global": Kind(
+        429, "The limit is reached", "All together run 100 of 100 workspaces that may run at a time."
+    ),
+    "internal": Kind(500, "CodeHub made a mistake", "It is in the log, under this request's id."),
+    "unavailable": Kind(503, "Not available", "The database does not answer. Try again in a moment."),
+    "not_ready": Kind(503, "Not ready", "The database does not answer."),
+}
+
+FIELD_OF: Mapping[str, str] = {
+    "unknown_image": "image_ref",
+    "unfit_username": "username",
+    "unfit_password": "password",
+}
+
+_OF_STATUS: Mapping[int, str] = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "validation_failed",
+    503: "unavailable",
+}
+
+DATABASE_AWAY = (SQLAlchemyError, OSError, TimeoutError)
+
+
+class Refused(CodeHubError):
+    """The API itself says no."""
+
+    def __init__(self, code: str, detail: str | None = None) -> None:
+        super().__init__(detail or KINDS[code].example)
+        self.code = code
+
+
+class Invalid(CodeHubError):
+    """One field cannot be so."""
+
+    code = "validation_failed"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.errors = [{"field": field, "message": message}]
+
+
+def document(code: str, detail: str, **more: Any) -> dict[str, Any]:
+    kind = KINDS[code]
+    return {
+        "type": TYPE_PREFIX + code,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "code": code,
+        **more,
+    }
+
+
+def problem(code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    content = document(code, detail, **more)
+    body = json.dumps(content, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    return Response(body, status_code=content["status"], media_type=MEDIA_TYPE, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(CodeHubError, _on_refusal)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    for away in (DBAPIError, PoolTimeout, OSError, TimeoutError):
+        app.add_exception_handler(away, _on_database_away)
+
+
+def of_error(error: CodeHubError) -> Response:
+    """What this error is to the person who asked."""
+    if isinstance(error, EffectError):
+        return unavailable(error.message)
+    if isinstance(error, LimitReached):
+        running = [{"id": str(r.view.id), "name": r.name, "status": r.status} for r in error.running]
+        return problem(
+            error.code, str(error), used=error.usage.used, allowed=error.usage.allowed, running=running
+        )
+    if isinstance(error, TooManyAttempts):
+        return problem(error.code, str(error), headers={"Retry-After": str(error.retry_after_seconds)})
+    code = error.code if error.code in KINDS else "internal"
+    more: dict[str, Any] = {}
+    if isinstance(error, Invalid):
+        more["errors"] = error.errors
+    elif code in FIELD_OF:
+        more["errors"] = [{"field": FIELD_OF[code], "message": str(error)}]
+    headers = {"WWW-Authenticate": 'Bearer realm="codehub"'} if code == "unauthorized" else None
+    return problem(code, str(error), headers=headers, **more)
+
+
+def unavailable(detail: str) -> Response:
+    return problem("unavailable", detail, headers={"Retry-After": "1"})
+
+
+def internal() -> Response:
+    return problem("internal", KINDS["internal"].example)
+
+
+async def _on_refusal(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, CodeHubError)
+    if error.code not in KINDS and not isinstance(error, EffectError):
+        log.error("an error without a place in the API", code=error.code, exc_info=error)
+    return of_error(error)
+
+
+async def _on_invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [{"field": field_of(each["loc"]), "message": each["msg"]} for each in error.errors()]
+    detail = "; ".join(f"{each['field']}: {each['message']}" for each in errors[:3])
+    return problem("validation_failed", detail, errors=errors)
+
+
+async def _on_http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _OF_STATUS.get(error.status_code, "bad_request")
+    return problem(code, KINDS[code].example, headers=error.headers)
+
+
+async def _on_database_away(_request: Request, error: Exception) -> Response:
+    if isinstance(error, DBAPIError) and not _is_outage(error):
+        log.error("the database refused a statement", exc_info=error)
+        return internal()
+    log.warning("the database does not answer", error=type(error).__name__)
+    return unavailable("The database does not answer. Try again in a moment.")
+
+
+def _is_outage(error: DBAPIError) -> bool:
+    """A connection that broke, a server that shuts down or starts, a statement that waited too long."""
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return error.connection_invalidated or state is None or state[:2] in {"08", "57", "53", "55", "40"}
+
+
+def field_of(location: Sequence[Any]) -> str:
+    """``("body", "tags", 0)`` → ``tags.0``; a body that is not JSON at all is called ``body``."""
+    parts = [str(part) for part in location]
+    if len(parts) > 1 and parts[0] in {"body", "query", "path", "header"}:
+        parts = parts[1:] if not (parts[0] == "body" and parts[1].isdigit()) else parts[:1]
+    return ".".join(parts)
+
+
+def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of a route that may refuse with these codes."""
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(KINDS[code].status, []).append(code)
+    return {status: _response(status, of_status) for status, of_status in sorted(by_status.items())}
+
+
+def _response(status: int, codes: Iterable[str]) -> dict[str, Any]:
+    examples = {code: {"summary": KINDS[code].title, "value": _example(code)} for code in codes}
+    response: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": examples}},
+    }
+    if status in (429, 503):
+        response["headers"] = {
+            "Retry-After": {"description": "Seconds", "required": False, "schema": {"type": "string"}}
+        }
+    return response
+
+
+def _example(code: str) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if KINDS[code].status == 422:
+        more["errors"] = [{"field": FIELD_OF.get(code, "name"), "message": KINDS[code].example}]
+    if code.startswith("limit_"):
+        running = {"id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f", "name": "thesis", "status": "running"}
+        more |= {"used": 2, "allowed": 2, "running": [running]}
+    return document(code, KINDS[code].example, **more)

@@ -1,0 +1,61 @@
+"""How far operations are, as last heard. Progress is no column: it lives in Redis messages and here.
+
+One reader per process listens to everything and keeps the last word per workspace. Losing it all (a
+restart, a Redis outage) shows as "unknown" until the next message, half a second later.
+"""
+
+import asyncio
+from collections import OrderedDict
+from uuid import UUID
+
+from codehub.domain.states import Operation
+from codehub.kit.tasks import cancel_and_wait
+from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, Progress
+
+MAX_REMEMBERED = 4096
+
+
+class ProgressBoard:
+    def __init__(self, feed: LiveFeed) -> None:
+        self._feed = feed
+        self._last: OrderedDict[UUID, tuple[str, int]] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen(), name="progress-board")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await cancel_and_wait([self._task])
+            self._task = None
+
+    def percent(self, workspace_id: UUID, operation: Operation) -> int | None:
+        """Of this operation; what was said of an earlier one does not count."""
+        said = self._last.get(workspace_id)
+        return said[1] if said is not None and said[0] == operation.value else None
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                with self._feed.subscribe_all() as everything:
+                    async for notice in everything:
+                        if isinstance(notice, Progress):
+                            self._note(notice)
+                        elif isinstance(notice, Change) and "operation" in notice.changed:
+                            self._last.pop(notice.id, None)
+                return  # the feed has closed
+            except FellBehind:
+                continue  # what was missed comes again in half a second
+            except FeedClosed:
+                return
+
+    def _note(self, notice: Progress) -> None:
+        operation, percent = notice.progress.get("operation"), notice.progress.get("percent")
+        if not isinstance(operation, str) or type(percent) is not int:
+            self._last.pop(notice.id, None)
+            return
+        self._last[notice.id] = (operation, min(100, max(0, percent)))
+        self._last.move_to_end(notice.id)
+        if len(self._last) > MAX_REMEMBERED:
+            self._last.popitem(last=False)

@@ -1,0 +1,135 @@
+"""A workspace as JSON, written straight from its record.
+
+The hottest answers of the API are one workspace and a page of fifty, and each event stream carries whole
+workspaces too. Building and validating a model for each would cost several times what the database does.
+``tests`` hold this to ``schemas.Workspace``.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from codehub.api.progress import ProgressBoard
+from codehub.domain.states import Operation
+from codehub.domain.ttl import Activity, next_transition
+from codehub.store.records import WorkspaceRecord
+
+MAX_REMEMBERED = 4096
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+class WorkspaceRenderer:
+    def __init__(self, *, base_url: str, base_domain: str | None, progress: ProgressBoard) -> None:
+        self._progress = progress
+        self._url = _url_pattern(base_url, base_domain)
+        self._remembered: OrderedDict[UUID, tuple[WorkspaceRecord, str]] = OrderedDict()
+
+    def render(self, record: WorkspaceRecord, activity: Activity | None, *, now: datetime) -> str:
+        """The whole JSON object. ``activity`` None: nobody can tell."""
+        view = record.view
+        percent = None
+        if view.operation is not Operation.NONE:
+            percent = self._progress.percent(view.id, view.operation)
+        following = next_transition(view, activity=activity, now=now)
+        tail = _encode(
+            {
+                "progress": percent,
+                "activity": {
+                    "connections": activity.connections if activity else None,
+                    "last_seen_at": _time(activity.last_seen_at) if activity else None,
+                    "kind": activity.kind if activity else None,
+                    "next": {"to": following.to.value, "at": _time(following.at), "why": following.why}
+                    if following
+                    else None,
+                },
+            }
+        )
+        return f"{self._columns(record)},{tail[1:]}"
+
+    def page(
+        self,
+        records: "list[WorkspaceRecord]",
+        activities: Mapping[UUID, Activity] | None,
+        *,
+        next_cursor: str | None,
+    ) -> str:
+        now = datetime.now(UTC)
+        items = ",".join(self.render(record, _of(activities, record.view.id), now=now) for record in records)
+        return f'{{"items":[{items}],"next_cursor":{_encode(next_cursor)}}}'
+
+    def one(self, record: WorkspaceRecord, activities: Mapping[UUID, Activity] | None) -> str:
+        return self.render(record, _of(activities, record.view.id), now=datetime.now(UTC))
+
+    def _columns(self, record: WorkspaceRecord) -> str:
+        """The part that depends on the row alone, without its closing brace. Equal rows, equal bytes."""
+        known = self._remembered.get(record.view.id)
+        if known is not None and known[0] == record:
+            return known[1]
+        columns = _encode({**_columns_of(record), "url": self._url.format(id=record.view.id)})[:-1]
+        self._remembered[record.view.id] = (record, columns)
+        self._remembered.move_to_end(record.view.id)
+        if len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return columns
+
+
+def _of(activities: Mapping[UUID, Activity] | None, workspace_id: UUID) -> Activity | None:
+    """None only if nobody can tell; a workspace Redis has never heard of was simply not used."""
+    return None if activities is None else activities.get(workspace_id, _NONE)
+
+
+_NONE = Activity()
+
+
+def _columns_of(record: WorkspaceRecord) -> dict[str, Any]:
+    """Every column people may see, in the order of the schema."""
+    ws = record.view
+    return {
+        "id": str(ws.id),
+        "owner_id": str(ws.owner_id),
+        "name": record.name,
+        "description": record.description,
+        "memo": record.memo,
+        "image_ref": ws.image_ref,
+        "desired_state": ws.desired_state.value,
+        "standby_ttl_seconds": ws.standby_ttl_seconds,
+        "archive_ttl_seconds": ws.archive_ttl_seconds,
+        "last_access_at": _time(ws.last_access_at),
+        "awake_until": _time(ws.awake_until),
+        "active_until": _time(ws.active_until),
+        "deleted_at": _time(ws.deleted_at),
+        "observed_status": ws.observed_status.value,
+        "health_status": ws.health_status.value,
+        "observed_at": _time(ws.observed_at),
+        "operation": ws.operation.value,
+        "op_id": str(ws.op_id) if ws.op_id else None,
+        "op_seq": ws.op_seq,
+        "op_started_at": _time(ws.op_started_at),
+        "op_acted_at": _time(ws.op_acted_at),
+        "archive_key": ws.archive_key,
+        "error_count": ws.error_count,
+        "error_info": ws.error_info.as_json() if ws.error_info else None,
+        "last_retry_at": _time(ws.last_retry_at),
+        "previous_status": ws.previous_status.value if ws.previous_status else None,
+        "version": ws.version,
+        "created_at": _time(record.created_at),
+        "updated_at": _time(record.updated_at),
+        "status": record.status,
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment is not None else None
+
+
+def _url_pattern(base_url: str, base_domain: str | None) -> str:
+    if base_domain is None:
+        return base_url.rstrip("/") + "/w/{id}/"
+    base = urlsplit(base_url)
+    port = f":{base.port}" if base.port and ":" not in base_domain else ""
+    return f"{base.scheme}://{{id}}.{base_domain}{port}/"

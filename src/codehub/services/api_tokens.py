@@ -1,0 +1,56 @@
+"""Tokens for machines: made, shown once, revoked. Only their SHA-256 is kept."""
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.kit.ids import uuid7
+from codehub.services.errors import NotFound
+from codehub.services.identity import TOKEN_PREFIX, Principal
+from codehub.store import audit, statements, tokens
+from codehub.store.secrets import hash_secret
+from codehub.store.tokens import TokenRecord
+
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class NewToken:
+    record: TokenRecord
+    token: str = field(repr=False)
+
+
+async def create(
+    session: AsyncSession, principal: Principal, *, name: str, lifetime: timedelta | None
+) -> NewToken:
+    """A token that acts as this person. ``lifetime`` None: until it is revoked."""
+    token = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    expires_at = await statements.now(session) + lifetime if lifetime is not None else None
+    record = await tokens.create(
+        session,
+        token_id=uuid7(),
+        user_id=principal.user.id,
+        name=name,
+        secret_hash=hash_secret(token),
+        expires_at=expires_at,
+    )
+    await _audit(session, principal, "token.create", record.id, name=name)
+    return NewToken(record, token)
+
+
+async def revoke(session: AsyncSession, principal: Principal, token_id: UUID) -> None:
+    """Raises ``NotFound``: also for somebody else's, and for one that was revoked before."""
+    if not await tokens.revoke(session, principal.user.id, token_id):
+        raise NotFound("token")
+    await _audit(session, principal, "token.revoke", token_id)
+
+
+async def _audit(
+    session: AsyncSession, principal: Principal, action: str, token_id: UUID, **detail: object
+) -> None:
+    await audit.append(
+        session, actor=principal.actor.label, action=action, subject=str(token_id), detail=detail
+    )

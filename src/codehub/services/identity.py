@@ -1,0 +1,160 @@
+"""Who is asking: a session cookie or a token becomes a person.
+
+Every request asks this, so answers are remembered for two seconds in the process. Ending a session,
+revoking a token or disabling a person in this process forgets them at once; another replica may believe
+for those two seconds longer. Requests that change something never believe the memory (``fresh=True``).
+
+Secrets are looked up by their SHA-256 and never kept: the memory is keyed by the hash too.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.kit.clock import monotonic
+from codehub.services.workspaces import Actor
+from codehub.store import sessions, tokens, users
+from codehub.store.secrets import hash_secret
+from codehub.store.users import UserRecord
+
+IDLE = timedelta(days=14)
+ABSOLUTE = timedelta(days=90)
+TOKEN_PREFIX = "chp_"
+
+BELIEVE_SECONDS = 2.0
+TOUCH_SECONDS = 300.0
+MAX_REMEMBERED = 10_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A person, and what they showed: a session, a token, or the proxy's word (neither)."""
+
+    user: UserRecord
+    session_id: UUID | None = None
+    token_id: UUID | None = None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(label_of(self.user), user_id=self.user.id, is_admin=self.user.is_admin)
+
+    @property
+    def by_browser(self) -> bool:
+        """Whether the browser sent the proof by itself, so that another site may have made it do so."""
+        return self.token_id is None
+
+
+def label_of(user: UserRecord) -> str:
+    """How the timeline and the audit name a person."""
+    return f"user:{user.username}"
+
+
+class Identities:
+    def __init__(
+        self, sessions_: async_sessionmaker[AsyncSession], *, reading: async_sessionmaker[AsyncSession]
+    ) -> None:
+        self._sessions = sessions_
+        self._reading = reading
+        self._remembered: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
+        self._touched: OrderedDict[UUID, float] = OrderedDict()
+        self._forgotten = 0  # raised with each forgetting: what was read before must not be remembered
+
+    async def of_session(self, secret: str, *, fresh: bool = False) -> Principal | None:
+        return await self._find("s" + hash_secret(secret), self._load_session, fresh=fresh)
+
+    async def of_token(self, secret: str, *, fresh: bool = False) -> Principal | None:
+        return await self._find("t" + hash_secret(secret), self._load_token, fresh=fresh)
+
+    async def of_user(self, user_id: UUID, *, fresh: bool = False) -> Principal | None:
+        """A person somebody trusted vouches for."""
+        return await self._find(f"u{user_id}", self._load_user, fresh=fresh)
+
+    def forget(self, user_id: UUID) -> None:
+        """Something about this person changed: role, password, a session, a token."""
+        self._forgotten += 1
+        for key in [key for key, (_, known) in self._remembered.items() if known.user.id == user_id]:
+            del self._remembered[key]
+
+    async def ended(self, principals: Collection[Principal]) -> set[Principal]:
+        """Which of these count no more. Two or three queries however many there are."""
+        session_ids = {each.session_id for each in principals if each.session_id is not None}
+        token_ids = {each.token_id for each in principals if each.token_id is not None}
+        user_ids = {each.user.id for each in principals}
+        async with self._reading() as session:
+            valid: set[UUID] = set()
+            if session_ids:
+                valid |= await sessions.find_valid_ids(session, session_ids)
+            if token_ids:
+                valid |= await tokens.find_valid_ids(session, token_ids)
+            enabled = await users.find_enabled_ids(session, user_ids)
+        return {
+            each
+            for each in principals
+            if each.user.id not in enabled
+            or (each.session_id is not None and each.session_id not in valid)
+            or (each.token_id is not None and each.token_id not in valid)
+        }
+
+    async def _find(
+        self, key: str, load: Callable[[str], Awaitable[Principal | None]], *, fresh: bool
+    ) -> Principal | None:
+        known = self._remembered.get(key)
+        if known is not None and not fresh and known[0] > monotonic():
+            return known[1]
+        generation = self._forgotten
+        principal = await load(key[1:])
+        if principal is None:
+            self._remembered.pop(key, None)
+            return None
+        if generation == self._forgotten:
+            _remember(self._remembered, key, (monotonic() + BELIEVE_SECONDS, principal))
+        return principal
+
+    async def _load_session(self, secret_hash: str) -> Principal | None:
+        async with self._reading() as session:
+            found = await sessions.find_valid(session, secret_hash)
+        if found is None:
+            return None
+        if self._is_due(found.session_id):
+            async with self._sessions.begin() as session:
+                await sessions.touch(session, found.session_id, idle=IDLE)
+        return Principal(found.user, session_id=found.session_id)
+
+    async def _load_token(self, secret_hash: str) -> Principal | None:
+        async with self._reading() as session:
+            found = await tokens.find_valid(session, secret_hash)
+        if found is None:
+            return None
+        token, user = found
+        if self._is_due(token.id):
+            async with self._sessions.begin() as session:
+                await tokens.touch(session, token.id)
+        return Principal(user, token_id=token.id)
+
+    async def _load_user(self, user_id: str) -> Principal | None:
+        async with self._reading() as session:
+            user = await users.find(session, UUID(user_id))
+        return Principal(user) if user is not None and user.disabled_at is None else None
+
+    def _is_due(self, id_: UUID) -> bool:
+        """Whether its use should be written down again: coarsely, by this process's own clock."""
+        now = monotonic()
+        if now - self._touched.get(id_, -TOUCH_SECONDS) < TOUCH_SECONDS:
+            return False
+        _remember(self._touched, id_, now)
+        return True
+
+
+def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > MAX_REMEMBERED:
+        memory.popitem(last=False)

@@ -1,0 +1,112 @@
+"""What operators look at: how many workspaces are how, who leads what, and what belongs to nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.archives.store import ArchiveObject
+from codehub.domain.errors import EffectError
+from codehub.domain.states import ContainerState
+from codehub.kit.clock import monotonic
+from codehub.runtimes.base import Observation
+from codehub.store import leadership, orphans, workspaces
+from codehub.store.leadership import Term
+
+log = structlog.get_logger(__name__)
+
+SIZES_BELIEVE_SECONDS = 300.0
+SIZES_WAIT_SECONDS = 3.0
+COUNTS_BELIEVE_SECONDS = 5.0
+
+
+class Sighted(Protocol):
+    async def observe(self, ids: Collection[UUID] | None = None) -> Observation: ...
+
+
+class Shelf(Protocol):
+    def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
+
+
+@dataclass(frozen=True)
+class Overview:
+    counts: Mapping[str, int]
+    terms: Sequence[Term]
+    archive_bytes: int | None  # None: not known (yet)
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """Something that exists and belongs to no workspace."""
+
+    kind: str
+    name: str
+    first_seen_at: datetime | None = None
+    bytes: int | None = None
+
+
+class Overviews:
+    def __init__(
+        self, *, reading: async_sessionmaker[AsyncSession], runtime: Sighted, archives: Shelf
+    ) -> None:
+        self._reading = reading
+        self._runtime = runtime
+        self._archives = archives
+        self._counts: tuple[float, Mapping[str, int]] = (0.0, {})
+        self._bytes: int | None = None
+        self._bytes_at = -SIZES_BELIEVE_SECONDS
+        self._adding_up: asyncio.Task[None] | None = None
+
+    async def look(self) -> Overview:
+        async with self._reading() as session:
+            counts = await workspaces.count_by_status(session)
+            terms = await leadership.read_terms(session)
+        return Overview(
+            counts, sorted(terms.values(), key=lambda t: t.lock_name), await self._archive_bytes()
+        )
+
+    async def counts(self) -> Mapping[str, int]:
+        """For measurements: at most five seconds old."""
+        if monotonic() > self._counts[0]:
+            async with self._reading() as session:
+                found = await workspaces.count_by_status(session)
+            self._counts = (monotonic() + COUNTS_BELIEVE_SECONDS, found)
+        return self._counts[1]
+
+    async def orphans(self) -> list[Orphan]:
+        """Containers and volumes nobody knows, and archives the GC will take. Raises ``EffectError``."""
+        seen = (await self._runtime.observe()).sightings
+        async with self._reading() as session:
+            known = {record.view.id for record in await workspaces.find_many(session, list(seen))}
+            archives = await orphans.list_all(session)
+        found: list[Orphan] = []
+        for workspace_id in sorted(seen.keys() - known):
+            if seen[workspace_id].container is not ContainerState.NONE:
+                found.append(Orphan("container", f"ws-{workspace_id}"))
+            if seen[workspace_id].volume:
+                found.append(Orphan("volume", f"ws-{workspace_id}-home"))
+        return found + [Orphan("archive", path, first_seen_at) for path, first_seen_at in archives]
+
+    async def _archive_bytes(self) -> int | None:
+        """Listing a large store takes long: it goes on in the background and the next one asking has it."""
+        if monotonic() - self._bytes_at > SIZES_BELIEVE_SECONDS and self._adding_up is None:
+            self._adding_up = asyncio.create_task(self._add_up(), name="archive-sizes")
+        if self._adding_up is not None and self._bytes is None:
+            await asyncio.wait({self._adding_up}, timeout=SIZES_WAIT_SECONDS)
+        return self._bytes
+
+    async def _add_up(self) -> None:
+        try:
+            total = 0
+            async for page in self._archives.list_paths():
+                total += sum(each.size for each in page if each.parsed is not None)
+            self._bytes, self._bytes_at = total, monotonic()
+        except EffectError as error:
+            log.warning("the archives could not be added up", error=error.message)
+        finally:
+            self._adding_up = None

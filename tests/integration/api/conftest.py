@@ -1,0 +1,33 @@
+"""A whole API over a real PostgreSQL and a real Redis, and people who use it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+
+from codehub.services.passwords import Passwords
+from codehub.signals.connection import RedisLink
+from tests.integration.api.world import World, make_world
+
+
+@pytest.fixture(scope="session")
+def passwords() -> Passwords:
+    """As cheap as argon2 allows: tests sign in hundreds of times."""
+    import argon2
+
+    return Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+
+
+@pytest.fixture
+async def world(
+    engine: AsyncEngine,
+    session_factory: async_sessionmaker[AsyncSession],
+    redis_link: RedisLink,
+    passwords: Passwords,
+    tmp_path: Path,
+) -> AsyncIterator[World]:
+    async with make_world(
+        engine=engine, sessions=session_factory, link=redis_link, passwords=passwords, directory=tmp_path
+    ) as world:
+        yield world
