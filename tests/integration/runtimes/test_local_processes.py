@@ -266,9 +266,10 @@ async def test_a_home_with_locked_directories_leaves_the_disk(
 
 
 async def test_trash_left_by_a_crash_is_emptied_by_the_next(bench: LocalBench, runtime: LocalRuntime) -> None:
-    left = bench.layout().trash / "left"
-    left.mkdir()
-    (left / "file").write_text("x")
+    discarded = bench.root / "discarded"
+    discarded.mkdir()
+    (discarded / "file").write_text("x")
+    left = discarded.rename(bench.layout().trash / "left")
     await bench.open()
 
     async def is_empty() -> bool:
