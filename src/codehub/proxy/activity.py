@@ -9,7 +9,8 @@ expires by itself. A call that fails is made again on the next turn; if all fail
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
+from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
@@ -54,16 +55,18 @@ class Requests:
 class ActivityBook:
     def __init__(self, port: Activity, settings: ProxySettings, metrics: Metrics) -> None:
         self._port = port
-        self._settings = settings
         self._metrics = metrics
         self._node = uuid4().hex[:12]
         self._count = 0
         self.touch_interval = settings.touch_interval
+        self._renewal = settings.lease_renewal
         self._requests: dict[UUID, Requests] = {}
-        self._wanted: set[Lease] = set()
-        self._held: dict[Lease, float] = {}  # when last renewed
-        self._touches: set[UUID] = set()
+        self._held: dict[Lease, float] = {}  # wanted and taken, with the time of the last renewal
+        self._to_take: set[Lease] = set()
+        self._to_release: set[Lease] = set()
+        self._to_touch: set[UUID] = set()
         self._news = asyncio.Event()
+        self._looked_at = float("-inf")
         self._failing_since: float | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -77,20 +80,17 @@ class ActivityBook:
     def note(self, requests: Requests) -> None:
         """A request began, the first in a while."""
         self._requests[requests.workspace_id] = requests
-        self._touches.add(requests.workspace_id)
-        self._wanted.add((requests.workspace_id, f"{self._node}-http"))
-        self._news.set()
+        self._to_touch.add(requests.workspace_id)
+        self._want((requests.workspace_id, f"{self._node}-http"))
 
     def socket_opened(self, workspace_id: UUID) -> str:
         self._count += 1
         conn_id = f"{self._node}-{self._count}"
-        self._wanted.add((workspace_id, conn_id))
-        self._news.set()
+        self._want((workspace_id, conn_id))
         return conn_id
 
     def socket_closed(self, workspace_id: UUID, conn_id: str) -> None:
-        self._wanted.discard((workspace_id, conn_id))
-        self._news.set()
+        self._give_up((workspace_id, conn_id))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -103,45 +103,62 @@ class ActivityBook:
                 pass
 
     async def turn(self) -> None:
+        """Make the calls that are due. News cost what they are; the whole is looked at once a second."""
         self._news.clear()
         now = self._loop.time()
-        self._end_quiet(now)
-        touches, self._touches = self._touches, set()
-        oldest = now - self._settings.lease_renewal
-        due = [lease for lease in self._wanted if self._held.get(lease, float("-inf")) <= oldest]
-        over = [lease for lease in self._held if lease not in self._wanted]
-        calls: list[Callable[[], Awaitable[None]]] = []
-        calls += [lambda lease=lease: self._take(lease) for lease in due]  # type: ignore[misc]
-        calls += [lambda lease=lease: self._release(lease) for lease in over]  # type: ignore[misc]
-        calls += [lambda key=key: self._touch(key) for key in touches]  # type: ignore[misc]
+        if now - self._looked_at >= TURN:
+            self._looked_at = now
+            self._look_at_all(now)
+        take, self._to_take = self._to_take, set()
+        release, self._to_release = self._to_release, set()
+        touch, self._to_touch = self._to_touch, set()
+        calls = [self._take(lease) for lease in take]
+        calls += [self._release(lease) for lease in release]
+        calls += [self._touch(workspace_id) for workspace_id in touch]
         if calls:
-            await self._call_all(calls)
+            await self._make(calls)
         await self._report_outage()
 
     async def close(self) -> None:
         """Give every lease back, so that idle times count from now."""
-        self._wanted.clear()
+        for lease in [*self._held, *self._to_take]:
+            self._give_up(lease)
+        self._requests.clear()
         await self.turn()
 
-    def _end_quiet(self, now: float) -> None:
+    def _want(self, lease: Lease) -> None:
+        self._to_release.discard(lease)
+        if lease not in self._held:
+            self._to_take.add(lease)
+        self._news.set()
+
+    def _give_up(self, lease: Lease) -> None:
+        self._to_take.discard(lease)
+        self._held.pop(lease, None)
+        self._to_release.add(lease)  # also if taking it is under way, or failed half-way
+        self._news.set()
+
+    def _look_at_all(self, now: float) -> None:
+        self._to_take |= {lease for lease, at in self._held.items() if now - at >= self._renewal}
         for workspace_id, requests in list(self._requests.items()):
             lease = (workspace_id, f"{self._node}-http")
             if requests.in_flight:
-                self._wanted.add(lease)
+                self._want(lease)
             elif now - requests.ended_at >= LINGER:
-                self._wanted.discard(lease)
-                if now - requests.touched_at >= self._settings.touch_interval:
+                if lease in self._held:
+                    self._give_up(lease)
+                if now - requests.touched_at >= self.touch_interval:
                     del self._requests[workspace_id]
 
-    async def _call_all(self, calls: list[Callable[[], Awaitable[None]]]) -> None:
+    async def _make(self, calls: list[Coroutine[Any, Any, None]]) -> None:
         gate = asyncio.Semaphore(PARALLEL)
         failures = 0
 
-        async def one(call: Callable[[], Awaitable[None]]) -> None:
+        async def one(call: Coroutine[Any, Any, None]) -> None:
             nonlocal failures
             async with gate:
                 try:
-                    await call()
+                    await call
                 except Exception as error:  # noqa: BLE001 - whatever the port met: the next turn tries again
                     failures += 1
                     self._metrics.activity_failures_total += 1
@@ -154,25 +171,34 @@ class ActivityBook:
             self._failing_since = self._loop.time()
 
     async def _take(self, lease: Lease) -> None:
-        await self._port.lease(*lease)
-        self._held[lease] = self._loop.time()
+        try:
+            await self._port.lease(*lease)
+        except Exception:
+            if lease not in self._to_release:
+                self._to_take.add(lease)
+            raise
+        if lease not in self._to_release:  # given up meanwhile: the next turn returns it
+            self._held[lease] = self._loop.time()
 
     async def _release(self, lease: Lease) -> None:
-        await self._port.release(*lease)
-        self._held.pop(lease, None)
+        try:
+            await self._port.release(*lease)
+        except Exception:
+            self._to_release.add(lease)
+            raise
 
     async def _touch(self, workspace_id: UUID) -> None:
         try:
             await self._port.touch(workspace_id)
         except Exception:
-            self._touches.add(workspace_id)
+            self._to_touch.add(workspace_id)
             raise
 
     async def _report_outage(self) -> None:
         now = self._loop.time()
         if self._failing_since is None or now - self._failing_since < OUTAGE:
             return
-        in_use = {workspace_id for workspace_id, _ in self._wanted} | self._touches
+        in_use = {workspace_id for workspace_id, _ in [*self._held, *self._to_take]} | self._to_touch
         try:
             await self._port.mark_active(in_use)
         except Exception as error:  # noqa: BLE001 - PostgreSQL is away too; both are tried again

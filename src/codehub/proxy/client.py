@@ -89,7 +89,7 @@ class ClientConnection(asyncio.Protocol):
         self._upstream_is_full = False
         self._lingered: int | None = None  # bytes thrown away since the last answer
         self._identity: Identity | None = None
-        self._identity_key: tuple[bytes | None, bytes | None, UUID | None] | None = None
+        self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
         self._forwarded = b""
         self._forwarded_key: tuple[bytes, bytes, bytes | None] | None = None
 
@@ -221,6 +221,8 @@ class ClientConnection(asyncio.Protocol):
             if request.websocket and not has_own_origin(request, engine.scheme):
                 self._answer(request, engine.concierge.bad_origin())
                 return
+            if request.has_body:  # anybody may send one, so it may not take for ever
+                self.deadline = self._loop.time() + engine.settings.api_request_limit
             self._forward(request, None, route.path, engine.api)
             return
         identity = self._identify(request, route)
@@ -250,11 +252,17 @@ class ClientConnection(asyncio.Protocol):
 
     def _identify(self, request: RequestHead, route: Route) -> Identity:
         fields = request.fields
-        workspace_id = route.workspace_id if route.own_origin else None
-        key = (fields.get(b"cookie"), fields.get(b"authorization"), workspace_id)
+        own_origin = route.own_origin
+        key = (fields.get(b"cookie"), fields.get(b"authorization"), own_origin and route.workspace_id)
         identity = self._identity
         if identity is None or key != self._identity_key:
-            identity = identify(key[0], key[1], names=self._engine.cookies, workspace_id=workspace_id)
+            identity = identify(
+                key[0],
+                key[1],
+                names=self._engine.cookies,
+                own_origin=own_origin,
+                workspace_id=route.workspace_id,
+            )
             self._identity, self._identity_key = identity, key
         return identity
 
@@ -477,6 +485,10 @@ class ClientConnection(asyncio.Protocol):
             if now >= self.deadline:
                 self._out_of_time()
             return
+        sending = not exchange.sending.done and not exchange.tunnel
+        if sending and now >= self.deadline:
+            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=True))
+            return
         if self.touched:
             self.touched, self.quiet = False, 0.0
             return
@@ -487,14 +499,12 @@ class ClientConnection(asyncio.Protocol):
             limit = settings.half_close_grace
         elif exchange.tunnel:
             return
-        elif not exchange.sending.done and not self._upstream_is_full:
+        elif sending and not self._upstream_is_full:
             limit = settings.request_idle
         else:
-            limit = settings.response_idle
+            limit, sending = settings.response_idle, False
         if self.quiet >= limit:
-            self._break_or_answer(
-                self._engine.concierge.too_slow(waiting_for_client=limit == settings.request_idle)
-            )
+            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=sending))
 
     def _out_of_time(self) -> None:
         flushing = self._lingered is not None and self.transport.get_write_buffer_size() > 0

@@ -49,17 +49,23 @@ class Identity:
 
 
 def identify(
-    cookie: bytes | None, authorization: bytes | None, *, names: CookieNames, workspace_id: UUID | None
+    cookie: bytes | None,
+    authorization: bytes | None,
+    *,
+    names: CookieNames,
+    own_origin: bool,
+    workspace_id: UUID | None,
 ) -> Identity:
-    """``workspace_id``: the origin asked is that workspace's own, where only its cookie counts."""
+    """At a workspace's own origin only that workspace's cookie counts, elsewhere only the session's."""
     token = _BEARER.fullmatch(authorization) if authorization else None
-    clean, found = _take_cookies(cookie or b"", names.session if workspace_id is None else names.workspace)
+    clean, found = _take_cookies(cookie or b"", names.workspace if own_origin else names.session)
     credential: Credential | None = None
     if token is not None:
         credential = Credential(CredentialKind.TOKEN, token[1].decode())
-    elif found is not None:
-        kind = CredentialKind.SESSION if workspace_id is None else CredentialKind.WORKSPACE
-        credential = Credential(kind, found.decode("latin-1"), workspace_id)
+    elif found is not None and not own_origin:
+        credential = Credential(CredentialKind.SESSION, found.decode("latin-1"))
+    elif found is not None and workspace_id is not None:
+        credential = Credential(CredentialKind.WORKSPACE, found.decode("latin-1"), workspace_id)
     return Identity(credential, clean, b"" if token else authorization or b"")
 
 

@@ -1,0 +1,150 @@
+"""Slow, greedy and departing clients; draining."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.proxy.conftest import MakeHouse
+from tests.integration.proxy.raw import RawClient, Received, ok, until
+
+
+async def test_a_head_that_drips_is_given_up(make_house: MakeHouse) -> None:
+    house = await make_house(head_timeout=0.3)
+    client = await house.client()
+    await client.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
+
+    async def drip() -> None:
+        while True:
+            await client.send(b"X-A: b\r\n")
+            await asyncio.sleep(0.01)
+
+    dripping = asyncio.create_task(drip())
+    assert (await client.response()).status == 408
+    dripping.cancel()
+
+
+async def test_a_connection_that_says_nothing_is_closed(make_house: MakeHouse) -> None:
+    house = await make_house(head_timeout=0.2, keep_alive=0.2)
+    silent = await house.client()
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await silent.reader.readexactly(1)
+    kept = await house.client()
+    await kept.send(house.request())
+    assert (await kept.response()).status == 200
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await kept.reader.readexactly(1)
+
+
+async def test_a_body_that_stops_is_given_up(make_house: MakeHouse) -> None:
+    house = await make_house(request_idle=0.2)
+    client = await house.client()
+    await client.send(house.request(b"/", b"Content-Length: 10", method=b"POST") + b"half")
+    assert (await client.response()).status == 408
+    await until(lambda: house.upstream.closed == 1)
+
+
+async def test_an_api_body_may_not_drip_for_ever(make_house: MakeHouse) -> None:
+    house = await make_house(api_request_limit=0.3, head_timeout=0.4)
+    client = await house.client()
+    await client.send(b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+
+    async def drip() -> None:
+        while True:
+            await client.send(b"x")
+            await asyncio.sleep(0.01)
+
+    dripping = asyncio.create_task(drip())
+    assert (await client.response()).status == 408
+    dripping.cancel()
+
+
+async def test_a_client_that_stops_reading_is_given_up(make_house: MakeHouse) -> None:
+    async def forever(_: Received, __: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+
+    house = await make_house(forever, client_stall=0.3, head_timeout=0.4)
+    client = await house.client()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(house.request())
+    await until(lambda: house.upstream.closed == 1)
+    await until(lambda: house.server.metrics.connections_open == 0)
+
+
+async def test_too_many_connections(make_house: MakeHouse) -> None:
+    house = await make_house(max_connections=3)
+    resting = [await house.client() for _ in range(3)]
+    for client in resting:
+        await client.send(house.request())
+        await client.response()
+    newcomer = await house.client()
+    await newcomer.send(house.request())
+    assert (await newcomer.response()).status == 200, "one at rest made room"
+    await until(lambda: house.server.metrics.connections_open == 3)
+
+
+async def test_too_many_busy_connections(make_house: MakeHouse) -> None:
+    go = asyncio.Event()
+
+    async def wait(_: Received, __: object, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        writer.write(ok())
+
+    house = await make_house(wait, max_connections=2)
+    busy = [await house.client() for _ in range(2)]
+    for client in busy:
+        await client.send(house.request())
+    await until(lambda: len(house.upstream.requests) == 2)
+    refused = await house.client()
+    answer = await refused.response()
+    assert (answer.status, answer.values(b"retry-after")) == (503, [b"5"])
+    go.set()
+    for client in busy:
+        assert (await client.response()).status == 200
+
+
+async def test_requests_touch_rarely_and_hold_a_lease(make_house: MakeHouse) -> None:
+    go = asyncio.Event()
+
+    async def wait(_: Received, __: object, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        writer.write(ok())
+
+    house = await make_house(wait)
+    pending = asyncio.create_task(house.get())
+    await until(lambda: len(house.activity.leases) == 1)
+    go.set()
+    await pending
+    for _ in range(30):
+        await house.get()
+    assert house.activity.touches == {house.workspace.id: 1}
+    assert len(house.activity.taken) == 1
+
+
+async def test_draining_lets_requests_finish_and_takes_no_new_ones(make_house: MakeHouse) -> None:
+    go = asyncio.Event()
+
+    async def wait(_: Received, __: object, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        writer.write(ok(b"finished"))
+
+    house = await make_house(wait)
+    port = house.server.port
+    resting = await house.client()
+    await resting.send(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+    await resting.response()
+    busy = await house.client()
+    await busy.send(house.request())
+    await until(lambda: len(house.upstream.requests) == 1)
+    stopping = asyncio.create_task(house.server.stop(drain_seconds=20))
+    assert await resting.rest() == b""
+    with pytest.raises(ConnectionRefusedError):
+        await RawClient.connect(port)
+    go.set()
+    answer = await busy.response()
+    assert answer.body == b"finished"
+    assert answer.values(b"connection") == [b"close"]
+    await stopping
+    assert house.activity.leases == set()

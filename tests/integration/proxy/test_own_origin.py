@@ -1,0 +1,210 @@
+"""A workspace under an origin of its own: sign-in by a one-time code, nothing shared with the dashboard."""
+
+import asyncio
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from codehub.proxy.identity import verify_principal
+from codehub.proxy.ports import Phase, RunningWorkspace, WakeOutcome, WakeResult
+from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
+from tests.integration.proxy.raw import RawUpstream, Received, Response, ok, replies
+
+HUB = "http://hub.localhost:8000"
+NAVIGATE = (b"Sec-Fetch-Mode: navigate",)
+
+
+@pytest.fixture
+async def house(make_house: MakeHouse) -> House:
+    return await make_house(public_url=HUB, base_domain="localhost")
+
+
+def host_of(house: House, port: int | None = None) -> bytes:
+    label = f"{port}--{house.workspace.id}" if port else str(house.workspace.id)
+    return f"{label}.localhost:8000".encode()
+
+
+async def ask(house: House, host: bytes, path: str, *lines: bytes, cookie: str = "") -> Response:
+    client = await house.client()
+    fields = [b"Host: " + host, *lines, *([b"Cookie: " + cookie.encode()] if cookie else [])]
+    await client.send(b"GET %b HTTP/1.1\r\n%b\r\n\r\n" % (path.encode(), b"\r\n".join(fields)))
+    return await client.response()
+
+
+async def follow(house: House, answer: Response, *, cookie: str = "") -> tuple[Response, str]:
+    url = urlsplit(answer.values(b"location")[0].decode())
+    path = url.path + (f"?{url.query}" if url.query else "")
+    return await ask(house, url.netloc.encode(), path, *NAVIGATE, cookie=cookie), url.netloc
+
+
+async def sign_in(house: House, path: str = "/lab?x=1") -> str:
+    """Walk the redirects as a browser signed in to the dashboard would; gives the cookie."""
+    first = await ask(house, host_of(house), path, *NAVIGATE)
+    assert first.status == 303
+    second, host = await follow(house, first, cookie=f"codehub_session={SESSION}")
+    assert host == "hub.localhost:8000"
+    assert second.status == 303
+    third, host = await follow(house, second)
+    assert host.encode() == host_of(house)
+    assert third.values(b"location") == [path.encode()]
+    cookie = third.values(b"set-cookie")[0].decode()
+    assert "HttpOnly" in cookie
+    assert "Domain" not in cookie
+    return cookie.partition(";")[0]
+
+
+async def test_signing_in_and_working(house: House) -> None:
+    cookie = await sign_in(house)
+    answer = await ask(house, host_of(house), "/lab?x=1", cookie=cookie + "; own=1")
+    assert answer.body == b"hello"
+    received = house.upstream.requests[0]
+    assert received.line == b"GET /lab?x=1 HTTP/1.1"
+    assert received.values(b"cookie") == [b"own=1"]
+    assert received.values(b"x-forwarded-prefix") == []
+    assert received.values(b"host") == [host_of(house)]
+
+
+async def test_the_cookie_opens_one_workspace_only(house: House) -> None:
+    cookie = await sign_in(house)
+    other = house.directory.add(address=("127.0.0.1", house.upstream.port))
+    answer = await ask(house, f"{other.id}.localhost:8000".encode(), "/", cookie=cookie)
+    assert answer.status == 401
+    assert (await ask(house, b"hub.localhost:8000", f"/w/{house.workspace.id}/", cookie=cookie)).status == 401
+
+
+async def test_the_dashboards_cookie_counts_for_nothing_there(house: House) -> None:
+    assert (await ask(house, host_of(house), "/", cookie=f"codehub_session={SESSION}")).status == 401
+    with_token = await ask(house, host_of(house), "/", b"Authorization: Bearer " + TOKEN.encode())
+    assert with_token.status == 200
+
+
+async def test_a_code_is_good_once_and_for_its_workspace(house: House) -> None:
+    code = await house.sign_in.issue_code(house.directory.owner, house.workspace.id)
+    other = house.directory.add()
+    wrong = await ask(house, f"{other.id}.localhost:8000".encode(), f"/_codehub/auth?code={code}&next=/")
+    assert wrong.values(b"set-cookie") == []
+    code = await house.sign_in.issue_code(house.directory.owner, house.workspace.id)
+    first = await ask(house, host_of(house), f"/_codehub/auth?code={code}&next=/")
+    again = await ask(house, host_of(house), f"/_codehub/auth?code={code}&next=/")
+    assert (len(first.values(b"set-cookie")), again.values(b"set-cookie")) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "/%0d%0aSet-Cookie:x", "javascript:1", ""],
+)
+async def test_next_leads_nowhere_else(house: House, target: str) -> None:
+    code = await house.sign_in.issue_code(house.directory.owner, house.workspace.id)
+    answer = await ask(house, host_of(house), f"/_codehub/auth?code={code}&next={target}")
+    assert answer.values(b"location") == [b"/"]
+    assert len(answer.values(b"set-cookie")) == 1
+
+
+async def test_signing_in_needs_the_right_to_the_workspace(house: House) -> None:
+    path = f"/_codehub/signin?workspace={house.workspace.id}&next=/"
+    unknown = await ask(house, b"hub.localhost:8000", path, *NAVIGATE)
+    assert unknown.status == 303
+    query = parse_qs(urlsplit(unknown.values(b"location")[0].decode()).query)
+    assert query["next"] == [path]
+    stranger = await ask(
+        house, b"hub.localhost:8000", path, *NAVIGATE, cookie=f"codehub_session={STRANGER_SESSION}"
+    )
+    assert stranger.status == 404
+    assert house.sign_in.codes == {}
+
+
+async def test_ports_have_origins_too(make_house: MakeHouse) -> None:
+    house = await make_house(public_url=HUB, base_domain="localhost", target={"owns_host": True})
+    app = RawUpstream(replies(ok(b"app")))
+    await app.start()
+    first = await ask(house, host_of(house, app.port), "/x", *NAVIGATE)
+    second, _ = await follow(house, first, cookie=f"codehub_session={SESSION}")
+    third, host = await follow(house, second)
+    assert host.encode() == host_of(house, app.port)
+    cookie = third.values(b"set-cookie")[0].decode().partition(";")[0]
+    assert (await ask(house, host_of(house, app.port), "/x", cookie=cookie)).body == b"app"
+    await app.stop()
+
+
+async def test_an_image_with_a_base_path_is_entered_there(make_house: MakeHouse) -> None:
+    house = await make_house(public_url=HUB, base_domain="localhost", target={"strip_prefix": False})
+    cookie = await sign_in(house, "/")
+    answer = await ask(house, host_of(house), "/?x=1", cookie=cookie)
+    assert answer.values(b"location") == [house.base + b"/?x=1"]
+    await ask(house, host_of(house), f"/w/{house.workspace.id}/lab", cookie=cookie)
+    assert house.upstream.requests[0].line == b"GET %b/lab HTTP/1.1" % house.base
+
+
+async def test_the_events_of_this_workspace_come_with_an_identity_the_api_can_check(house: House) -> None:
+    cookie = await sign_in(house)
+    answer = await ask(
+        house, host_of(house), "/_codehub/events", b"X-CodeHub-Principal: forged", cookie=cookie
+    )
+    assert answer.body == b"api"
+    received = house.api.requests[0]
+    assert received.line == f"GET /api/v1/workspaces/{house.workspace.id}/events HTTP/1.1".encode()
+    (claim,) = received.values(b"x-codehub-principal")
+    now = asyncio.get_running_loop().time() * 0  # any time before the claim ends
+    assert verify_principal(claim.decode(), secret=b"shared", now=now) == house.directory.owner
+    assert verify_principal(claim.decode(), secret=b"other", now=now) is None
+    assert verify_principal(claim.decode(), secret=b"shared", now=1e12) is None
+    assert verify_principal("forged", secret=b"shared", now=now) is None
+    assert (await ask(house, host_of(house), "/_codehub/events")).status == 401
+
+
+async def test_the_api_is_not_reachable_from_a_workspaces_origin(house: House) -> None:
+    cookie = await sign_in(house)
+    await ask(house, host_of(house), "/api/v1/workspaces", cookie=cookie)
+    assert house.api.requests == []
+    assert house.upstream.requests[0].line == b"GET /api/v1/workspaces HTTP/1.1"
+
+
+async def test_names_below_the_base_domain_that_are_no_workspace(house: House) -> None:
+    answer = await ask(house, b"evil.localhost:8000", "/", cookie=f"codehub_session={SESSION}")
+    assert answer.status == 401
+    assert house.api.requests == []
+
+
+async def test_the_limit_page_there_cannot_stop_anything_itself(house: House) -> None:
+    cookie = await sign_in(house)
+    house.directory.change(house.workspace.id, phase=Phase.ASLEEP, status="standby")
+    running = RunningWorkspace(house.directory.add().id, "beta")
+    house.directory.outcome = WakeOutcome(WakeResult.LIMIT, (running,), allowed=1)
+    there = await ask(house, host_of(house), "/", *NAVIGATE, cookie=cookie)
+    assert there.status == 502
+    assert b"data-stop" not in there.body
+    here = f"/_codehub/limit/{house.workspace.id}"
+    assert f"{HUB}{here}".encode() in there.body
+    hub = await ask(house, b"hub.localhost:8000", here, *NAVIGATE, cookie=f"codehub_session={SESSION}")
+    assert hub.status == 502
+    assert f'data-stop="{running.id}"'.encode() in hub.body
+    house.directory.outcome = WakeOutcome(WakeResult.WAKING)
+    woken = await ask(house, b"hub.localhost:8000", here, *NAVIGATE, cookie=f"codehub_session={SESSION}")
+    assert woken.values(b"location") == [b"http://" + host_of(house) + b"/"]
+
+
+async def test_secure_names_over_https(make_house: MakeHouse) -> None:
+    house = await make_house(public_url="https://hub.example", base_domain="ws.example")
+    code = await house.sign_in.issue_code(house.directory.owner, house.workspace.id)
+    host = f"{house.workspace.id}.ws.example".encode()
+    answer = await ask(house, host, f"/_codehub/auth?code={code}&next=/")
+    cookie = answer.values(b"set-cookie")[0].decode()
+    assert cookie.startswith("__Host-codehub_ws=")
+    assert "; Secure" in cookie
+    assert (await ask(house, host, "/", cookie=cookie.partition(";")[0])).status == 200
+    plain = cookie.partition(";")[0].removeprefix("__Host-")
+    assert (await ask(house, host, "/", cookie=plain)).status == 401, "a sibling could have planted that one"
+    hub = await ask(house, b"hub.example", house.base.decode() + "/", cookie=f"codehub_session={SESSION}")
+    assert hub.status == 401
+
+
+async def test_a_cookie_for_the_parent_domain_is_dropped(make_house: MakeHouse) -> None:
+    async def plant(received: Received, _: object, writer: asyncio.StreamWriter) -> None:
+        host = received.values(b"host")[0].partition(b":")[0]
+        writer.write(ok(b"x", b"Set-Cookie: a=1; Domain=localhost", b"Set-Cookie: b=2; Domain=" + host))
+
+    house = await make_house(plant, public_url=HUB, base_domain="localhost")
+    cookie = await sign_in(house)
+    answer = await ask(house, host_of(house), "/", cookie=cookie)
+    assert answer.values(b"set-cookie") == [b"b=2; Domain=" + host_of(house).partition(b":")[0]]

@@ -1,0 +1,238 @@
+"""WebSockets: judged like any request, then bytes both ways."""
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import websockets
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Origin
+
+from codehub.proxy.ports import Phase
+from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
+from tests.integration.proxy.raw import until
+
+Handler = Callable[[ServerConnection], Awaitable[None]]
+
+
+async def echo(socket: ServerConnection) -> None:
+    async for message in socket:
+        await socket.send(message)
+
+
+@asynccontextmanager
+async def workspace(house: House, handler: Handler = echo) -> AsyncIterator[None]:
+    async with serve(handler, "127.0.0.1", 0, max_size=None, compression=None) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        house.directory.change(house.workspace.id, address=("127.0.0.1", port))
+        yield
+
+
+def open_socket(
+    house: House, *, origin: str | None = "own", headers: dict[str, str] | None = None
+) -> connect:
+    url = f"ws://127.0.0.1:{house.server.port}/w/{house.workspace.id}/socket"
+    if origin == "own":
+        origin = f"http://127.0.0.1:{house.server.port}"
+    sent = {"Cookie": f"codehub_session={SESSION}"} if headers is None else headers
+    return connect(
+        url,
+        origin=Origin(origin) if origin else None,
+        additional_headers=sent,
+        max_size=None,
+        compression=None,
+        ping_interval=None,
+    )
+
+
+async def test_messages_pass_in_order(house: House) -> None:
+    async with workspace(house), open_socket(house) as socket:
+
+        async def send() -> None:
+            for n in range(20_000):
+                await socket.send(str(n))
+
+        sender = asyncio.create_task(send())
+        for n in range(20_000):
+            assert await socket.recv() == str(n)
+        await sender
+
+
+async def test_large_fragmented_and_control_frames(house: House) -> None:
+    async with workspace(house), open_socket(house) as socket:
+        big = bytes(range(256)) * 4096
+        await socket.send(big)
+        assert await socket.recv() == big
+        await socket.send([b"frag", b"men", b"ted"])
+        assert await socket.recv() == b"fragmented"
+        await (await socket.ping())
+        await socket.send("after the ping")
+        assert await socket.recv() == "after the ping"
+
+
+@pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1001, "going"), (4321, "of its own")])
+async def test_close_codes_pass_in_both_directions(house: House, code: int, reason: str) -> None:
+    seen: list[int | None] = []
+
+    async def close_or_note(socket: ServerConnection) -> None:
+        if await socket.recv() == "close":
+            await socket.close(code, reason)
+        else:
+            await socket.wait_closed()
+            seen.append(socket.close_code)
+
+    async with workspace(house, close_or_note):
+        async with open_socket(house) as socket:
+            await socket.send("close")
+            with pytest.raises(websockets.ConnectionClosed):
+                await socket.recv()
+            assert (socket.close_code, socket.close_reason) == (code, reason)
+        async with open_socket(house) as socket:
+            await socket.send("stay")
+            await socket.close(code, reason)
+        await until(lambda: seen == [code])
+    await until(lambda: house.server.metrics.websockets_open == 0)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "https://127.0.0.1:{port}",
+        "http://127.0.0.1",
+        "http://127.0.0.1:{port}.evil.example",
+        "http://sub.127.0.0.1:{port}",
+        "null",
+        None,
+    ],
+)
+async def test_a_foreign_page_is_refused_before_the_workspace_hears_of_it(
+    house: House, origin: str | None
+) -> None:
+    named = origin.replace("{port}", str(house.server.port)) if origin else None
+    with pytest.raises(websockets.InvalidStatus) as refusal:
+        async with open_socket(house, origin=named):
+            pass
+    assert refusal.value.response.status_code == 403
+    assert house.upstream.connections == 0
+
+
+async def test_a_program_with_a_token_needs_no_origin(house: House) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with workspace(house), open_socket(house, origin=None, headers=headers) as socket:
+        await socket.send("hi")
+        assert await socket.recv() == "hi"
+
+
+@pytest.mark.parametrize(
+    ("headers", "phase", "status"),
+    [
+        ({}, Phase.RUNNING, 401),
+        ({"Cookie": "codehub_session=nobody"}, Phase.RUNNING, 401),
+        ({"Cookie": f"codehub_session={STRANGER_SESSION}"}, Phase.RUNNING, 404),
+        (None, Phase.ASLEEP, 503),
+        (None, Phase.ERROR, 502),
+    ],
+)
+async def test_refusals(house: House, headers: dict[str, str] | None, phase: Phase, status: int) -> None:
+    house.directory.change(house.workspace.id, phase=phase)
+    with pytest.raises(websockets.InvalidStatus) as refusal:
+        async with open_socket(house, headers=headers):
+            pass
+    assert refusal.value.response.status_code == status
+    assert house.directory.wakes == []
+    assert house.upstream.connections == 0
+
+
+async def test_the_workspace_sees_no_secret(house: House) -> None:
+    heads: list[str] = []
+
+    async def note(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        heads.append(str(socket.request.headers))
+
+    async with workspace(house, note), open_socket(house) as socket:
+        await socket.wait_closed()
+    assert SESSION not in heads[0]
+    assert "codehub" not in heads[0]
+
+
+async def test_an_open_socket_holds_a_lease_and_returns_it(house: House) -> None:
+    async with workspace(house):
+        async with open_socket(house), open_socket(house):
+            await until(
+                lambda: len({lease for lease in house.activity.leases if "http" not in lease[1]}) == 2
+            )
+        await until(lambda: not {lease for lease in house.activity.leases if "http" not in lease[1]})
+
+
+async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:
+    """Back-pressure reaches through: a tunnel holds little, however much one side would send."""
+    sent = 0
+
+    async def flood(socket: ServerConnection) -> None:
+        nonlocal sent
+        for _ in range(2000):
+            await socket.send(b"x" * 65536)
+            sent += 65536
+
+    async with workspace(house, flood):
+        client = await house.client()
+        origin = b"Origin: http://127.0.0.1:%d" % house.server.port
+        upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
+        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(house.request(b"/", origin, key, *upgrade))
+        last = -1
+        while sent != last or sent == 0:
+            last = sent
+            await asyncio.sleep(0.2)
+        assert sent < 60 * 2**20, "most of it is still to be sent"
+        client.writer.transport.abort()
+        await until(lambda: house.server.metrics.websockets_open == 0)
+
+
+def _resident_kib() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
+
+
+async def test_two_thousand_idle_sockets_cost_little(make_house: MakeHouse) -> None:
+    count = 2000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 4 * count + 512
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
+        count = min(count, (min(needed, hard) - 512) // 4)
+    house = await make_house()
+    house.upstream.behave = _accept_and_wait
+    origin = b"Origin: http://127.0.0.1:%d" % house.server.port
+    upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
+    request = house.request(b"/", origin, b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", *upgrade)
+
+    async def open_many(number: int) -> None:
+        for _ in range(number):
+            client = await house.client()
+            await client.send(request)
+            assert (await client.response()).status == 101
+
+    await open_many(200)
+    before = _resident_kib()
+    await open_many(count - 200)
+    assert house.server.metrics.websockets_open == count
+    # Client and upstream of the test live in this process too, with a buffered reader each.
+    assert (_resident_kib() - before) / (count - 200) < 64
+    for client in house.clients:
+        client.close()
+    await until(lambda: house.server.metrics.websockets_open == 0)
+    await until(lambda: house.upstream.closed >= count)
+
+
+async def _accept_and_wait(_: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+    await reader.read()
+    writer.close()
