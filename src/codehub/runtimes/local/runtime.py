@@ -38,6 +38,7 @@ from codehub.runtimes.local.sight import Look, look
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, Child
 from codehub.runtimes.local.starting import Order, Started, settle, start_process
 from codehub.runtimes.local.threads import Threads, to_the_end
+from codehub.runtimes.local.trash import TrashSweeper
 
 _FOLLOW_SECONDS = 0.25
 
@@ -82,8 +83,7 @@ class LocalRuntime:
         self._use_bubblewrap = use_bubblewrap
         self._bubblewrap: str | None = None
         self._threads = Threads()
-        self._trash_threads = Threads(size=1)
-        self._sweeping: set[asyncio.Task[None]] = set()
+        self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
         self._deaths = DeathWatch(on_death)
 
@@ -104,15 +104,13 @@ class LocalRuntime:
         await self._threads.run(self._layout.prepare, create=create)
         if self._use_bubblewrap:
             self._bubblewrap = await self._threads.run(find_bubblewrap)
-        self._empty_trash_soon()
+        self._trash.sweep_soon()
 
     async def close(self) -> None:
         """Workspaces and their homes stay; what is left of the trash goes next time."""
         self._deaths.close()
-        for task in self._sweeping:
-            task.cancel()
         self._threads.close()
-        self._trash_threads.close()
+        self._trash.close()
 
     async def probe(self) -> None:
         await self._threads.run(self._probe)
@@ -165,7 +163,7 @@ class LocalRuntime:
             state = self._layout.state(workspace_id)
             await self._threads.run(ports.release_port, self._layout.ports, state)
             await self._threads.run(logs.forget, self._layout.output(workspace_id))
-        self._empty_trash_soon()
+        self._trash.sweep_soon()
 
     # Containers
 
@@ -378,11 +376,6 @@ class LocalRuntime:
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 self._children.pop(pid, None)
-
-    def _empty_trash_soon(self) -> None:
-        task = asyncio.create_task(self._trash_threads.run(volumes.empty_trash, self._layout))
-        self._sweeping.add(task)
-        task.add_done_callback(self._sweeping.discard)
 
 
 def _check_command(name: str, command: str) -> None:

@@ -1,11 +1,10 @@
 """Home directories: made, and thrown away in a way that a crash cannot leave half a home behind.
 
 Deleting is one rename into the trash: before it the home is whole, after it there is none. The tree is
-taken apart later, from the trash, as often as it takes.
+taken apart later, from the trash (``trash``), as often as it takes.
 """
 
 import os
-import shutil
 import stat
 import uuid
 from pathlib import Path
@@ -54,42 +53,9 @@ def discard_volume(layout: Layout, workspace_id: UUID) -> None:
         raise unreadable(layout.volume(workspace_id), error) from error
 
 
-def empty_trash(layout: Layout) -> None:
-    """Delete what lies in the trash. May be killed anywhere and called by several at once."""
-    try:
-        entries = os.listdir(layout.trash)
-    except OSError:
-        return
-    for name in entries:
-        _delete_tree(layout.trash / name)
-
-
 def sync_directory(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _delete_tree(path: Path) -> None:
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    # Some tools (Go's module cache) make directories that even their owner cannot write to.
-    for directory, _, _ in os.walk(path, onerror=None):
-        _open_up(directory)
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _open_up(directory: str) -> None:
-    try:
-        os.chmod(directory, 0o700)
-        for entry in os.scandir(directory):
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)  # before os.walk tries to list it
-    except OSError:
-        return
