@@ -198,7 +198,7 @@ function logs(c) {
   if (c.url.searchParams.get("follow") !== "true")
     return text(c.response, 200, ws.observed_status === "RUNNING" ? world.logLines(ws).join("\n") : "");
   const stream = openStream(c.response);
-  for (const line of world.logLines(ws)) stream.send("log", { line });
+  for (const line of world.logLines(ws)) stream.send("log", { text: `${line}\n` });
   const more = setInterval(
     () =>
       stream.send("log", {

@@ -190,6 +190,7 @@ export function makeWorld() {
   }
 
   function populate() {
+    for (const user of users) if (user.username !== "ann") user.tokens = [];
     workspaces.clear();
     events.clear();
     audit.length = 0;
@@ -297,6 +298,7 @@ export function makeWorld() {
       "workspace.wish.standby",
     ].entries())
       audit.push({
+        seq: 100 - i,
         at: ago(90 + i * 700),
         actor: i % 2 ? "user:admin" : "user:ann",
         action,
@@ -339,7 +341,14 @@ export function makeWorld() {
       throw refuse(429, "limit_user", "Limit reached.", { used: used(user), allowed: ALLOWED, running: [] });
   };
   const note = (actor, action, ws, detail = {}) =>
-    audit.unshift({ at: ago(0), actor: `user:${actor.username}`, action, subject: ws.id, detail });
+    audit.unshift({
+      seq: 1000 + audit.length,
+      at: ago(0),
+      actor: `user:${actor.username}`,
+      action,
+      subject: ws.id,
+      detail,
+    });
   const ownerOf = (ws) => users.find((u) => u.id === ws.owner_id);
 
   return {
@@ -477,6 +486,7 @@ export function makeWorld() {
         epoch: 7,
         last_tick_at: ago(n),
         last_error: error,
+        away: error ? { docker: error } : {},
       });
       const coordinators = {
         observer: tick(3),

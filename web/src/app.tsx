@@ -5,6 +5,7 @@ import { onUnauthorized } from "./api/client";
 import { limitsQuery, sessionQuery } from "./api/queries";
 import type { User } from "./api/types";
 import { useMessages } from "./i18n";
+import { Freshness } from "./live/freshness";
 import { LiveProvider, useLive, useLiveStore } from "./live/hooks";
 import { SignIn } from "./pages/sign-in";
 import { WorkspacePage } from "./pages/workspace";
@@ -29,7 +30,7 @@ export function App() {
   const client = useQueryClient();
   const session = useQuery(sessionQuery);
   const { pathname, search } = useLocation();
-  const atSignIn = pathname === "/sign-in" || pathname === "/login";
+  const atSignIn = pathname === "/login";
 
   useEffect(
     () =>
@@ -77,7 +78,7 @@ function signInAddress(from: string, ended: boolean): string {
   const query = new URLSearchParams();
   if (from !== "/") query.set("next", from);
   if (ended) query.set("ended", "");
-  return query.size > 0 ? `/sign-in?${query}` : "/sign-in";
+  return query.size > 0 ? `/login?${query}` : "/login";
 }
 
 function pageFor(path: string, user: User): ReactNode {
@@ -139,6 +140,7 @@ function Shell({ user, path, children }: { user: User; path: string; children: R
       </main>
       <Notices />
       <Announcer />
+      <Freshness />
       <LimitDialog />
     </>
   );

@@ -5,6 +5,6 @@ export async function signOut(): Promise<void> {
     await call("POST", "/auth/logout");
   } finally {
     // A fresh page forgets everything of the person who left: queries, live state, notices.
-    window.location.assign("/sign-in");
+    window.location.assign("/login");
   }
 }

@@ -36,11 +36,12 @@ export interface ErrorInfo {
 export interface NextChange {
   to: string;
   at: string;
-  why: string | null;
+  why: string;
 }
 
+/** Null where nobody can tell at the moment (Redis is away). */
 export interface Activity {
-  connections: number;
+  connections: number | null;
   last_seen_at: string | null;
   kind: string | null;
   next: NextChange | null;
@@ -49,10 +50,9 @@ export interface Activity {
 export interface Workspace {
   id: string;
   owner_id: string;
-  owner?: string | null;
   name: string;
-  description: string | null;
-  memo: string | null;
+  description: string;
+  memo: string;
   image_ref: string;
   desired_state: DesiredState;
   standby_ttl_seconds: number;
@@ -76,7 +76,7 @@ export interface Workspace {
   status: Status;
   progress: number | null;
   url: string;
-  activity: Activity | null;
+  activity: Activity;
 }
 
 export type Role = "admin" | "user";
@@ -129,7 +129,8 @@ export interface Limits {
 }
 
 export interface Images {
-  items: { name: string; description?: string | null }[];
+  /** Empty: any reference may be written down. */
+  items: { name: string }[];
   default: string | null;
 }
 
@@ -140,6 +141,8 @@ export interface Leader {
   epoch: number | null;
   last_tick_at: string | null;
   last_error: string | null;
+  /** Engines that do not answer, with what they last said. */
+  away: Record<string, unknown>;
 }
 
 export interface CoordinatorHealth {
@@ -151,21 +154,28 @@ export interface CoordinatorHealth {
 
 export interface Overview {
   counts: Partial<Record<Status, number>>;
-  leaders: { name: string; holder_id: string | null; acquired_at: string | null; epoch: number | null }[];
+  leaders: {
+    name: string;
+    holder_id: string;
+    acquired_at: string;
+    epoch: number;
+    last_tick_at: string | null;
+  }[];
   archive_bytes: number | null;
 }
 
 export interface Orphan {
-  kind: string;
+  kind: "container" | "volume" | "archive";
   name: string;
   first_seen_at: string | null;
   bytes: number | null;
 }
 
 export interface AuditEntry {
+  seq: number;
   at: string;
-  actor: string | null;
+  actor: string;
   action: string;
   subject: string | null;
-  detail: unknown;
+  detail: Record<string, unknown>;
 }

@@ -103,6 +103,7 @@ export const en = {
   },
   connections: {
     none: "No connections",
+    unknown: "Connections unknown",
     some: (n: number) => plural(n, "connection", "connections"),
   },
   time: {
@@ -174,7 +175,7 @@ export const en = {
     never: "Never",
     other: "Other…",
     otherLabel: (field: string) => `${field}, in minutes`,
-    usual: (time: string) => `${time} (usual)`,
+    usual: "The usual time",
   },
   remove: {
     title: (name: string) => `Delete ${name}?`,
@@ -199,7 +200,7 @@ export const en = {
     activity: "Activity",
     lastSeen: "Last used",
     lastSeenBy: (time: string, kind: string) => `${time}, ${kind}`,
-    kinds: { websocket: "by an open connection", http: "by a page", request: "by a page", wish: "by hand" },
+    kinds: { websocket: "by an open connection", http: "by a page", start: "when it started" },
     connections: "Connections",
     next: "What happens next",
     image: "Image",
@@ -393,6 +394,7 @@ export const en = {
       actions: "Actions",
     },
     here: "this node",
+    away: (engine: string) => `${engine} does not answer`,
     elsewhere: "on another node",
     noLeader: "nobody",
     noError: "none",
@@ -459,6 +461,8 @@ export const en = {
     method_not_allowed: "CodeHub does not understand that request.",
     unsupported_media_type: "CodeHub does not understand that request.",
     csrf: "The request did not come from this page. Reload and repeat.",
+    bad_request: "CodeHub does not understand that request.",
+    wrong_password: "The current password is not right.",
     unknown_image: "There is no image of that name here.",
     unfit_username: "A name has 1 to 64 letters, digits or . _ @ - and begins with a letter or digit.",
     unfit_password: "That password is too weak.",

@@ -95,7 +95,7 @@ describe("progress", () => {
     const idle = told(snapshot("a"), state("a", 1));
     expect(merge(idle, { type: "progress", id: "a", progress: 40 })).toBe(idle);
     const running = told(snapshot("a"), state("a", 1, busy));
-    expect(merge(running, { type: "progress", id: "a", progress: 40, opId: "op-0" })).toBe(running);
+    expect(merge(running, { type: "progress", id: "a", progress: 40, operation: "ARCHIVING" })).toBe(running);
     expect(merge(running, { type: "progress", id: "z", progress: 40 })).toBe(running);
   });
 });

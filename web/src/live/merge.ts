@@ -27,7 +27,7 @@ export interface LiveState {
 export type LiveEvent =
   | { type: "snapshot"; ids: readonly string[] }
   | { type: "state"; workspace: Workspace }
-  | { type: "progress"; id: string; progress: number | null; opId?: string | null }
+  | { type: "progress"; id: string; progress: number | null; operation?: string | null }
   | { type: "deleted"; id: string }
   | { type: "resync" };
 
@@ -76,12 +76,12 @@ function takeState(state: LiveState, workspace: Workspace): LiveState {
 
 function takeProgress(
   state: LiveState,
-  event: { id: string; progress: number | null; opId?: string | null },
+  event: { id: string; progress: number | null; operation?: string | null },
 ) {
   const old = state.workspaces.get(event.id);
   // Progress of an operation that has ended, or of another one, would paint a bar that nothing moves any more.
   if (!old || old.operation === "NONE") return state;
-  if (event.opId != null && event.opId !== old.op_id) return state;
+  if (event.operation != null && event.operation !== old.operation) return state;
   if (old.progress === event.progress) return state;
   return {
     ...state,

@@ -13,10 +13,13 @@ test("a snapshot names ids", () => {
   expect(decode("snapshot", '{"ids":["a","b"]}', "")).toEqual({ type: "snapshot", ids: ["a", "b"] });
 });
 
-test("progress comes as a workspace or as its id and percentage", () => {
-  const expected = { type: "progress", id: "a", progress: 12, opId: "op" };
-  expect(decode("progress", JSON.stringify({ ...ws, progress: 12, op_id: "op" }), "")).toEqual(expected);
-  expect(decode("progress", '{"workspace_id":"a","progress":12,"op_id":"op"}', "")).toEqual(expected);
+test("progress comes as the id, the operation and a percentage", () => {
+  expect(decode("progress", '{"id":"a","progress":12,"operation":"RESTORING","bytes":5}', "")).toEqual({
+    type: "progress",
+    id: "a",
+    progress: 12,
+    operation: "RESTORING",
+  });
 });
 
 test("deleted is understood by its data or by its id", () => {

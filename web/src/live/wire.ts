@@ -39,8 +39,8 @@ function decodeProgress(value: Record<string, unknown>): LiveEvent | null {
   const id = idOf(value);
   if (!id) return null;
   const progress = typeof value.progress === "number" ? value.progress : null;
-  const opId = typeof value.op_id === "string" ? value.op_id : null;
-  return { type: "progress", id, progress, opId };
+  const operation = typeof value.operation === "string" ? value.operation : null;
+  return { type: "progress", id, progress, operation };
 }
 
 /** The server's time out of a heartbeat, if it is one. */

@@ -3,6 +3,7 @@ import type { Workspace } from "../api/types";
 import { useMessages, type Messages } from "../i18n";
 import { Next } from "../ui/card";
 import { Ago, useNow } from "../ui/time";
+import { connectionWords } from "../words/next";
 import { relativeTime } from "../words/time";
 
 export function Facts({ workspace }: { workspace: Workspace }) {
@@ -13,7 +14,7 @@ export function Facts({ workspace }: { workspace: Workspace }) {
       <h2 id="facts">{m.detail.activity}</h2>
       {workspace.description && <p className="panel__lead">{workspace.description}</p>}
       <dl className="facts">
-        <Fact name={m.detail.connections}>{activity?.connections ?? 0}</Fact>
+        <Fact name={m.detail.connections}>{connectionWords(m, activity.connections)}</Fact>
         <Fact name={m.detail.lastSeen}>
           <LastSeen workspace={workspace} />
         </Fact>
@@ -52,8 +53,8 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 function LastSeen({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
   const now = useNow();
-  const at = workspace.activity?.last_seen_at ?? workspace.last_access_at;
-  const kind = kindWords(m, workspace.activity?.kind ?? null);
+  const at = workspace.activity.last_seen_at ?? workspace.last_access_at;
+  const kind = kindWords(m, workspace.activity.kind);
   const time = relativeTime(m, at, now);
   return <>{kind ? m.detail.lastSeenBy(time, kind) : time}</>;
 }

@@ -5,7 +5,7 @@ import { call } from "../api/client";
 import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { Connection, type Phase } from "../live/connection";
-import { appendLog, logText } from "../live/log";
+import { appendLog, logText, stripControl } from "../live/log";
 
 export function Logs({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
@@ -32,7 +32,11 @@ function Recent({ id, version, title }: { id: string; version: number; title: st
   return (
     <>
       <h2 id="logs">{title}</h2>
-      {data ? <Output text={data} follow={false} /> : <p className="empty-line">{m.detail.logsNotRunning}</p>}
+      {data ? (
+        <Output text={stripControl(data)} follow={false} />
+      ) : (
+        <p className="empty-line">{m.detail.logsNotRunning}</p>
+      )}
     </>
   );
 }
@@ -50,13 +54,12 @@ function Following({ id }: { id: string }) {
         fresh = true; // every connection tells the recent output again
         return new EventSource(`/api/v1/workspaces/${id}/logs?follow=true`);
       },
-      names: ["log", "message", "reset", "heartbeat"],
+      names: ["log", "heartbeat"],
       onEvent: (name, data) => {
         if (name === "heartbeat") return;
-        const replace = fresh || name === "reset";
+        const again = fresh;
         fresh = false;
-        const more = name === "reset" ? "" : logText(data);
-        setText((old) => appendLog(replace ? "" : old, more));
+        setText((old) => appendLog(again ? "" : old, logText(data)));
       },
       onPhase: setPhase,
     });

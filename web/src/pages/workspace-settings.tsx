@@ -19,7 +19,7 @@ export function Settings({ workspace }: { workspace: Workspace }) {
   const value = <K extends keyof Draft>(key: K) => (edits[key] ?? workspace[key]) as Draft[K];
   const set = (change: WorkspaceEdit) => setEdits((old) => ({ ...old, ...change }));
   const changed = Object.fromEntries(
-    FIELDS.filter((f) => f in edits && edits[f] !== (workspace[f] ?? "")).map((f) => [f, edits[f]]),
+    FIELDS.filter((f) => f in edits && edits[f] !== workspace[f]).map((f) => [f, edits[f]]),
   );
   const dirty = Object.keys(changed).length > 0;
 
@@ -57,32 +57,25 @@ export function Settings({ workspace }: { workspace: Workspace }) {
         />
         <TextField
           label={m.detail.description}
-          value={value("description") ?? ""}
+          value={value("description")}
           onChange={(description) => set({ description })}
           optional
           autoComplete="off"
         />
-        <TextArea
-          label={m.detail.memo}
-          value={value("memo") ?? ""}
-          onChange={(memo) => set({ memo })}
-          optional
-        />
+        <TextArea label={m.detail.memo} value={value("memo")} onChange={(memo) => set({ memo })} optional />
         <div className="pair">
           <DurationField
             label={m.create.standby}
             seconds={value("standby_ttl_seconds")}
             choices={STANDBY_CHOICES}
-            usual={300}
-            onChange={(s) => set({ standby_ttl_seconds: s })}
+            onChange={(s) => set({ standby_ttl_seconds: s ?? 0 })}
             error={fieldError(error, "standby_ttl_seconds")}
           />
           <DurationField
             label={m.create.archive}
             seconds={value("archive_ttl_seconds")}
             choices={ARCHIVE_CHOICES}
-            usual={86400}
-            onChange={(s) => set({ archive_ttl_seconds: s })}
+            onChange={(s) => set({ archive_ttl_seconds: s ?? 0 })}
             error={fieldError(error, "archive_ttl_seconds")}
           />
         </div>

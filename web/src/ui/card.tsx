@@ -6,7 +6,7 @@ import { useLanguage, useMessages } from "../i18n";
 import type { Wish } from "../live/store";
 import { Link, navigate } from "../router";
 import { useUser } from "../session";
-import { nextWords } from "../words/next";
+import { connectionWords, nextWords } from "../words/next";
 import { troubleWords } from "../words/trouble";
 import { DeleteDialog } from "./delete";
 import { Icon } from "./icons";
@@ -68,9 +68,8 @@ export function Next({ workspace }: { workspace: Workspace }) {
 
 function Connections({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
-  const count = workspace.activity?.connections ?? 0;
   if (workspace.observed_status !== "RUNNING") return null;
-  return <span>{count === 0 ? m.connections.none : m.connections.some(count)}</span>;
+  return <span>{connectionWords(m, workspace.activity.connections)}</span>;
 }
 
 interface WishButtonsProps {

@@ -2,15 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiError, call } from "../api/client";
 import { imagesQuery } from "../api/queries";
-import type { Workspace } from "../api/types";
+import type { Images, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { useLiveStore } from "../live/hooks";
 import { errorSentence, fieldError } from "../words/errors";
 import { Dialog } from "./dialog";
 import { ARCHIVE_CHOICES, DurationField, SelectField, STANDBY_CHOICES, TextField } from "./fields";
 import { showLimit } from "./limit";
-
-const USUAL = { standby: 300, archive: 86400 };
 
 export function CreateDialog({ onClose }: { onClose: () => void }) {
   const m = useMessages();
@@ -19,8 +17,8 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [description, setDescription] = useState("");
   const [image, setImage] = useState<string | null>(null);
-  const [standby, setStandby] = useState(USUAL.standby);
-  const [archive, setArchive] = useState(USUAL.archive);
+  const [standby, setStandby] = useState<number | null>(null);
+  const [archive, setArchive] = useState<number | null>(null);
   const [start, setStart] = useState(true);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -35,8 +33,8 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         name: name.trim(),
         ...(chosen && { image_ref: chosen }),
         ...(description.trim() && { description: description.trim() }),
-        standby_ttl_seconds: standby,
-        archive_ttl_seconds: archive,
+        ...(standby !== null && { standby_ttl_seconds: standby }),
+        ...(archive !== null && { archive_ttl_seconds: archive }),
         start,
       });
       store.observe(made);
@@ -82,18 +80,12 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         autoComplete="off"
         required
       />
-      <SelectField
-        label={m.create.image}
+      <ImageField
+        images={images.data}
         value={chosen ?? ""}
         onChange={setImage}
         error={fieldError(error, "image_ref")}
-      >
-        {images.data?.items.map(({ name: ref }) => (
-          <option key={ref} value={ref}>
-            {ref === images.data.default ? m.create.defaultImage(ref) : ref}
-          </option>
-        ))}
-      </SelectField>
+      />
       <TextField
         label={m.create.description}
         value={description}
@@ -107,16 +99,14 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
           <DurationField
             label={m.create.standby}
             seconds={standby}
-            choices={STANDBY_CHOICES}
-            usual={USUAL.standby}
+            choices={[null, ...STANDBY_CHOICES]}
             onChange={setStandby}
             error={fieldError(error, "standby_ttl_seconds")}
           />
           <DurationField
             label={m.create.archive}
             seconds={archive}
-            choices={ARCHIVE_CHOICES}
-            usual={USUAL.archive}
+            choices={[null, ...ARCHIVE_CHOICES]}
             onChange={setArchive}
             error={fieldError(error, "archive_ttl_seconds")}
           />
@@ -132,5 +122,37 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         </p>
       )}
     </Dialog>
+  );
+}
+
+interface ImageFieldProps {
+  images: Images | undefined;
+  value: string;
+  onChange: (image: string) => void;
+  error: string | null;
+}
+
+/** A choice where the runtime knows its images, a line to write where any reference will do. */
+function ImageField({ images, value, onChange, error }: ImageFieldProps) {
+  const m = useMessages();
+  if (images && images.items.length === 0)
+    return (
+      <TextField
+        label={m.create.image}
+        value={value}
+        onChange={onChange}
+        error={error}
+        autoComplete="off"
+        spellCheck={false}
+      />
+    );
+  return (
+    <SelectField label={m.create.image} value={value} onChange={onChange} error={error}>
+      {images?.items.map(({ name }) => (
+        <option key={name} value={name}>
+          {name === images.default ? m.create.defaultImage(name) : name}
+        </option>
+      ))}
+    </SelectField>
   );
 }

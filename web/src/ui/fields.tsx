@@ -107,32 +107,32 @@ export const STANDBY_CHOICES = [300, 900, 1800, 3600, 14400, 0] as const;
 export const ARCHIVE_CHOICES = [3600, 86400, 259200, 604800, 2592000, 0] as const;
 
 interface DurationProps extends FrameProps {
-  seconds: number;
-  choices: readonly number[];
-  usual: number;
-  onChange: (seconds: number) => void;
+  /** Null: whatever the operator set for everybody. */
+  seconds: number | null;
+  choices: readonly (number | null)[];
+  onChange: (seconds: number | null) => void;
 }
 
 /** A time from a short list, or any other in minutes. Zero is "never", said in words. */
-export function DurationField({ label, error, seconds, choices, usual, onChange }: DurationProps) {
+export function DurationField({ label, error, seconds, choices, onChange }: DurationProps) {
   const m = useMessages();
   const [custom, setCustom] = useState(!choices.includes(seconds));
-  const word = (s: number) =>
-    s === 0 ? m.ttl.never : s === usual ? m.ttl.usual(duration(m, s)) : duration(m, s);
+  const word = (s: number | null) => (s === null ? m.ttl.usual : s === 0 ? m.ttl.never : duration(m, s));
   const pick = (value: string) => {
     setCustom(value === "other");
-    if (value !== "other") onChange(Number(value));
+    if (value !== "other") onChange(value === "" ? null : Number(value));
+    else if (!seconds) onChange(3600);
   };
   return (
     <div className="duration">
       <SelectField
         label={label}
-        value={custom ? "other" : String(seconds)}
+        value={custom ? "other" : String(seconds ?? "")}
         onChange={pick}
         error={custom ? null : error}
       >
         {choices.map((s) => (
-          <option key={s} value={s}>
+          <option key={s} value={s ?? ""}>
             {word(s)}
           </option>
         ))}
@@ -144,7 +144,7 @@ export function DurationField({ label, error, seconds, choices, usual, onChange 
           type="number"
           min={1}
           inputMode="numeric"
-          value={seconds === 0 ? "" : String(Math.round(seconds / 60))}
+          value={seconds ? String(Math.round(seconds / 60)) : ""}
           error={error}
           onChange={(value) => onChange(Math.max(0, Math.round(Number(value) * 60)))}
         />

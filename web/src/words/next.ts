@@ -41,12 +41,16 @@ export function nextWords(m: Messages, language: Language, ws: Workspace, nowMs:
   if (wish) return wish;
   if (ws.operation !== "NONE") return "";
   const awake = ws.awake_until !== null && Date.parse(ws.awake_until) > nowMs ? ws.awake_until : null;
-  const next = ws.activity?.next;
+  const next = ws.activity.next;
+  // While it is the promise to a person that holds it, the promise is what they want to read.
+  const held = awake !== null && (!next || Date.parse(next.at) <= Date.parse(awake));
+  if (held && ws.observed_status !== "PENDING") return m.next.awakeUntil(clockTime(language, awake, nowMs));
   if (next) return promise(m, next.to, (Date.parse(next.at) - nowMs) / 1000);
   if (ws.observed_status === "PENDING") return ws.archive_key ? m.next.archived : m.next.fresh;
-  if (awake) return m.next.awakeUntil(clockTime(language, awake, nowMs));
-  if (ws.observed_status === "RUNNING")
-    return ws.standby_ttl_seconds === 0 ? m.next.neverSleeps : m.next.inUse;
+  if (ws.observed_status === "RUNNING") {
+    if (ws.standby_ttl_seconds === 0) return m.next.neverSleeps;
+    return ws.activity.connections === null ? "" : m.next.inUse;
+  }
   return ws.archive_ttl_seconds === 0 ? m.next.neverArchived : "";
 }
 
@@ -65,4 +69,9 @@ export function holdsPlace(ws: Workspace): boolean {
   // A stop or a delete frees its place with the wish; in error nobody acts on the wish, so the place stays taken.
   if (ws.operation === "NONE") return ws.deleted_at === null && ws.status === "error";
   return ws.operation !== "STOPPING" && ws.operation !== "DELETING";
+}
+
+export function connectionWords(m: Messages, count: number | null): string {
+  if (count === null) return m.connections.unknown;
+  return count === 0 ? m.connections.none : m.connections.some(count);
 }

@@ -90,7 +90,14 @@ describe("what happens next", () => {
     expect(next(running)).toBe("Awake while in use");
     expect(next({ ...running, standby_ttl_seconds: 0 })).toBe("Never sleeps by itself");
     expect(next({ ...running, awake_until: at(3600) })).toContain("Kept awake until");
+    expect(next({ ...running, ...idle("STANDBY", 3600), awake_until: at(3600) })).toContain(
+      "Kept awake until",
+    );
+    expect(next({ ...running, ...idle("STANDBY", 250), awake_until: at(60) })).toBe("Sleeps in 4 min");
     expect(next({ ...running, awake_until: at(-3600) })).toBe("Awake while in use");
+    expect(
+      next({ ...running, activity: { connections: null, last_seen_at: null, kind: null, next: null } }),
+    ).toBe("");
     expect(next({ archive_ttl_seconds: 0 })).toBe("Stays asleep until opened");
     expect(next({ desired_state: "PENDING", observed_status: "PENDING", archive_key: "k" })).toContain(
       "every file",
@@ -147,6 +154,10 @@ describe("errors of requests", () => {
     "internal",
     "network",
     "unknown_image",
+    "bad_request",
+    "csrf",
+    "wrong_password",
+    "invalid_credentials",
     "unfit_username",
     "unfit_password",
     "last_admin",
@@ -247,7 +258,7 @@ describe("the timeline", () => {
     expect(historyLine(ko, entry({ desired_state: ["RUNNING", "STANDBY"] }, "idle for 5 min")).text).toBe(
       "재움: 5분 동안 쓰지 않음",
     );
-    expect(line({ desired_state: ["STANDBY", "PENDING"] }, "not used for 1 day").text).toBe(
+    expect(line({ desired_state: ["STANDBY", "PENDING"] }, "not used for 1 d").text).toBe(
       "Sent to the archive: not used for 1 day",
     );
     expect(line({ desired_state: ["PENDING", "RUNNING"] }, "asked to start", "user:ann")).toEqual({

@@ -14,9 +14,7 @@ export function AuditSection() {
   const [filter, setFilter] = useState("");
   if (audit.isError) return <Failed error={audit.error} retry={() => void audit.refetch()} />;
   if (!audit.data) return <Loading />;
-  const all = audit.data.pages.flatMap((page, p) =>
-    page.items.map((entry, i) => ({ ...entry, key: `${p}-${i}` })),
-  );
+  const all = audit.data.pages.flatMap((page) => page.items);
   const words = filter.trim().toLowerCase();
   const rows = all.filter((entry) => words === "" || textOf(entry).toLowerCase().includes(words));
   const { columns } = m.admin;
@@ -32,10 +30,10 @@ export function AuditSection() {
         <Table
           label={m.admin.audit}
           rows={rows}
-          rowKey={(entry) => entry.key}
+          rowKey={(entry) => String(entry.seq)}
           columns={[
             { key: "action", title: columns.action, bare: true, cell: (e) => <strong>{e.action}</strong> },
-            { key: "actor", title: columns.actor, cell: (e) => e.actor?.replace(/^user:/, "") ?? "–" },
+            { key: "actor", title: columns.actor, cell: (e) => e.actor.replace(/^user:/, "") },
             {
               key: "subject",
               title: columns.subject,
@@ -65,8 +63,6 @@ export function AuditSection() {
 }
 
 function detailOf({ detail }: AuditEntry): string {
-  if (detail == null) return "–";
-  if (typeof detail !== "object") return String(detail);
   const parts = Object.entries(detail).map(
     ([key, value]) => `${key}=${typeof value === "object" ? JSON.stringify(value) : String(value)}`,
   );
@@ -74,4 +70,4 @@ function detailOf({ detail }: AuditEntry): string {
 }
 
 const textOf = (entry: AuditEntry) =>
-  `${entry.action} ${entry.actor ?? ""} ${entry.subject ?? ""} ${detailOf(entry)}`;
+  `${entry.action} ${entry.actor} ${entry.subject ?? ""} ${detailOf(entry)}`;

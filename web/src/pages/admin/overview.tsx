@@ -89,6 +89,7 @@ export interface LeaderRow {
   here: boolean;
   lastTickAt: string | null;
   lastError: string | null;
+  away: string[];
 }
 
 /** The database knows who leads; the node that answered knows how its own coordinators do. Both in one row. */
@@ -105,7 +106,8 @@ function leaderRows(overview: Overview, health: CoordinatorHealth | undefined): 
       since: told?.acquired_at ?? seen?.acquired_at ?? null,
       epoch: told?.epoch ?? seen?.epoch ?? null,
       here: seen?.is_leader ?? false,
-      lastTickAt: seen?.last_tick_at ?? null,
+      lastTickAt: told?.last_tick_at ?? seen?.last_tick_at ?? null,
+      away: Object.keys(seen?.away ?? {}),
       lastError: seen?.last_error ?? null,
     };
   });
@@ -149,11 +151,18 @@ function Coordinators({ rows }: { rows: LeaderRow[] }) {
         {
           key: "error",
           title: columns.error,
-          cell: (row) => (row.lastError ? <span className="warn">{row.lastError}</span> : m.admin.noError),
+          cell: (row) => <LastError row={row} />,
         },
       ]}
     />
   );
+}
+
+function LastError({ row }: { row: LeaderRow }) {
+  const m = useMessages();
+  const away = row.away.map((engine) => m.admin.away(engine));
+  const said = [...away, ...(row.lastError ? [row.lastError] : [])];
+  return said.length === 0 ? <>{m.admin.noError}</> : <span className="warn">{said.join(" · ")}</span>;
 }
 
 function nameWords(m: Messages, name: string): string {

@@ -171,7 +171,7 @@ function Everyone({ rows, users }: { rows: Workspace[]; users: User[] }) {
         {
           key: "owner",
           title: columns.owner,
-          cell: (ws) => names.get(ws.owner_id) ?? ws.owner ?? ws.owner_id,
+          cell: (ws) => names.get(ws.owner_id) ?? ws.owner_id,
         },
         { key: "status", title: columns.status, cell: (ws) => <StatusBadge workspace={ws} /> },
         { key: "next", title: columns.next, cell: (ws) => <Next workspace={ws} /> },
