@@ -1,0 +1,85 @@
+"""Where the search begins and how much may happen. Together they cover what 02-states protects against.
+
+Budgets keep each scenario in the tens of thousands of states; faults that meet in no scenario would only
+repeat what two of them show.
+"""
+
+from codehub.domain.states import DesiredState, ObservedStatus
+from tests.model.search import Scenario
+from tests.model.state import Budget, Row, State, World
+
+WISHES = ("start", "stop", "archive")
+
+NEW = State(
+    Row(desired=DesiredState.PENDING, observed=ObservedStatus.PENDING, mark=False),
+    World(volume=None),
+    newest=0,
+)
+"""Just created: no volume, no archive."""
+
+FIRST_HOME = State(Row(), World())
+"""Stopped, with files in its first volume and no archive yet."""
+
+RESTORED = State(Row(archive_key="0/0", marker="0/0"), World(archives=(("0/0", 1),)))
+"""Stopped, on a volume that was restored from the archive 0/0."""
+
+ARCHIVED = State(
+    Row(
+        desired=DesiredState.PENDING,
+        observed=ObservedStatus.PENDING,
+        archive_key="0/0",
+        mark=False,
+    ),
+    World(volume=None, archives=(("0/0", 1),)),
+)
+"""Only the archive 0/0 is left."""
+
+
+def _scenario(name: str, start: State, budget: Budget, wishes: tuple[str, ...] = WISHES) -> Scenario:
+    return Scenario(name, start._replace(budget=budget), wishes)
+
+
+ALL = [
+    _scenario("first steps", NEW, Budget(wishes=2, edits=1, takeovers=1, failures=1)),
+    _scenario("two leaders", RESTORED, Budget(wishes=3, edits=1, takeovers=1)),
+    _scenario("three leaders in turn", RESTORED, Budget(wishes=2, edits=1, takeovers=2)),
+    _scenario(
+        "everything fails once", RESTORED, Budget(wishes=2, edits=1, failures=2, timeouts=1, recoveries=1)
+    ),
+    _scenario(
+        "restore fails under two leaders",
+        ARCHIVED,
+        Budget(wishes=2, takeovers=1, timeouts=1, recoveries=1),
+        ("start", "archive"),
+    ),
+    _scenario(
+        "archive expires under two leaders",
+        FIRST_HOME,
+        Budget(wishes=2, takeovers=1, timeouts=1, recoveries=1),
+        ("start", "archive"),
+    ),
+    _scenario("container dies", RESTORED, Budget(wishes=3, edits=1, crashes=1)),
+    _scenario(
+        "disk away from a new home", NEW, Budget(wishes=2, edits=1, unmounts=1, recoveries=2, timeouts=1)
+    ),
+    _scenario(
+        "disk away from a restored home", RESTORED, Budget(wishes=2, edits=1, unmounts=1, recoveries=2)
+    ),
+    _scenario(
+        "disk away while archiving",
+        FIRST_HOME,
+        Budget(wishes=2, timeouts=1, unmounts=1, recoveries=2),
+        ("archive", "start"),
+    ),
+    _scenario(
+        "deleted at any moment",
+        ARCHIVED,
+        Budget(wishes=2, takeovers=1, failures=1),
+        ("start", "delete"),
+    ),
+    _scenario(
+        "deleted before it was made", NEW, Budget(wishes=2, takeovers=1, timeouts=1), ("start", "delete")
+    ),
+]
+
+SCENARIOS = {scenario.name: scenario for scenario in ALL}
