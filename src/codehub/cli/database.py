@@ -5,10 +5,7 @@ import asyncio
 import typer
 
 from codehub.cli.output import say
-from codehub.server import embedded
-from codehub.server.database import explained
 from codehub.server.settings import load_settings
-from codehub.store import migrate as migrations
 
 
 def register(app: typer.Typer) -> None:
@@ -21,6 +18,10 @@ def migrate() -> None:
 
 
 async def _migrate() -> None:
+    from codehub.server import embedded
+    from codehub.server.database import explained
+    from codehub.store import migrate as migrations
+
     async with embedded.database(load_settings()) as url, explained(url):
         before = await migrations.current(url)
         await migrations.upgrade(url)

@@ -1,20 +1,19 @@
 """``codehub doctor``: is everything there that CodeHub needs, and if not, what to do."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from codehub.cli.output import out, print_json
-from codehub.server.doctor import Finding, Verdict, examine
 from codehub.server.settings import load_settings
 
-MARKS = {
-    Verdict.OK: Text("ok", "green"),
-    Verdict.NOTE: Text("note", "yellow"),
-    Verdict.BAD: Text("bad", "bold red"),
-}
+if TYPE_CHECKING:
+    from codehub.server.doctor import Finding
+
+STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +22,8 @@ def register(app: typer.Typer) -> None:
 
 def doctor(json: bool = typer.Option(False, "--json", help="For machines.")) -> None:
     """Check every dependency and say what to do. Exit code 1 if something is bad."""
+    from codehub.server.doctor import Verdict, examine
+
     findings = asyncio.run(examine(load_settings()))
     bad = [finding for finding in findings if finding.verdict is Verdict.BAD]
     if json:
@@ -33,12 +34,13 @@ def doctor(json: bool = typer.Option(False, "--json", help="For machines.")) -> 
     raise typer.Exit(1 if bad else 0)
 
 
-def _print_table(findings: list[Finding]) -> None:
+def _print_table(findings: list["Finding"]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     table.add_column("what", no_wrap=True)
     table.add_column("found", overflow="fold")
     table.add_column("what to do", overflow="fold")
     for finding in findings:
-        table.add_row(MARKS[finding.verdict], finding.what, Text(finding.detail), Text(finding.advice))
+        mark = Text(finding.verdict, STYLES[finding.verdict])
+        table.add_row(mark, finding.what, Text(finding.detail), Text(finding.advice))
     out.print(table, soft_wrap=False)

@@ -1,6 +1,9 @@
 """The ``codehub`` command: puts the commands together, and turns errors into a sentence and an exit code.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 not found, 5 conflict or limit.
+
+Command modules import what is heavy (SQLAlchemy, FastAPI…) inside their functions: a command that only asks
+the server something should not spend a second on loading one.
 """
 
 import sys

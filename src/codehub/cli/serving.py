@@ -1,15 +1,16 @@
 """``codehub up`` and ``codehub serve``: run the server."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import typer
 
 from codehub.cli.output import err, escape, out, say
 from codehub.cli.settings import SETTINGS_EPILOG
-from codehub.kit import logs
-from codehub.server.main import Run, run_server, run_until_signal
 from codehub.server.settings import LogFormat, Settings, load_settings
-from codehub.services.accounts import FirstAdmin
+
+if TYPE_CHECKING:
+    from codehub.services.accounts import FirstAdmin
 
 
 def register(app: typer.Typer) -> None:
@@ -25,9 +26,9 @@ def up() -> None:
     """
     settings = load_settings()
     configure_logs(settings)
-
-    def on_first_admin(admin: FirstAdmin) -> None:
-        _print_first_admin(admin)
+    if out.is_terminal:
+        say("[dim]Starting CodeHub…[/]")
+    from codehub.server.main import Run, run_server, run_until_signal
 
     def on_ready(url: str) -> None:
         say(f"\n  CodeHub is ready: [bold cyan]{escape(url)}[/]")
@@ -36,12 +37,10 @@ def up() -> None:
     run = Run(
         migrate=True,
         stop_workspaces=True,
-        on_first_admin=on_first_admin,
+        on_first_admin=_print_first_admin,
         on_ready=on_ready,
         on_stopping=lambda: err.print("Stopping… (Ctrl-C again leaves at once)"),
     )
-    if out.is_terminal:
-        say("[dim]Starting CodeHub…[/]")
     run_until_signal(run_server(settings, run), on_stopping=run.on_stopping)
 
 
@@ -54,6 +53,8 @@ def serve(
     """Run one replica: API, proxy and coordinators, or the CODEHUB_ROLES of them. Workspaces outlive it."""
     settings = load_settings()
     configure_logs(settings)
+    from codehub.server.main import Run, run_server, run_until_signal
+
     run = Run(
         migrate=migrate,
         stop_workspaces=False,
@@ -65,12 +66,14 @@ def serve(
 
 
 def configure_logs(settings: Settings) -> None:
+    from codehub.kit import logs
+
     chosen = settings.log.format
     json = chosen is LogFormat.JSON if chosen is not None else not sys.stderr.isatty()
     logs.configure(json=json, level=settings.log.level, node_id=settings.coordinator.node_id)
 
 
-def _print_first_admin(admin: FirstAdmin) -> None:
+def _print_first_admin(admin: "FirstAdmin") -> None:
     # Printed, not logged: logs are kept and shipped. Dying before this line loses the password, not the
     # account: `codehub user passwd admin` sets another.
     if admin.generated_password is None:

@@ -58,6 +58,7 @@ class ChildSpec:
 
     ``is_ready`` is asked until it says yes; ``before_start`` clears away what a killed predecessor left.
     ``stop_signals`` are tried in turn, each with its grace in seconds; SIGKILL comes last by itself.
+    Without ``log_file`` it writes where we write. ``pass_fds``: sockets it is to serve, at the same numbers.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ChildSpec:
     ready_within: float = 60.0
     environ: Mapping[str, str] | None = None
     log_file: Path | None = None
+    pass_fds: tuple[int, ...] = ()
     run_as: RunAs | None = None
 
 
@@ -123,7 +125,7 @@ class Supervisor:
         if spec.before_start is not None:
             await spec.before_start()
         with contextlib.ExitStack() as stack:
-            output: int = subprocess.DEVNULL
+            output: int | None = None  # ours
             if spec.log_file is not None:
                 output = stack.enter_context(_open_log(spec.log_file)).fileno()
             return await asyncio.create_subprocess_exec(
@@ -134,6 +136,7 @@ class Supervisor:
                 stdout=output,
                 stderr=output,
                 env=dict(spec.environ) if spec.environ is not None else None,
+                pass_fds=spec.pass_fds,
                 start_new_session=True,
             )
 

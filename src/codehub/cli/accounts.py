@@ -1,0 +1,90 @@
+"""What ``codehub user …`` does: one transaction each, on the configured or the embedded database."""
+
+import contextlib
+import getpass
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.domain.errors import CodeHubError
+from codehub.domain.states import Role
+from codehub.server import embedded
+from codehub.server.database import DatabaseNotMigratedError, explained
+from codehub.server.settings import load_settings
+from codehub.services import accounts
+from codehub.services.accounts import LastAdminError, NoSuchUserError
+from codehub.services.passwords import Passwords
+from codehub.store import engine as store_engine
+from codehub.store import migrate, users
+from codehub.store.errors import UsernameTaken
+from codehub.store.users import UserRecord
+
+EXIT_CODES: dict[type[CodeHubError], int] = {NoSuchUserError: 4, UsernameTaken: 5, LastAdminError: 5}
+PAGE = 200
+
+
+async def add(username: str, *, password: str, role: Role) -> UserRecord:
+    async with _session() as session, _hashing() as passwords:
+        return await accounts.create_user(
+            session, passwords, username=username, password=password, role=role, actor=_actor()
+        )
+
+
+async def list_all() -> list[UserRecord]:
+    found: list[UserRecord] = []
+    cursor: UUID | None = None
+    async with _session() as session:
+        while True:
+            page = await users.list_page(session, cursor=cursor, limit=PAGE)
+            found += page.items
+            if page.next_cursor is None:
+                return sorted(found, key=lambda user: user.username.lower())
+            cursor = UUID(page.next_cursor)
+
+
+async def set_password(username: str, *, password: str) -> None:
+    async with _session() as session, _hashing() as passwords:
+        await accounts.set_password(session, passwords, username=username, password=password, actor=_actor())
+
+
+async def set_disabled(username: str, *, disabled: bool) -> UserRecord:
+    async with _session() as session:
+        return await accounts.set_disabled(session, username=username, disabled=disabled, actor=_actor())
+
+
+@contextlib.asynccontextmanager
+async def _session() -> AsyncIterator[AsyncSession]:
+    """One transaction on the configured database, or on the embedded one, running or not."""
+    async with embedded.database(load_settings()) as url:
+        async with explained(url):
+            if not await migrate.is_current(url):
+                raise DatabaseNotMigratedError(
+                    "The database is not migrated yet. Run `codehub migrate` first."
+                )
+        engine = store_engine.create_engine(url, pool_size=1, application_name="codehub-cli")
+        try:
+            async with store_engine.session_factory(engine)() as session, session.begin():
+                yield session
+        except CodeHubError as error:
+            error.exit_code = EXIT_CODES.get(type(error), 1)  # type: ignore[attr-defined]
+            raise
+        finally:
+            await engine.dispose()
+
+
+@contextlib.asynccontextmanager
+async def _hashing() -> AsyncIterator[Passwords]:
+    passwords = Passwords(threads=1)
+    try:
+        yield passwords
+    finally:
+        passwords.close()
+
+
+def _actor() -> str:
+    """For the audit log: the account on this machine, since nobody signed in."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "cli"
