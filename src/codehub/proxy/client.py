@@ -516,6 +516,18 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._refuse(Refused(408, "slow head"))
 
+    def is_tunnel(self) -> bool:
+        return self.exchange is not None and self.exchange.tunnel
+
+    async def is_still_welcome(self) -> bool:
+        """Would this WebSocket be let in today? Its workspace may sleep: that ends it by itself."""
+        identity, to, access = self._identity, self._to, self._engine.access
+        if identity is None or identity.credential is None or to is None or to.target is None:
+            return True  # not to a workspace
+        principal = await access.principal(identity.key, identity.credential)
+        target = await access.target(to.target.id)
+        return principal is not None and target is not None and principal.may_open(target)
+
     def drain(self) -> None:
         """The server is going: what is at rest closes now, what is under way after its answer."""
         self.closes = True

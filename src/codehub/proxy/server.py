@@ -10,6 +10,8 @@ import contextlib
 import socket
 from collections.abc import Callable
 
+import structlog
+
 from codehub.proxy.access import Access
 from codehub.proxy.activity import ActivityBook
 from codehub.proxy.client import ClientConnection
@@ -25,6 +27,9 @@ from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
 
 BACKLOG = 1024
+JUDGE_AGAIN = 60.0
+
+log = structlog.get_logger(__name__)
 
 
 class Engine:
@@ -60,6 +65,8 @@ class Engine:
         self.connections: set[ClientConnection] = set()
         self.empty = asyncio.Event()
         self.empty.set()
+        self._judge_at = self.loop.time() + JUDGE_AGAIN
+        self._judging: asyncio.Task[None] | None = None  # held, or it could vanish half-way
         self._trusted = frozenset(address.encode() for address in settings.trusted_proxies)
 
     def admit(self, connection: ClientConnection) -> bool:
@@ -116,8 +123,23 @@ class Engine:
         now = self.loop.time()
         for connection in list(self.connections):
             connection.sweep(now, elapsed)
+        if self.access.people_changed or now >= self._judge_at:
+            self.access.people_changed = False
+            self._judge_at = now + JUDGE_AGAIN
+            self._judging = self.loop.create_task(self._judge_tunnels())
         self.pool.expire(now)
         self.access.expire(now)
+
+    async def _judge_tunnels(self) -> None:
+        """A WebSocket outlives the look at who opened it: whoever is signed out or disabled loses it here."""
+        for connection in [connection for connection in self.connections if connection.is_tunnel()]:
+            try:
+                welcome = await connection.is_still_welcome()
+            except Exception as error:  # noqa: BLE001 - not knowing is no reason to cut people off
+                log.warning("open sockets not judged", error=repr(error))
+                return
+            if not welcome:
+                connection.transport.abort()
 
 
 class ProxyServer:

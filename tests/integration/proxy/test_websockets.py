@@ -162,6 +162,19 @@ async def test_the_workspace_sees_no_secret(house: House) -> None:
     assert "codehub" not in heads[0]
 
 
+async def test_whoever_is_signed_out_loses_the_open_socket(house: House) -> None:
+    async with workspace(house), open_socket(house) as mine, open_socket(house) as other:
+        for listener in house.directory.listeners:
+            listener.user_changed(house.directory.owner.user_id)
+        await other.send("still here")
+        assert await other.recv() == "still here"
+        house.directory.credentials.clear()
+        for listener in house.directory.listeners:
+            listener.user_changed(house.directory.owner.user_id)
+        await asyncio.wait_for(mine.wait_closed(), 10)
+        await asyncio.wait_for(other.wait_closed(), 10)
+
+
 async def test_an_open_socket_holds_a_lease_and_returns_it(house: House) -> None:
     async with workspace(house):
         async with open_socket(house), open_socket(house):

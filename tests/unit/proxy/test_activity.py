@@ -1,0 +1,167 @@
+"""Leases and touches: what the port hears, and when."""
+
+import asyncio
+from collections.abc import Collection
+from uuid import UUID, uuid4
+
+import pytest
+
+from codehub.proxy import activity
+from codehub.proxy.activity import ActivityBook
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.settings import ProxySettings, UnixAddress
+
+WORKSPACE = uuid4()
+
+
+class Port:
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.marked: list[set[UUID]] = []
+        self.broken = False
+
+    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
+        self._do("lease", conn_id)
+
+    async def release(self, workspace_id: UUID, conn_id: str) -> None:
+        self._do("release", conn_id)
+
+    async def touch(self, workspace_id: UUID) -> None:
+        self._do("touch", "")
+
+    async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
+        self.marked.append(set(workspace_ids))
+
+    def _do(self, kind: str, conn_id: str) -> None:
+        if self.broken:
+            raise ConnectionError("away")
+        self.calls.append((kind, conn_id))
+
+    def kinds(self) -> list[str]:
+        return sorted(kind for kind, _ in self.calls)
+
+
+class Time:
+    """The book's clock, turned by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def made(monkeypatch: pytest.MonkeyPatch) -> tuple[ActivityBook, Port, Time]:
+    port, clock = Port(), Time()
+    book = ActivityBook(port, ProxySettings(api=UnixAddress("/x"), internal_secret=b""), Metrics())
+    monkeypatch.setattr(book, "_loop", clock)
+    return book, port, clock
+
+
+Made = tuple[ActivityBook, Port, Time]
+
+
+async def test_a_burst_of_requests_is_one_lease_and_one_touch(made: Made) -> None:
+    book, port, clock = made
+    for _ in range(100):
+        requests = book.requests(WORKSPACE)
+        requests.began(clock.now)
+        requests.ended(clock.now)
+        await book.turn()
+    assert port.kinds() == ["lease", "touch"]
+    clock.now += 11
+    book.requests(WORKSPACE).began(clock.now)
+    await book.turn()
+    assert port.kinds() == ["lease", "touch", "touch"]
+
+
+async def test_a_long_request_keeps_its_lease_renewed(made: Made) -> None:
+    book, port, clock = made
+    requests = book.requests(WORKSPACE)
+    requests.began(clock.now)
+    for _ in range(100):
+        await book.turn()
+        clock.now += 1
+    assert port.kinds() == ["lease"] * 4 + ["touch"]
+    requests.ended(clock.now)
+    clock.now += activity.LINGER
+    await book.turn()
+    assert port.kinds().count("release") == 1
+
+
+async def test_a_socket_holds_its_own_lease_until_it_closes(made: Made) -> None:
+    book, port, clock = made
+    conn_id = book.socket_opened(WORKSPACE)
+    await book.turn()
+    clock.now += 31
+    await book.turn()
+    book.socket_closed(WORKSPACE, conn_id)
+    await book.turn()
+    clock.now += 60
+    await book.turn()
+    assert port.calls == [("lease", conn_id), ("lease", conn_id), ("release", conn_id)]
+
+
+async def test_a_failed_call_is_made_again(made: Made) -> None:
+    book, port, clock = made
+    port.broken = True
+    conn_id = book.socket_opened(WORKSPACE)
+    book.requests(WORKSPACE).began(clock.now)
+    await book.turn()
+    assert port.calls == []
+    port.broken = False
+    await book.turn()
+    assert ("lease", conn_id) in port.calls
+    assert port.kinds() == ["lease", "lease", "touch"]
+    port.broken = True
+    book.socket_closed(WORKSPACE, conn_id)
+    await book.turn()
+    port.broken = False
+    await book.turn()
+    assert port.calls[-1] == ("release", conn_id)
+
+
+async def test_half_a_minute_without_redis_is_said_in_the_database(made: Made) -> None:
+    book, port, clock = made
+    port.broken = True
+    book.socket_opened(WORKSPACE)
+    for _ in range(29):
+        await book.turn()
+        clock.now += 1
+    assert port.marked == []
+    for _ in range(40):
+        await book.turn()
+        clock.now += 1
+    assert port.marked == [{WORKSPACE}, {WORKSPACE}]
+
+
+async def test_a_socket_that_closes_while_its_lease_is_taken_leaves_none(made: Made) -> None:
+    book, port, _ = made
+    taking = asyncio.Event()
+    go = asyncio.Event()
+
+    async def slow(workspace_id: UUID, conn_id: str) -> None:
+        taking.set()
+        await go.wait()
+        port.calls.append(("lease", conn_id))
+
+    port.lease = slow  # type: ignore[method-assign]
+    conn_id = book.socket_opened(WORKSPACE)
+    turn = asyncio.create_task(book.turn())
+    await taking.wait()
+    book.socket_closed(WORKSPACE, conn_id)
+    go.set()
+    await turn
+    await book.turn()
+    assert port.calls == [("lease", conn_id), ("release", conn_id)]
+
+
+async def test_closing_gives_everything_back(made: Made) -> None:
+    book, port, clock = made
+    conn_id = book.socket_opened(WORKSPACE)
+    book.requests(WORKSPACE).began(clock.now)
+    await book.turn()
+    await book.close()
+    assert port.kinds().count("release") == 2
+    assert ("release", conn_id) in port.calls
