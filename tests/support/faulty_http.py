@@ -37,7 +37,8 @@ class _Rule:
 
 @dataclass
 class FaultyProxy:
-    """``url`` is what the client is given. Faults strike requests whose method and target match."""
+    """``url`` is what the client is given. Faults strike requests whose method and target match; a
+    ``part`` that ends with a blank is the end of the target."""
 
     url: str
     struck: list[str] = field(default_factory=list)  # "FAULT METHOD target", for assertions
@@ -58,7 +59,7 @@ class FaultyProxy:
         with self._lock:
             self.seen.append(f"{method} {target}")
             for rule in self._rules:
-                if rule.left and rule.method == method and rule.part in target:
+                if rule.left and rule.method == method and rule.part in f"{target} ":
                     rule.left -= rule.left > 0
                     self.struck.append(f"{rule.fault} {method} {target}")
                     return rule.fault

@@ -52,13 +52,13 @@ class MemberCheck:
         self._size: int | None = None
         self._symlinks: set[bytes] = set()
         self._clean_parent: bytes | None = None  # the last folder that was looked at: neighbours share it
-        self._ended = False
+        self.ended = False  # the end mark has come
 
     def feed(self, data: bytes) -> None:
         self.bytes += len(data)
         position, length = 0, len(data)
         while position < length:
-            if self._ended:
+            if self.ended:
                 if data.count(0, position) != length - position:
                     raise HostileArchive("data after the end of the archive")
                 return
@@ -81,7 +81,7 @@ class MemberCheck:
 
     def finish(self) -> None:
         """The stream is over: it must have ended where an archive ends."""
-        if not self._ended:
+        if not self.ended:
             raise HostileArchive("the archive ends in the middle")
 
     def _complete(self, piece: bytes) -> None:
@@ -90,7 +90,7 @@ class MemberCheck:
             self._wanted = BLOCK
             extension(piece[: self._extension_size])
         elif piece == _ZERO:
-            self._ended = True
+            self.ended = True
         else:
             self._header(piece)
 

@@ -98,6 +98,7 @@ class Unpacker:
         self._meta = meta
         self._digest = hashlib.sha256()
         self._fault: Exception | None = None
+        self._tar_left = False
         # Writes decompressed bytes through ``self.write`` in bounded pieces, however well they compress.
         self._decompressor = zstandard.ZstdDecompressor().stream_writer(
             cast(IO[bytes], _Sink(self)), write_size=_OUTPUT_BYTES
@@ -118,9 +119,18 @@ class Unpacker:
         self.check.feed(data)
         if self.check.bytes > self._meta.uncompressed_bytes:
             raise HostileArchive("more data than its meta says")
+        if self._tar_left:
+            return
         view = memoryview(data)
-        while view:
-            view = view[self._tar.pipe.write(view) :]
+        try:
+            while view:
+                view = view[self._tar.pipe.write(view) :]
+        except BrokenPipeError:
+            # tar leaves at the end mark and does not wait for the padding behind it. Anywhere else
+            # it left because of trouble, about which its exit code is asked later.
+            if not self.check.ended:
+                raise
+            self._tar_left = True
 
     def finish(self, key: str) -> None:
         """The verdict, once everything was fed: raises unless the files are exactly those archived."""

@@ -22,7 +22,7 @@ from codehub.archives.faults import translated
 from codehub.archives.threads import finish_in_thread
 from codehub.domain.errors import EffectError
 
-RANGE_BYTES = 8 * 1024 * 1024
+RANGE_BYTES = 4 * 1024 * 1024
 RANGES_AHEAD = 3
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
