@@ -1,4 +1,4 @@
-"""A client's connection: reads one request at a time, in order, and sees that nobody holds it for ever.
+"""A client's connection: reads one request at a time, in order, and sends it where it belongs.
 
 A request whose answer is in memory (who, where, a kept upstream connection) goes through without leaving
 the callback it arrived in. Anything else — an unknown face, a sleeping workspace, a connect — runs in one
@@ -6,23 +6,21 @@ task per connection, while what the client sends meanwhile waits in a small buff
 """
 
 import asyncio
-import socket
-import struct
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import structlog
 
-from codehub.proxy.activity import Requests
 from codehub.proxy.answers import Answer, refused
+from codehub.proxy.connection import READ_AHEAD, Connection
 from codehub.proxy.destinations import Destination
 from codehub.proxy.exchange import Exchange
 from codehub.proxy.framing import FramingError
 from codehub.proxy.gate import Verdict, has_own_origin, judge
 from codehub.proxy.identity import Identity, identify
 from codehub.proxy.passes import Pass
-from codehub.proxy.request import FieldMemory, Refused, RequestHead, parse_request
+from codehub.proxy.request import Refused, RequestHead, parse_request
 from codehub.proxy.rewrite import forwarded_lines, upstream_head
 from codehub.proxy.routing import Door, Route
 from codehub.proxy.upstream import ConnectFailed, keep_alive
@@ -32,62 +30,25 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
 LINGER_LIMIT = 1024 * 1024
-RESET = struct.pack("ii", 1, 0)
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(Connection):
     __slots__ = (
         "_address",
-        "_buffer",
-        "_conn_id",
-        "_engine",
-        "_eof",
         "_forwarded",
         "_forwarded_key",
-        "_full",
         "_identity",
         "_identity_key",
-        "_lingered",
-        "_loop",
-        "_memory",
         "_pass",
-        "_requests",
-        "_task",
-        "_to",
-        "_upstream_is_full",
-        "closes",
-        "deadline",
-        "exchange",
-        "quiet",
-        "request_began_at",
-        "touched",
-        "transport",
+        "_reading",
     )
 
     def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._loop = engine.loop
-        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.exchange: Exchange | None = None
-        self.closes = False  # after the response under way
-        self.touched = False  # bytes moved since the last sweep
-        self.quiet = 0.0  # seconds without, while an exchange is under way
-        self.deadline = self._loop.time() + engine.settings.head_timeout
-        self.request_began_at = 0.0
-        self._buffer = b""
-        self._task: asyncio.Task[None] | None = None
-        self._to: Destination | None = None
-        self._pass: Pass | None = None
-        self._requests: Requests | None = None  # of the workspace last asked for
-        self._memory = FieldMemory()
-        self._conn_id: str | None = None
+        super().__init__(engine)
         self._address = b""
-        self._eof = False
-        self._full = False  # the client does not take more bytes for now
-        self._upstream_is_full = False
-        self._lingered: int | None = None  # bytes thrown away since the last answer
+        self._reading = False  # a head has begun to arrive
+        self._pass: Pass | None = None
         self._identity: Identity | None = None
         self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
         self._forwarded = b""
@@ -168,10 +129,6 @@ class ClientConnection(asyncio.Protocol):
 
     # Reading requests -----------------------------------------------------------------------------
 
-    def is_idle(self) -> bool:
-        """Ready for the next request."""
-        return self.exchange is None and self._task is None and self._lingered is None and not self._full
-
     def _read_head(self) -> None:
         buffer = self._buffer
         if buffer.startswith(b"\r\n"):  # a line end too many behind the previous body: RFC 9112, 2.2
@@ -202,10 +159,10 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(Refused(431, "head too large"))
         elif buffer.count(b"\n") != buffer.count(b"\r\n") or b"\0" in buffer:
             self._refuse(Refused(400, "malformed"))
-        elif self.request_began_at == 0.0:
+        elif not self._reading:
             # From the first byte on, however slowly the rest drips in.
-            self.request_began_at = self._loop.time()
-            self.deadline = self.request_began_at + settings.head_timeout
+            self._reading = True
+            self.deadline = self._loop.time() + settings.head_timeout
 
     def _refuse(self, refusal: Refused) -> None:
         self._engine.metrics.refusals[refusal.cause] += 1
@@ -213,7 +170,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _dispatch(self, request: RequestHead) -> None:
         engine = self._engine
-        self.request_began_at = 0.0
+        self._reading = False
         self.quiet = 0.0
         self.deadline = float("inf")
         route = engine.router.match(request.host, request.target)
@@ -266,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
             self._identity, self._identity_key = identity, key
         return identity
 
-    # The two ways on: relay, or answer ------------------------------------------------------------
+    # Sending them on ------------------------------------------------------------------------------
 
     def _forward(self, request: RequestHead, identity: Identity | None, path: bytes, to: Destination) -> None:
         """``identity``: given where CodeHub's own secrets must be left out, None where they belong."""
@@ -342,182 +299,11 @@ class ClientConnection(asyncio.Protocol):
             self._end_activity()
             self._answer_and_close(self._engine.concierge.failed())
 
-    def _answer(self, request: RequestHead, answer: Answer) -> None:
-        if request.has_body:  # unread, and not worth reading: the next request would be behind it
-            self._answer_and_close(answer, omit_body=request.method == b"HEAD")
-            return
-        self._engine.metrics.answers[answer.status] += 1
-        head = answer.head(close=self.closes)
-        self.transport.write(head if request.method == b"HEAD" else head + answer.body)
-        self._next()
-
-    def _answer_and_close(self, answer: Answer, *, omit_body: bool = False) -> None:
-        """Answer, then read on for a moment: closing on unread bytes would reset the answer away."""
-        if self.transport.is_closing():
-            return
-        self._engine.metrics.answers[answer.status] += 1
-        self.transport.write(answer.head(close=True) + (b"" if omit_body else answer.body))
-        self._linger()
-
-    # What the exchange calls ----------------------------------------------------------------------
-
-    def exchange_done(self, *, close: bool) -> None:
-        self.exchange = None
-        self._end_activity()
-        if close:  # the connection ends here, though the client may still be sending
-            self._linger()
-        else:
-            self._next()
-
-    def upstream_full(self, *, full: bool) -> None:
-        self._upstream_is_full = full
-        self._update_reading()
-
     def replay(self, exchange: Exchange) -> None:
         self.exchange = None
         if self._to is not None and not self.transport.is_closing():
             again = Exchange(self, exchange.request, exchange.head, self._to.policy)
             self._spawn(self._connect(again, self._to))
-
-    def upstream_broke(self, exchange: Exchange) -> None:
-        self._engine.metrics.upstream_broken_total += 1
-        self.exchange = None
-        to = self._to
-        self._end_activity()
-        if exchange.started:
-            self._reset()
-        else:
-            self._answer_and_close(self._engine.concierge.bad_gateway(exchange.request, to))
-
-    def tunnel_opened(self) -> None:
-        """From here on both sides are bytes without meaning to us."""
-        metrics, activity = self._engine.metrics, self._engine.activity
-        metrics.websockets_open += 1
-        metrics.websockets_total += 1
-        if self._requests is not None and self._to is not None and self._to.target is not None:
-            self._requests.ended(self._loop.time())
-            self._conn_id = activity.socket_opened(self._to.target.id)
-        self._memory.clear()
-        if self._buffer and self.exchange is not None:
-            data, self._buffer = self._buffer, b""
-            self.exchange.client_data(data)
-            self._update_reading()
-
-    def tunnel_closed(self) -> None:
-        self._engine.metrics.websockets_open -= 1
-        self.exchange = None
-        self._end_activity()
-        self._close_when_flushed()
-
-    # Ends -----------------------------------------------------------------------------------------
-
-    def _linger(self) -> None:
-        self._buffer = b""
-        self._lingered = 0
-        self._upstream_is_full = False
-        if self._eof:
-            self._close_when_flushed()
-        elif not self.transport.is_closing():
-            self.deadline = self._loop.time() + self._engine.settings.linger
-            self.transport.resume_reading()
-            self.transport.write_eof()
-
-    def _close_when_flushed(self) -> None:
-        self.deadline = self._loop.time() + self._engine.settings.client_stall
-        self.transport.close()
-
-    def _next(self) -> None:
-        if self.closes or (self._eof and not self._buffer):
-            self._close_when_flushed()
-            return
-        self._upstream_is_full = False
-        self.deadline = self._loop.time() + self._engine.settings.keep_alive
-        if self._buffer:
-            self._update_reading()
-            if not self._full:
-                # Not recursively: a client may have pipelined thousands.
-                self._loop.call_soon(self._resume)
-
-    def _resume(self) -> None:
-        if self.is_idle() and self._buffer and not self.transport.is_closing():
-            self._read_head()
-            if self.is_idle() and self._eof:
-                self.transport.close()
-
-    def _end_activity(self) -> None:
-        to, self._to = self._to, None
-        if to is None or to.target is None:
-            return
-        if self._conn_id is None:
-            if self._requests is not None:
-                self._requests.ended(self._loop.time())
-        else:
-            self._engine.activity.socket_closed(to.target.id, self._conn_id)
-            self._conn_id = None
-
-    def _update_reading(self) -> None:
-        if self._upstream_is_full or len(self._buffer) > READ_AHEAD:
-            self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
-
-    def _break_or_answer(self, answer: Answer) -> None:
-        exchange, self.exchange = self.exchange, None
-        self._end_activity()
-        if exchange is not None:
-            exchange.abandon()
-        if exchange is not None and exchange.started:
-            self._reset()
-        else:
-            self._answer_and_close(answer)
-
-    def _reset(self) -> None:
-        """End the connection so that nobody takes what arrived for a whole: RST instead of FIN."""
-        sock = self.transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        self.transport.abort()
-
-    def sweep(self, now: float, elapsed: float) -> None:
-        """Called about once a second: every way of taking one's time ends here."""
-        exchange, settings = self.exchange, self._engine.settings
-        if exchange is None:
-            if now >= self.deadline:
-                self._out_of_time()
-            return
-        sending = not exchange.sending.done and not exchange.tunnel
-        if sending and now >= self.deadline:
-            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=True))
-            return
-        if self.touched:
-            self.touched, self.quiet = False, 0.0
-            return
-        self.quiet += elapsed
-        if self._full:
-            limit = settings.client_stall
-        elif self._eof or exchange.one_way:
-            limit = settings.half_close_grace
-        elif exchange.tunnel:
-            return
-        elif sending and not self._upstream_is_full:
-            limit = settings.request_idle
-        else:
-            limit, sending = settings.response_idle, False
-        if self.quiet >= limit:
-            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=sending))
-
-    def _out_of_time(self) -> None:
-        flushing = self._lingered is not None and self.transport.get_write_buffer_size() > 0
-        if flushing and self.quiet < self._engine.settings.client_stall:
-            self.quiet += self._engine.settings.linger
-            self.deadline += self._engine.settings.linger
-        elif self._lingered is not None or not self._buffer or self.transport.is_closing():
-            self.transport.abort()
-        else:
-            self._refuse(Refused(408, "slow head"))
-
-    def is_tunnel(self) -> bool:
-        return self.exchange is not None and self.exchange.tunnel
 
     async def is_still_welcome(self) -> bool:
         """Would this WebSocket be let in today? Its workspace may sleep: that ends it by itself."""
@@ -527,11 +313,3 @@ class ClientConnection(asyncio.Protocol):
         principal = await access.principal(identity.key, identity.credential)
         target = await access.target(to.target.id)
         return principal is not None and target is not None and principal.may_open(target)
-
-    def drain(self) -> None:
-        """The server is going: what is at rest closes now, what is under way after its answer."""
-        self.closes = True
-        exchange = self.exchange
-        endless = exchange is not None and (exchange.tunnel or exchange.is_stream)
-        if endless or (self.is_idle() and not self._buffer):
-            self.transport.close()

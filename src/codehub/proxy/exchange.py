@@ -26,6 +26,7 @@ class Exchange:
         "_interim",
         "_one_way",
         "_partial",
+        "_paused",
         "_policy",
         "_receiving",
         "_response",
@@ -50,6 +51,7 @@ class Exchange:
         self._receiving: Body | None = None
         self._partial = b""
         self._interim = 0
+        self._paused = False  # the upstream is not read, until the client has taken more
         self._one_way = False  # one side of the tunnel has said its last
 
     @property
@@ -94,6 +96,7 @@ class Exchange:
     def client_full(self, *, full: bool) -> None:
         if self._upstream is not None:
             transport = self._upstream.transport
+            self._paused = full
             if full:
                 transport.pause_reading()
             else:
@@ -210,7 +213,8 @@ class Exchange:
             if rest or response.upstream_closes or not self.sending.done:
                 upstream.drop()
             else:
-                upstream.transport.resume_reading()
+                if self._paused:
+                    upstream.transport.resume_reading()
                 upstream.release()
         self._client.exchange_done(close=not self.sending.done)
 

@@ -1,0 +1,257 @@
+"""The life of a client's connection: waiting, busy, lingering, closed — and how long each may take.
+
+``ClientConnection`` reads requests and sends them on their way; here is what follows from a response that
+ended, an upstream that broke, a client that dawdles. Nobody holds a connection for ever: every state has
+a limit, looked at about once a second (``sweep``) so that the hot path sets no timers.
+"""
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING, cast
+
+from codehub.proxy.activity import Requests
+from codehub.proxy.answers import Answer, refused
+from codehub.proxy.destinations import Destination
+from codehub.proxy.exchange import Exchange
+from codehub.proxy.request import FieldMemory, RequestHead
+
+if TYPE_CHECKING:
+    from codehub.proxy.server import Engine
+
+READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
+RESET = struct.pack("ii", 1, 0)
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_buffer",
+        "_conn_id",
+        "_engine",
+        "_eof",
+        "_full",
+        "_lingered",
+        "_loop",
+        "_memory",
+        "_requests",
+        "_task",
+        "_to",
+        "_upstream_is_full",
+        "closes",
+        "deadline",
+        "exchange",
+        "quiet",
+        "touched",
+        "transport",
+    )
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._loop = engine.loop
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.exchange: Exchange | None = None
+        self.closes = False  # after the response under way
+        self.touched = False  # bytes moved since the last sweep
+        self.quiet = 0.0  # seconds without, while an exchange is under way
+        self.deadline = self._loop.time() + engine.settings.head_timeout
+        self._buffer = b""  # read, and not yet anybody's
+        self._task: asyncio.Task[None] | None = None
+        self._to: Destination | None = None  # where the exchange under way goes
+        self._requests: Requests | None = None  # of the workspace last asked for
+        self._conn_id: str | None = None  # of the lease, once it is a WebSocket
+        self._memory = FieldMemory()
+        self._eof = False  # the client has closed its side
+        self._full = False  # the client does not take more bytes for now
+        self._upstream_is_full = False
+        self._lingered: int | None = None  # bytes thrown away since the last answer
+
+    def _read_head(self) -> None:
+        raise NotImplementedError
+
+    # What the exchange calls ----------------------------------------------------------------------
+
+    def exchange_done(self, *, close: bool) -> None:
+        self.exchange = None
+        self._end_activity()
+        if close:  # the connection ends here, though the client may still be sending
+            self._linger()
+        else:
+            self._next()
+
+    def upstream_full(self, *, full: bool) -> None:
+        self._upstream_is_full = full
+        self._update_reading()
+
+    def upstream_broke(self, exchange: Exchange) -> None:
+        self._engine.metrics.upstream_broken_total += 1
+        self.exchange = None
+        to = self._to
+        self._end_activity()
+        if exchange.started:
+            self._reset()
+        else:
+            self._answer_and_close(self._engine.concierge.bad_gateway(exchange.request, to))
+
+    def tunnel_opened(self) -> None:
+        """From here on both sides are bytes without meaning to us."""
+        metrics, activity = self._engine.metrics, self._engine.activity
+        metrics.websockets_open += 1
+        metrics.websockets_total += 1
+        if self._requests is not None and self._to is not None and self._to.target is not None:
+            self._requests.ended(self._loop.time())
+            self._conn_id = activity.socket_opened(self._to.target.id)
+        self._memory.clear()
+        if self._buffer and self.exchange is not None:
+            data, self._buffer = self._buffer, b""
+            self.exchange.client_data(data)
+            self._update_reading()
+
+    def tunnel_closed(self) -> None:
+        self._engine.metrics.websockets_open -= 1
+        self.exchange = None
+        self._end_activity()
+        self._close_when_flushed()
+
+    # From one request to the next -----------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Ready for the next request."""
+        return self.exchange is None and self._task is None and self._lingered is None and not self._full
+
+    def is_tunnel(self) -> bool:
+        return self.exchange is not None and self.exchange.tunnel
+
+    def _next(self) -> None:
+        if self.closes or (self._eof and not self._buffer):
+            self._close_when_flushed()
+            return
+        self._upstream_is_full = False
+        self.deadline = self._loop.time() + self._engine.settings.keep_alive
+        if self._buffer:
+            self._update_reading()
+            if not self._full:
+                # Not recursively: a client may have pipelined thousands.
+                self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self.is_idle() and self._buffer and not self.transport.is_closing():
+            self._read_head()
+            if self.is_idle() and self._eof:
+                self.transport.close()
+
+    # Answering, and ending ------------------------------------------------------------------------
+
+    def _answer(self, request: RequestHead, answer: Answer) -> None:
+        if request.has_body:  # unread, and not worth reading: the next request would be behind it
+            self._answer_and_close(answer, omit_body=request.method == b"HEAD")
+            return
+        self._engine.metrics.answers[answer.status] += 1
+        head = answer.head(close=self.closes)
+        self.transport.write(head if request.method == b"HEAD" else head + answer.body)
+        self._next()
+
+    def _answer_and_close(self, answer: Answer, *, omit_body: bool = False) -> None:
+        """Answer, then read on for a moment: closing on unread bytes would reset the answer away."""
+        if self.transport.is_closing():
+            return
+        self._engine.metrics.answers[answer.status] += 1
+        self.transport.write(answer.head(close=True) + (b"" if omit_body else answer.body))
+        self._linger()
+
+    def _break_or_answer(self, answer: Answer) -> None:
+        exchange, self.exchange = self.exchange, None
+        self._end_activity()
+        if exchange is not None:
+            exchange.abandon()
+        if exchange is not None and exchange.started:
+            self._reset()
+        else:
+            self._answer_and_close(answer)
+
+    def _linger(self) -> None:
+        self._buffer = b""
+        self._lingered = 0
+        self._upstream_is_full = False
+        if self._eof:
+            self._close_when_flushed()
+        elif not self.transport.is_closing():
+            self.deadline = self._loop.time() + self._engine.settings.linger
+            self.transport.resume_reading()
+            self.transport.write_eof()
+
+    def _close_when_flushed(self) -> None:
+        self.deadline = self._loop.time() + self._engine.settings.client_stall
+        self.transport.close()
+
+    def _reset(self) -> None:
+        """End the connection so that nobody takes what arrived for a whole: RST instead of FIN."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.transport.abort()
+
+    def _end_activity(self) -> None:
+        to, self._to = self._to, None
+        if to is None or to.target is None:
+            return
+        if self._conn_id is None:
+            if self._requests is not None:
+                self._requests.ended(self._loop.time())
+        else:
+            self._engine.activity.socket_closed(to.target.id, self._conn_id)
+            self._conn_id = None
+
+    def _update_reading(self) -> None:
+        if self._upstream_is_full or len(self._buffer) > READ_AHEAD:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    # What the engine calls ------------------------------------------------------------------------
+
+    def sweep(self, now: float, elapsed: float) -> None:
+        """Called about once a second: every way of taking one's time ends here."""
+        exchange, settings = self.exchange, self._engine.settings
+        if exchange is None:
+            if now >= self.deadline:
+                self._out_of_time()
+            return
+        sending = not exchange.sending.done and not exchange.tunnel
+        if sending and now >= self.deadline:
+            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=True))
+            return
+        if self.touched:
+            self.touched, self.quiet = False, 0.0
+            return
+        self.quiet += elapsed
+        if self._full:
+            limit = settings.client_stall
+        elif self._eof or exchange.one_way:
+            limit = settings.half_close_grace
+        elif exchange.tunnel:
+            return
+        elif sending and not self._upstream_is_full:
+            limit = settings.request_idle
+        else:
+            limit, sending = settings.response_idle, False
+        if self.quiet >= limit:
+            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=sending))
+
+    def _out_of_time(self) -> None:
+        flushing = self._lingered is not None and self.transport.get_write_buffer_size() > 0
+        if flushing and self.quiet < self._engine.settings.client_stall:
+            self.quiet += self._engine.settings.linger
+            self.deadline += self._engine.settings.linger
+        elif self._lingered is not None or not self._buffer or self.transport.is_closing():
+            self.transport.abort()
+        else:
+            self._engine.metrics.refusals["slow head"] += 1
+            self._answer_and_close(refused(408, "slow head"))
+
+    def drain(self) -> None:
+        """The server is going: what is at rest closes now, what is under way after its answer."""
+        self.closes = True
+        exchange = self.exchange
+        endless = exchange is not None and (exchange.tunnel or exchange.is_stream)
+        if endless or (self.is_idle() and not self._buffer):
+            self.transport.close()
