@@ -26,8 +26,8 @@ def observer(state: State, rules: Rules) -> Iterator[Step]:
         return
     world = state.world
     look = Look(world.container, world.volume is not None, fresh=row.acted)
-    in_flight = row.operation is not Operation.NONE
-    if in_flight or _observed(row, look) != row:
+    may_become_news = row.operation is not Operation.NONE or row.terminal
+    if may_become_news or _observed(row, look) != row:
         yield "Observer looks", state._replace(look=look)
 
 
@@ -76,13 +76,14 @@ def person(state: State, wishes: tuple[str, ...], rules: Rules) -> Iterator[Step
 def recover(state: State, rules: Rules) -> State:
     """Told that the volume vanished, a person who recovers accepts the loss: the archive is the home."""
     row, world, newest = state.row, state.world, state.newest
-    if row.error == "vanished" and world.volume is None:
+    accepted = row.error == "vanished" and row.health_error
+    if accepted and world.volume is None:
         newest = content_of(world, row.archive_key) or 0
         world = world._replace(unmounted=None)
     row = decisions.recovered(row, rules)
     look = state.look
     if rules.look_after_recovery:
-        row, look = row._replace(health_error=True), None
+        look = None
     budget = state.budget._replace(recoveries=max(0, state.budget.recoveries - 1))
     return state._replace(row=row, world=world, newest=newest, look=look, budget=budget)
 

@@ -49,7 +49,7 @@ class Rules:
     """Recovery clears the volume mark only where the error said that the volume vanished."""
 
     look_after_recovery: bool = True
-    """After a recovery nothing is planned before a look begun later: what vanished may have come back."""
+    """Only a look begun after a recovery turns health back to OK: what vanished may have come back."""
 
     restart_untrusted: bool = True
     """A failed execution of RESTORING takes the marker away before the action runs again."""

@@ -111,13 +111,16 @@ def unsettled(state: State, rules: Rules, settled: set[State]) -> str | None:
 def _next_fair(state: State, rules: Rules) -> State | None:
     """One step of a world in which everybody gets a turn and nothing breaks."""
     quiet = Scenario("", state, ())
+    row = state.row
+    if row.terminal and row.health_error and not row.deleted and state.look is None:
+        return environment.recover(state, rules)
     moves = dict(_raw_successors(state, quiet, rules))
     for wanted in ("job", "leader", "Observer"):
         for name, after in moves.items():
             if name.startswith(wanted) and after != state:
                 shown = after.shown or (after.row.acted and target_is_shown(after))
                 return after._replace(shown=shown)
-    return environment.recover(state, rules) if state.row.terminal and not state.row.deleted else None
+    return None
 
 
 def _is_at_rest(state: State, rules: Rules) -> bool:
@@ -125,13 +128,13 @@ def _is_at_rest(state: State, rules: Rules) -> bool:
     row = state.row
     if row.error == "unexpected":  # an archive nobody refers to: somebody must say which home is right
         return True
+    if row.error == "broken" and not row.deleted:  # a container without its volume: the disk must come back
+        return True
     if row.operation is not Operation.NONE or next(environment.observer(state, rules), None) is not None:
         return False
     if row.deleted:
         # An operation that gave up in the very moment of the deletion may leave an orphan, which is listed.
         return row.observed.value == "DELETED" and (state.world.volume is None or row.terminal)
-    if row.error == "broken":
-        return True  # a container without its volume: the disk has to come back first
     converged = row.observed.value == row.desired.value and not row.health_error and not row.terminal
     return converged and isinstance(decisions.decide(row, rules), Skip)
 

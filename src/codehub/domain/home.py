@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from codehub.domain.errors import ErrorInfo, FailureCode, Reason
-from codehub.domain.states import ObservedStatus, Operation
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
 
@@ -69,8 +69,17 @@ def at_recovery(ws: WorkspaceView) -> HomeContext:
 
     Any other error leaves the mark. If the volume is gone all the same, the plan says so and asks: nobody
     accepts a loss by pressing on after a stop that failed.
+
+    The Observer must have turned health already. Then the plan waits until it turns it back, which takes a
+    new look, and a disk that is mounted again meanwhile is seen. With health still OK the plan would go on
+    at once, from the old look, and restore an older home over the one that came back: the person who was
+    that quick is asked once more.
     """
-    accepted = ws.observed_status is ObservedStatus.PENDING and _was_told_of_loss(ws.error_info)
+    accepted = (
+        ws.observed_status is ObservedStatus.PENDING
+        and ws.health_status is HealthStatus.ERROR
+        and _was_told_of_loss(ws.error_info)
+    )
     return replace(ws.home, volume=ws.home.volume and not accepted, ran_at=None, crashes=0)
 
 

@@ -9,7 +9,7 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.observation import invariant_error
 from codehub.domain.plan import Halt, plan
 from codehub.domain.policy import GiveUp, after_failure
-from codehub.domain.states import ObservedStatus, Operation
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
 from .builders import KEY, NOW, POLICY, TRUSTED, in_flight, workspace
@@ -76,10 +76,15 @@ class TestRecovery:
         view = workspace(observed_status=ObservedStatus.PENDING, archive_key=KEY, home=TRUSTED)
         halted = plan(view, now=NOW, policy=POLICY)
         assert isinstance(halted, Halt)
-        return replace(view, error_info=halted.error)
+        return replace(view, error_info=halted.error, health_status=HealthStatus.ERROR)
 
     def test_of_a_vanished_volume_clears_the_mark_and_nothing_else(self) -> None:
         assert home.at_recovery(self.vanished()) == replace(TRUSTED, volume=False)
+
+    def test_before_the_observer_has_answered_accepts_nothing(self) -> None:
+        """With health still OK the plan would go on from the old look, though the disk may be back."""
+        view = replace(self.vanished(), health_status=HealthStatus.OK)
+        assert home.at_recovery(view).volume is True
 
     @pytest.mark.parametrize("observed", [ObservedStatus.STANDBY, ObservedStatus.RUNNING])
     def test_a_volume_that_came_back_keeps_its_mark(self, observed: ObservedStatus) -> None:
