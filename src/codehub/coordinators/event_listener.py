@@ -93,7 +93,9 @@ class EventListener:
     async def _receive(self) -> None:
         try:
             while True:
-                self._queue.extend(await self._listener.next_batch())
+                # First the wait, then the queue: a tick meanwhile puts a new list in place of the old one.
+                batch = await self._listener.next_batch()
+                self._queue.extend(batch)
                 self.wakeups.poke()
         except FeedLost as error:
             self._feed_lost = str(error)
