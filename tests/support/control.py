@@ -112,6 +112,7 @@ class Cell:
         database_url: str | None = None,
         redis_url: str | None = None,
         session_settings: Mapping[str, str] | None = None,
+        keep_workspaces: bool = False,
     ) -> AsyncIterator[ControlPlane]:
         """One running replica's coordinators."""
         settings = settings or self.settings
@@ -136,7 +137,8 @@ class Cell:
         finally:
             await plane.stop()
             if isinstance(own, LocalRuntime):
-                await own.stop_all()
+                if not keep_workspaces:
+                    await own.stop_all()
                 await own.close()
             await link.close()
 

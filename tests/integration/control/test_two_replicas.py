@@ -1,0 +1,293 @@
+"""Two replicas as real processes: the leader is killed or frozen in every operation, the other finishes.
+
+Each case stops the leader dead at one point of one operation, before, during or after its effect. What
+must hold afterwards is always the same: the walk goes on to where it was going, no file is lost, nothing
+runs twice.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from codehub.archives.store import ArchiveStore
+from codehub.domain.states import ObservedStatus, Operation
+from tests.integration.control.test_walk import read_home, write_home
+from tests.support.control import Cell
+from tests.support.waiting import until
+
+
+class Process:
+    """A replica, and what it has said so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.said: list[dict[str, Any]] = []
+        self._reader = asyncio.create_task(self._read())
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def until_said(self, event: str, *, seconds: float = 60) -> dict[str, Any]:
+        async def said() -> bool:
+            assert self.process.returncode is None or self.heard(event), "the replica died"
+            return self.heard(event) is not None
+
+        await until(said, seconds=seconds, what=f"the replica to say {event!r}")
+        found = self.heard(event)
+        assert found is not None
+        return found
+
+    def heard(self, event: str) -> dict[str, Any] | None:
+        return next((each for each in self.said if each["event"] == event), None)
+
+    def calls(self) -> list[str]:
+        return [each["name"] for each in self.said if each["event"] == "call" and each["when"] == "before"]
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        if self.process.returncode is None:
+            os.kill(self.pid, signal.SIGCONT)
+            self.process.terminate()
+        await asyncio.wait_for(self.process.wait(), 30)
+        await self._reader
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            if line.startswith(b"{"):
+                self.said.append(json.loads(line))
+
+
+class Pair:
+    def __init__(self, cell: Cell, stack: AsyncExitStack) -> None:
+        self.cell = cell
+        self._stack = stack
+
+    async def launch(
+        self, node_id: str, *, pause: tuple[str, str] | None = None, idle_timeout: str | None = None
+    ) -> Process:
+        config: dict[str, Any] = {
+            "node_id": node_id,
+            "database_url": self.cell.database_url,
+            "redis_url": self.cell.redis_url,
+            "data_dir": str(self.cell.data_dir),
+            "installation_id": self.cell.installation_id,
+            "pause": pause,
+        }
+        if idle_timeout is not None:
+            config["session_settings"] = {"idle_session_timeout": idle_timeout}
+            config["settings"] = {"COORDINATOR_VERIFY_INTERVAL": "0.3"}
+        process = Process(
+            await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tests.support.replica",
+                json.dumps(config),
+                stdout=asyncio.subprocess.PIPE,
+                cwd=Path(__file__).parents[3],
+            )
+        )
+        self._stack.push_async_callback(process.end)
+        return process
+
+    async def leader_and_heir(self, **first: Any) -> tuple[Process, Process]:
+        leader = await self.launch("leader", **first)
+        await leader.until_said("leading")
+        return leader, await self.launch_heir()
+
+    async def launch_heir(self) -> Process:
+        """A second replica that already waits in the server's queue for all five locks."""
+        heir = await self.launch("heir")
+
+        async def queueing() -> bool:
+            async with self.cell.sessions() as session:
+                waiting = await session.execute(
+                    text(
+                        "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
+                        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+                    )
+                )
+            return waiting.scalar_one() >= 5
+
+        await until(queueing, seconds=60, what="the heir to queue")
+        return heir
+
+
+@pytest.fixture
+async def pair(cell: Cell) -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        yield Pair(cell, stack)
+        runtime = await cell.runtime()
+        await runtime.stop_all()
+        await runtime.close()
+
+
+def processes_of(cell: Cell, workspace_id: UUID) -> int:
+    """How many servers of this workspace run: the tiny server listens, its starter does not count twice."""
+    count = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if b"tiny_server.py" in line and b"bwrap" not in line and str(workspace_id).encode() in environ:
+            count += 1
+    return count
+
+
+async def settled(cell: Cell, workspace_id: UUID, status: ObservedStatus) -> None:
+    async def there() -> bool:
+        ws = await cell.view(workspace_id)
+        return ws.operation is Operation.NONE and ws.observed_status is status
+
+    await until(there, seconds=60, what=f"the workspace to settle at {status}")
+
+
+@asynccontextmanager
+async def prepared(cell: Cell, state: str) -> AsyncIterator[tuple[UUID, dict[str, bytes]]]:
+    """A workspace that has reached ``state`` with files in it, and no replica running."""
+    async with cell.replica(keep_workspaces=True):
+        workspace_id = await cell.create(start=state != "new")
+        kept: dict[str, bytes] = {}
+        if state != "new":
+            await cell.until_status(workspace_id, "running")
+            kept = write_home(cell.home(workspace_id))
+        if state in ("standby", "archived"):
+            await cell.wish(workspace_id, {"standby": "stop", "archived": "archive"}[state])
+            await cell.until_status(workspace_id, state)
+    yield workspace_id, kept
+
+
+KILLS = [
+    ("new", "start", "provision", "before"),
+    ("new", "start", "provision", "after"),
+    ("standby", "start", "start", "before"),
+    ("standby", "start", "start", "after"),
+    ("running", "stop", "stop", "before"),
+    ("running", "stop", "stop", "after"),
+    ("standby", "archive", "archive", "before"),
+    ("standby", "archive", "archive", "during"),
+    ("standby", "archive", "archive", "after"),
+    ("standby", "archive", "delete_volume", "before"),
+    ("standby", "archive", "delete_volume", "after"),
+    ("archived", "start", "restore", "before"),
+    ("archived", "start", "restore", "during"),
+    ("archived", "start", "restore", "after"),
+    ("running", "delete", "delete_volume", "before"),
+    ("running", "delete", "delete_volume", "after"),
+]
+TARGET = {
+    "start": ObservedStatus.RUNNING,
+    "stop": ObservedStatus.STANDBY,
+    "archive": ObservedStatus.PENDING,
+    "delete": ObservedStatus.DELETED,
+}
+
+
+@pytest.mark.parametrize(("state", "wish", "call", "when"), KILLS, ids=lambda each: str(each))
+async def test_the_leader_dies_and_the_other_finishes(
+    cell: Cell, pair: Pair, state: str, wish: str, call: str, when: str
+) -> None:
+    async with prepared(cell, state) as (workspace_id, kept):
+        leader, heir = await pair.leader_and_heir(pause=(call, when))
+        await cell.wish(workspace_id, wish)
+        await leader.until_said("paused")
+        before = await cell.view(workspace_id)
+        killed_at = time.time()
+        leader.kill()
+        took_over = (await heir.until_said("leading"))["at"] - killed_at
+        await settled(cell, workspace_id, TARGET[wish])
+        print(f"take-over after kill -9 {when} {call}: {took_over * 1000:.0f} ms")
+
+        ws = await cell.view(workspace_id)
+        assert ws.error_info is None
+        if wish != "start" or state != "new":
+            # Adopted, not begun anew (a start from "new" goes on with STARTING).
+            assert ws.op_seq in (before.op_seq, before.op_seq + 1)
+        if wish == "start":
+            assert processes_of(cell, workspace_id) == 1
+            assert read_home(cell.home(workspace_id)) == kept
+        if wish == "stop":
+            assert processes_of(cell, workspace_id) == 0
+            assert read_home(cell.home(workspace_id)) == kept
+        if wish == "archive":
+            await assert_archived(cell, workspace_id, kept)
+        if wish == "delete":
+            assert not cell.home(workspace_id).exists()
+            assert processes_of(cell, workspace_id) == 0
+
+
+async def assert_archived(cell: Cell, workspace_id: UUID, kept: dict[str, bytes]) -> None:
+    """One committed archive, and every file comes back out of it."""
+    store = ArchiveStore.from_url(cell.archive_url)
+    committed = await store.find_committed(workspace_id)
+    ws = await cell.view(workspace_id)
+    assert [each.path.key for each in committed] == [ws.archive_key]
+    await cell.wish(workspace_id, "start")
+    await cell.until_status(workspace_id, "running")
+    assert read_home(cell.home(workspace_id)) == kept
+
+
+@pytest.mark.parametrize("call", ["start", "archive", "delete_volume"])
+async def test_a_frozen_leader_thaws_and_harms_nobody(cell: Cell, pair: Pair, call: str) -> None:
+    """SIGSTOP for longer than its session may idle; the heir finishes; then the old leader wakes up."""
+    state, wish = ("standby", "start") if call == "start" else ("standby", "archive")
+    async with prepared(cell, state) as (workspace_id, kept):
+        leader = await pair.launch("leader", pause=(call, "before"), idle_timeout="1s")
+        await leader.until_said("leading")
+        heir = await pair.launch_heir()
+        await cell.wish(workspace_id, wish)
+        await leader.until_said("paused")
+        os.kill(leader.pid, signal.SIGSTOP)
+        await heir.until_said("leading")
+        await settled(cell, workspace_id, TARGET[wish])
+        os.kill(leader.pid, signal.SIGCONT)
+        await leader.until_said("following")
+        assert heir.heard("following") is None
+        if wish == "start":
+            assert processes_of(cell, workspace_id) == 1
+            assert read_home(cell.home(workspace_id)) == kept
+        else:
+            await assert_archived(cell, workspace_id, kept)
+
+
+async def test_a_storage_job_that_outlives_its_leader_is_ended_by_the_next(cell: Cell, pair: Pair) -> None:
+    async with prepared(cell, "standby") as (workspace_id, _):
+        big = cell.home(workspace_id) / "big"
+        with big.open("wb") as file:
+            for _ in range(64):
+                file.write(os.urandom(1 << 20))
+        kept = read_home(cell.home(workspace_id))
+        leader, heir = await pair.leader_and_heir(pause=("archive", "during"))
+        await cell.wish(workspace_id, "archive")
+        await leader.until_said("paused")
+        leader.kill()  # its job goes on, and holds the workspace's lock
+        await heir.until_said("leading")
+        await settled(cell, workspace_id, ObservedStatus.PENDING)
+        await assert_archived(cell, workspace_id, kept)
+
+
+async def test_sigterm_hands_over_before_the_process_has_gone(cell: Cell, pair: Pair) -> None:
+    async with prepared(cell, "new") as (workspace_id, _):
+        leader, heir = await pair.leader_and_heir()
+        leader.process.terminate()
+        await heir.until_said("leading")
+        await cell.wish(workspace_id, "start")
+        await settled(cell, workspace_id, ObservedStatus.RUNNING)
+        await leader.process.wait()
+        assert leader.process.returncode == 0
