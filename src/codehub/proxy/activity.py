@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID, uuid4
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -32,7 +33,7 @@ Lease = tuple[UUID, str]
 class Requests:
     """The requests of one workspace. ``began`` and ``ended`` are all the hot path calls."""
 
-    __slots__ = ("_book", "ended_at", "in_flight", "touched_at", "workspace_id")
+    __slots__ = ("__weakref__", "_book", "ended_at", "in_flight", "touched_at", "workspace_id")
 
     def __init__(self, book: "ActivityBook", workspace_id: UUID) -> None:
         self._book = book
@@ -60,7 +61,9 @@ class ActivityBook:
         self._count = 0
         self.touch_interval = settings.touch_interval
         self._renewal = settings.lease_renewal
-        self._requests: dict[UUID, Requests] = {}
+        # One object per workspace, however many connections hold it; kept here while it matters.
+        self._known: WeakValueDictionary[UUID, Requests] = WeakValueDictionary()
+        self._active: dict[UUID, Requests] = {}
         self._held: dict[Lease, float] = {}  # wanted and taken, with the time of the last renewal
         self._to_take: set[Lease] = set()
         self._to_release: set[Lease] = set()
@@ -71,15 +74,14 @@ class ActivityBook:
         self._loop = asyncio.get_running_loop()
 
     def requests(self, workspace_id: UUID) -> Requests:
-        """To be asked for anew after a while at rest: a workspace nobody uses is not kept."""
-        requests = self._requests.get(workspace_id)
+        requests = self._known.get(workspace_id)
         if requests is None:
-            requests = self._requests[workspace_id] = Requests(self, workspace_id)
+            requests = self._known[workspace_id] = Requests(self, workspace_id)
         return requests
 
     def note(self, requests: Requests) -> None:
         """A request began, the first in a while."""
-        self._requests[requests.workspace_id] = requests
+        self._active[requests.workspace_id] = requests
         self._to_touch.add(requests.workspace_id)
         self._want((requests.workspace_id, f"{self._node}-http"))
 
@@ -123,7 +125,7 @@ class ActivityBook:
         """Give every lease back, so that idle times count from now."""
         for lease in [*self._held, *self._to_take]:
             self._give_up(lease)
-        self._requests.clear()
+        self._active.clear()
         await self.turn()
 
     def _want(self, lease: Lease) -> None:
@@ -140,7 +142,7 @@ class ActivityBook:
 
     def _look_at_all(self, now: float) -> None:
         self._to_take |= {lease for lease, at in self._held.items() if now - at >= self._renewal}
-        for workspace_id, requests in list(self._requests.items()):
+        for workspace_id, requests in list(self._active.items()):
             lease = (workspace_id, f"{self._node}-http")
             if requests.in_flight:
                 self._want(lease)
@@ -148,7 +150,7 @@ class ActivityBook:
                 if lease in self._held:
                     self._give_up(lease)
                 if now - requests.touched_at >= self.touch_interval:
-                    del self._requests[workspace_id]
+                    del self._active[workspace_id]
 
     async def _make(self, calls: list[Coroutine[Any, Any, None]]) -> None:
         gate = asyncio.Semaphore(PARALLEL)

@@ -21,7 +21,7 @@ from codehub.proxy.gate import Verdict, has_own_origin, judge
 from codehub.proxy.identity import Identity, identify
 from codehub.proxy.passes import Pass
 from codehub.proxy.request import Refused, RequestHead, parse_request
-from codehub.proxy.rewrite import forwarded_lines, upstream_head
+from codehub.proxy.rewrite import Policy, forwarded_lines, upstream_fields
 from codehub.proxy.routing import Door, Route
 from codehub.proxy.upstream import ConnectFailed, keep_alive
 
@@ -36,8 +36,6 @@ LINGER_LIMIT = 1024 * 1024
 class ClientConnection(Connection):
     __slots__ = (
         "_address",
-        "_forwarded",
-        "_forwarded_key",
         "_identity",
         "_identity_key",
         "_pass",
@@ -51,8 +49,6 @@ class ClientConnection(Connection):
         self._pass: Pass | None = None
         self._identity: Identity | None = None
         self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
-        self._forwarded = b""
-        self._forwarded_key: tuple[bytes, bytes, bytes | None] | None = None
 
     # What the transport calls ---------------------------------------------------------------------
 
@@ -182,18 +178,23 @@ class ClientConnection(Connection):
                 self.deadline = self._loop.time() + engine.settings.api_request_limit
             self._forward(request, None, route.path, engine.api)
             return
-        identity = self._identify(request, route)
-        if route.door is Door.WORKSPACE and (known := self._recall(request, route, identity)) is not None:
-            self._forward(request, identity, known.destination.path(route), known.destination)
-        else:
-            self._spawn(self._admit(request, route, identity))
+        if route.door is Door.WORKSPACE:
+            known, now = self._pass, self._loop.time()
+            if known is not None and known.is_good_for(request, route, now, engine.access.generation):
+                self._send(request, known.head_for(request, route), known.destination)
+                return
+            identity = self._identify(request, route)
+            to = self._recall(request, route, identity, now)
+            if to is not None:
+                self._forward(request, identity, to.path(route), to)
+                return
+        self._spawn(self._admit(request, route, self._identify(request, route)))
 
-    def _recall(self, request: RequestHead, route: Route, identity: Identity) -> Pass | None:
+    def _recall(
+        self, request: RequestHead, route: Route, identity: Identity, now: float
+    ) -> Destination | None:
         """The way in, if it can be told without asking anybody."""
-        engine, known, now = self._engine, self._pass, self._loop.time()
-        generation = engine.access.generation
-        if known is not None and known.is_good_for(request, route, identity, now=now, generation=generation):
-            return known
+        engine = self._engine
         if not identity.key or route.workspace_id is None:
             return None
         recalled = engine.access.recall(identity.key, route.workspace_id, now)
@@ -201,11 +202,17 @@ class ClientConnection(Connection):
             return None
         principal, target, until = recalled
         verdict = judge(request, route, principal=principal, target=target, scheme=engine.scheme)
-        destination = engine.destinations.workspace(target, route) if verdict is Verdict.RELAY else None
-        if destination is None:
-            return None
-        self._pass = Pass(route, identity, destination, until=until, generation=generation)
-        return self._pass
+        to = engine.destinations.workspace(target, route) if verdict is Verdict.RELAY else None
+        if to is not None and Pass.may_be_kept(request, route):
+            rest = upstream_fields(
+                request,
+                identity=identity,
+                forwarded=self._forwarded_lines(request, to.policy),
+                policy=to.policy,
+            )
+            generation = engine.access.generation
+            self._pass = Pass(request, route, to, rest=rest, until=until, generation=generation)
+        return to
 
     def _identify(self, request: RequestHead, route: Route) -> Identity:
         fields = request.fields
@@ -227,35 +234,30 @@ class ClientConnection(Connection):
 
     def _forward(self, request: RequestHead, identity: Identity | None, path: bytes, to: Destination) -> None:
         """``identity``: given where CodeHub's own secrets must be left out, None where they belong."""
-        engine, policy = self._engine, to.policy
-        forwarded = self._forwarded_lines(request, policy.prefix)
-        head = upstream_head(request, path, identity=identity, forwarded=forwarded, policy=policy)
-        exchange = Exchange(self, request, head, policy)
+        forwarded = self._forwarded_lines(request, to.policy)
+        rest = upstream_fields(request, identity=identity, forwarded=forwarded, policy=to.policy)
+        self._send(request, b"%b %b HTTP/1.1\r\n%b" % (request.method, path, rest), to)
+
+    def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
+        exchange = Exchange(self, request, head, to.policy)
         self._to = to
-        if to.target is not None:
-            requests = self._requests
-            if requests is None or requests.workspace_id is not to.target.id:
-                requests = self._requests = engine.activity.requests(to.target.id)
-            requests.began(self._loop.time())
+        if to.requests is not None:
+            to.requests.began(self._loop.time())
         # Only what may be sent twice goes over a kept connection, which may be dead without our knowing.
-        upstream = engine.pool.take(to.lane) if request.is_replayable else None
+        upstream = self._engine.pool.take(to.lane) if request.is_replayable else None
         if upstream is None:
             self._spawn(self._connect(exchange, to))
         else:
             self.exchange = exchange
             exchange.start(upstream)
 
-    def _forwarded_lines(self, request: RequestHead, prefix: bytes) -> bytes:
+    def _forwarded_lines(self, request: RequestHead, policy: Policy) -> bytes:
         engine = self._engine
         claimed = request.fields.get(b"x-forwarded-for") if engine.trusts(self._address) else None
-        key = (request.host, prefix, claimed)
-        if key != self._forwarded_key:
-            chain = b"%b, %b" % (claimed, self._address) if claimed else self._address
-            self._forwarded_key = key
-            self._forwarded = forwarded_lines(
-                chain=chain, peer=self._address, scheme=engine.scheme, host=request.host, prefix=prefix
-            )
-        return self._forwarded
+        chain = b"%b, %b" % (claimed, self._address) if claimed else self._address
+        return forwarded_lines(
+            chain=chain, peer=self._address, scheme=engine.scheme, host=request.host, prefix=policy.prefix
+        )
 
     async def _admit(self, request: RequestHead, route: Route, identity: Identity) -> None:
         outcome = await self._engine.concierge.receive(request, route, identity)

@@ -10,7 +10,6 @@ import socket
 import struct
 from typing import TYPE_CHECKING, cast
 
-from codehub.proxy.activity import Requests
 from codehub.proxy.answers import Answer, refused
 from codehub.proxy.destinations import Destination
 from codehub.proxy.exchange import Exchange
@@ -33,7 +32,6 @@ class Connection(asyncio.Protocol):
         "_lingered",
         "_loop",
         "_memory",
-        "_requests",
         "_task",
         "_to",
         "_upstream_is_full",
@@ -57,7 +55,6 @@ class Connection(asyncio.Protocol):
         self._buffer = b""  # read, and not yet anybody's
         self._task: asyncio.Task[None] | None = None
         self._to: Destination | None = None  # where the exchange under way goes
-        self._requests: Requests | None = None  # of the workspace last asked for
         self._conn_id: str | None = None  # of the lease, once it is a WebSocket
         self._memory = FieldMemory()
         self._eof = False  # the client has closed its side
@@ -97,9 +94,9 @@ class Connection(asyncio.Protocol):
         metrics, activity = self._engine.metrics, self._engine.activity
         metrics.websockets_open += 1
         metrics.websockets_total += 1
-        if self._requests is not None and self._to is not None and self._to.target is not None:
-            self._requests.ended(self._loop.time())
-            self._conn_id = activity.socket_opened(self._to.target.id)
+        if self._to is not None and self._to.requests is not None:
+            self._to.requests.ended(self._loop.time())
+            self._conn_id = activity.socket_opened(self._to.requests.workspace_id)
         self._memory.clear()
         if self._buffer and self.exchange is not None:
             data, self._buffer = self._buffer, b""
@@ -192,13 +189,12 @@ class Connection(asyncio.Protocol):
 
     def _end_activity(self) -> None:
         to, self._to = self._to, None
-        if to is None or to.target is None:
+        if to is None or to.requests is None:
             return
         if self._conn_id is None:
-            if self._requests is not None:
-                self._requests.ended(self._loop.time())
+            to.requests.ended(self._loop.time())
         else:
-            self._engine.activity.socket_closed(to.target.id, self._conn_id)
+            self._engine.activity.socket_closed(to.requests.workspace_id, self._conn_id)
             self._conn_id = None
 
     def _update_reading(self) -> None:

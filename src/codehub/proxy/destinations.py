@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from codehub.proxy.activity import ActivityBook, Requests
 from codehub.proxy.ports import WorkspaceTarget
 from codehub.proxy.rewrite import API_POLICY, Policy
 from codehub.proxy.routing import Route
@@ -21,6 +22,7 @@ class Destination:
     policy: Policy
     target: WorkspaceTarget | None = None
     port: int | None = None
+    requests: Requests | None = None  # where they are counted
 
     def path(self, route: Route) -> bytes:
         """The path as the upstream knows it."""
@@ -28,8 +30,9 @@ class Destination:
 
 
 class Destinations:
-    def __init__(self, pool: UpstreamPool, api: Address) -> None:
+    def __init__(self, pool: UpstreamPool, activity: ActivityBook, api: Address) -> None:
         self._pool = pool
+        self._activity = activity
         self._api = api
 
     def api(self, *, extra: bytes = b"") -> Destination:
@@ -45,7 +48,7 @@ class Destinations:
         strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
         policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
         lane = self._pool.lane((target.id, address))
-        return Destination(lane, address, policy, target, route.port)
+        return Destination(lane, address, policy, target, route.port, self._activity.requests(target.id))
 
     def door_of(self, target: WorkspaceTarget) -> Destination | None:
         """The workspace's own port, whatever the route: for asking whether it answers."""

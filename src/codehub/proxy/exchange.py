@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codehub.proxy.framing import Body, FramingError, UntilClose
 from codehub.proxy.request import RequestHead
-from codehub.proxy.response import BadResponse, ResponseHead, parse_response
+from codehub.proxy.response import BadResponse, ResponseHead, read_response
 from codehub.proxy.rewrite import Policy, client_head
 from codehub.proxy.upstream import UpstreamConnection
 
@@ -165,7 +165,7 @@ class Exchange:
                 self._partial = data
                 return
             end += 4
-            response = parse_response(data[:end])
+            response = read_response(data[:end])
             data = data[end:]
             if response.status >= 200:
                 break

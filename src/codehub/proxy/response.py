@@ -33,10 +33,15 @@ Meaning = tuple[int, bytes, bytes]  # kind, name, value
 _PLAIN_LINE: Final[Meaning] = (PLAIN, b"", b"")
 _meanings: dict[bytes, Meaning] = {}
 _starts: dict[bytes, tuple[bool, int]] = {}
+_HEADS: Final = 256
+_LONGEST_HEAD: Final = 1024
+_heads: "dict[bytes, ResponseHead]" = {}
 
 
 class ResponseHead:
-    __slots__ = ("fields", "judged", "kept", "length", "minor", "start", "status")
+    """Shared between exchanges, so never changed once it is read (``plain`` is filled in at first use)."""
+
+    __slots__ = ("fields", "judged", "kept", "length", "minor", "plain", "start", "status")
 
     def __init__(self, start: bytes, minor: bool, status: int) -> None:
         self.start = start  # the status line, without its end
@@ -46,6 +51,7 @@ class ResponseHead:
         self.kept: list[bytes] = []
         self.judged: list[tuple[bytes, bytes]] = []  # name, value
         self.length: int | None = None
+        self.plain: bytes | None = None  # as it goes to the client in the plainest case; see ``rewrite``
 
     @property
     def chunked(self) -> bool:
@@ -71,6 +77,18 @@ class ResponseHead:
         if self.chunked:
             return ChunkedBody(decode=decode)
         return UntilClose() if self.length is None else LengthBody(self.length)
+
+
+def read_response(head: bytes) -> ResponseHead:
+    """``parse_response``, remembering the last heads without cookies: polling gets the same ones again."""
+    response = _heads.get(head)
+    if response is None:
+        response = parse_response(head)
+        if len(head) <= _LONGEST_HEAD and b"set-cookie" not in response.fields:
+            if len(_heads) >= _HEADS:
+                _heads.clear()
+            _heads[head] = response
+    return response
 
 
 def parse_response(head: bytes) -> ResponseHead:

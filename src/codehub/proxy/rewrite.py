@@ -43,11 +43,12 @@ def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, pr
     return lines
 
 
-def upstream_head(
-    request: RequestHead, path: bytes, *, identity: Identity | None, forwarded: bytes, policy: Policy
+def upstream_fields(
+    request: RequestHead, *, identity: Identity | None, forwarded: bytes, policy: Policy
 ) -> bytes:
+    """Everything of the head towards the upstream but its first line."""
     fields = request.fields
-    parts = [b"%b %b HTTP/1.1\r\nHost: %b" % (request.method, path, request.host), *request.block.kept]
+    parts = [b"Host: " + request.host, *request.block.kept]
     if identity is not None:  # a workspace: what was left after taking out CodeHub's own
         cookie, authorization = identity.cookie, identity.authorization
     else:
@@ -67,6 +68,9 @@ def upstream_head(
 
 
 def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *, close: bool) -> bytes:
+    plainest = not close and request.minor and request.method == b"GET" and not response.judged
+    if plainest and response.plain is not None:
+        return response.plain
     start, status = response.start, response.status
     parts = [start if response.minor else b"HTTP/1.1" + start[8:], *response.kept]
     if response.judged:
@@ -80,7 +84,10 @@ def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *,
     elif close and status >= 200:
         parts.append(b"Connection: close")
     parts.append(b"\r\n")
-    return b"\r\n".join(parts)
+    head = b"\r\n".join(parts)
+    if plainest:
+        response.plain = head
+    return head
 
 
 def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: list[bytes]) -> None:

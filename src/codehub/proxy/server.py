@@ -45,10 +45,10 @@ class Engine:
         self.cookies = CookieNames.of(secure=settings.secure)
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
-        self.destinations = Destinations(self.pool, settings.api)
+        self.activity = ActivityBook(ports.activity, settings, metrics)
+        self.destinations = Destinations(self.pool, self.activity, settings.api)
         self.api = self.destinations.api()
         self.access = Access(ports.directory, settings, metrics)
-        self.activity = ActivityBook(ports.activity, settings, metrics)
         pages = Pages(settings)
         own = OwnEndpoints(
             ports, settings, access=self.access, pages=pages, probe=self.probe, destinations=self.destinations
