@@ -61,9 +61,9 @@ OR (observed_status = 'RUNNING' AND CASE
 # The rest is at rest: nothing was there, nothing is wanted or under way. Such a row only matters to the
 # Observer if the runtime sees something of it, and then its id is known.
 WATCHED = """
-observed_status <> 'DELETED' AND (
-  observed_status <> 'PENDING' OR operation <> 'NONE' OR health_status <> 'OK'
-  OR error_info IS NOT NULL OR deleted_at IS NOT NULL OR observed_at IS NULL)
+operation <> 'NONE' OR (observed_status <> 'DELETED' AND (
+  observed_status <> 'PENDING' OR health_status <> 'OK'
+  OR error_info IS NOT NULL OR deleted_at IS NOT NULL OR observed_at IS NULL))
 """
 
 STATUS = f"""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, func, or_, select, tuple_, update
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, func, or_, select, text, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo
@@ -19,6 +19,10 @@ from codehub.store.row_locks import lock_in_order
 from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
 from codehub.store.tables import workspaces as w
+
+NOT_FINAL = text("(workspaces.observed_status <> 'DELETED' OR workspaces.operation <> 'NONE')")
+"""DELETED is final only at rest. A look that began before an action ended cannot complete its operation, and
+a volume may have been made after it: until nothing is in flight, somebody has to look again."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,13 @@ async def load_observables(session: AsyncSession, seen: Collection[UUID]) -> lis
     """
     # Two index scans, not one condition with OR, which would read the whole table.
     at_work = _OBSERVABLE.where(w.c.watched)
-    sighted = _OBSERVABLE.where(w.c.id == any_(uuid_array(seen)), NOT_GONE, w.c.watched.is_(False))
+    sighted = _OBSERVABLE.where(w.c.id == any_(uuid_array(seen)), NOT_FINAL, w.c.watched.is_(False))
     return [Observable(*row) for row in await session.execute(at_work.union_all(sighted))]
 
 
 async def load_named(session: AsyncSession, ids: Collection[UUID]) -> list[Observable]:
     """The rows a look at these alone may change."""
-    statement = _OBSERVABLE.where(w.c.id == any_(uuid_array(ids)), NOT_GONE)
+    statement = _OBSERVABLE.where(w.c.id == any_(uuid_array(ids)), NOT_FINAL)
     return [Observable(*row) for row in await session.execute(statement)]
 
 
@@ -108,8 +112,8 @@ async def write_observations(
                 tuple_(seen.c.observed_status, seen.c.health_status)
             ),
             or_(w.c.observed_at.is_(None), w.c.observed_at <= observed_at),
-            # DELETED is for good, and only ever what a person asked for.
-            NOT_GONE,
+            # DELETED is for good once at rest, and only ever what a person asked for.
+            NOT_FINAL,
             or_(seen.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
         )
         .values(

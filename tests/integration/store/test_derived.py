@@ -127,5 +127,5 @@ async def test_only_rows_at_rest_are_not_watched(session: AsyncSession) -> None:
             and ws.error_info is None
             and ws.deleted_at is None
         )
-        gone = ws.observed_status is ObservedStatus.DELETED
+        gone = ws.observed_status is ObservedStatus.DELETED and ws.operation is Operation.NONE
         assert row.watched is not (at_rest or gone), ws

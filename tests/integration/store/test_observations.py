@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import select, update
@@ -55,6 +56,22 @@ async def test_deleted_is_for_good_and_only_what_a_person_asked_for(session: Asy
         session, [Observed(live, DELETED, OK), Observed(gone, STANDBY, OK)], observed_at=now
     )
     assert changed == []
+
+
+async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: AsyncSession) -> None:
+    """A look begun before the action ended proves nothing: without a later one it would never complete."""
+    now = await statements.now(session)
+    gone: dict[str, Any] = {"observed_status": "DELETED", "deleted_at": now, "observed_at": now}
+    deleting = await make_workspace(session, operation="DELETING", **gone)
+    provisioning = await make_workspace(session, operation="PROVISIONING", **gone)
+    both = {deleting, provisioning}
+    assert {row.id for row in await observations.load_observables(session, [])} == both
+    assert {row.id for row in await observations.load_named(session, both)} == both
+
+    later = await statements.now(session)
+    assert await observations.stamp_in_flight(session, [deleting], observed_at=later) == 1
+    made = [Observed(provisioning, STANDBY, OK)]
+    assert await observations.write_observations(session, made, observed_at=later) == [provisioning]
 
 
 async def test_observables_are_what_is_not_at_rest_and_what_was_seen(session: AsyncSession) -> None:

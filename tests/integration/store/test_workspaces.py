@@ -8,10 +8,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain import home
-from codehub.domain.states import DesiredState, ObservedStatus, Operation
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.kit.ids import uuid7
-from codehub.store import claims, intents, statements, ttl, workspaces
+from codehub.store import claims, intents, observations, statements, ttl, workspaces
 from codehub.store.errors import NameTaken
+from codehub.store.observations import Observed
 from tests.integration.store.factory import make_user, make_workspace, view
 
 
@@ -103,6 +104,8 @@ async def test_recovery_lifts_the_error_and_accepts_a_vanished_volume(session: A
     lost = await view(session, workspace_id)
     told = home.volume_vanished(lost, now=await statements.now(session))
     assert await claims.set_error_without_operation(session, lost, told, home=lost.home)
+    answer = [Observed(workspace_id, ObservedStatus.PENDING, HealthStatus.ERROR)]
+    await observations.write_observations(session, answer, observed_at=await statements.now(session))
     seen = await view(session, workspace_id)
     assert await intents.recover(session, workspace_id, home=home.at_recovery(seen))
     after = await view(session, workspace_id)

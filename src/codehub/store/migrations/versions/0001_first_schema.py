@@ -175,9 +175,9 @@ TABLES = (
               ELSE operation NOT IN ('STOPPING', 'DELETING') END)
         ) STORED,
         watched BOOLEAN GENERATED ALWAYS AS (
-            observed_status <> 'DELETED' AND (
-              observed_status <> 'PENDING' OR operation <> 'NONE' OR health_status <> 'OK'
-              OR error_info IS NOT NULL OR deleted_at IS NOT NULL OR observed_at IS NULL)
+            operation <> 'NONE' OR (observed_status <> 'DELETED' AND (
+              observed_status <> 'PENDING' OR health_status <> 'OK'
+              OR error_info IS NOT NULL OR deleted_at IS NOT NULL OR observed_at IS NULL))
         ) STORED,
         status TEXT GENERATED ALWAYS AS (
             CASE
