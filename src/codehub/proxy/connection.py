@@ -38,6 +38,7 @@ class Connection(asyncio.Protocol):
         "closes",
         "deadline",
         "exchange",
+        "pipe",
         "quiet",
         "touched",
         "transport",
@@ -48,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._loop = engine.loop
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.exchange: Exchange | None = None
+        self.pipe: asyncio.Transport | None = None  # of a tunnel: where bytes go without a second look
         self.closes = False  # after the response under way
         self.touched = False  # bytes moved since the last sweep
         self.quiet = 0.0  # seconds without, while an exchange is under way
@@ -244,10 +246,18 @@ class Connection(asyncio.Protocol):
             self._engine.metrics.refusals["slow head"] += 1
             self._answer_and_close(refused(408, "slow head"))
 
+    def cut(self) -> None:
+        """End it at once, whatever is under way."""
+        if self.exchange is not None:
+            self.exchange.abandon()
+        self.transport.abort()
+
     def drain(self) -> None:
         """The server is going: what is at rest closes now, what is under way after its answer."""
         self.closes = True
         exchange = self.exchange
-        endless = exchange is not None and (exchange.tunnel or exchange.is_stream)
-        if endless or (self.is_idle() and not self._buffer):
+        if exchange is not None and (exchange.tunnel or exchange.is_stream):
+            exchange.abandon()
+            self.transport.close()
+        elif self.is_idle() and not self._buffer:
             self.transport.close()

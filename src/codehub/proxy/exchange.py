@@ -86,6 +86,7 @@ class Exchange:
         if self._one_way or self._upstream is None:
             return False
         self._one_way = True
+        self._unpipe()
         self._upstream.transport.write_eof()
         return True
 
@@ -104,6 +105,7 @@ class Exchange:
 
     def abandon(self) -> None:
         """The client is gone, or its time is up: the upstream learns it by a lost connection."""
+        self._unpipe()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.drop()
@@ -135,6 +137,7 @@ class Exchange:
         if not self.tunnel or self._one_way:
             return False
         self._one_way = True
+        self._unpipe()
         self._client.transport.write_eof()
         return True
 
@@ -142,6 +145,7 @@ class Exchange:
         self._client.upstream_full(full=full)
 
     def upstream_lost(self, exc: Exception | None) -> None:
+        self._unpipe()
         upstream, self._upstream = self._upstream, None
         if upstream is None:
             return
@@ -204,6 +208,14 @@ class Exchange:
         head = client_head(response, self.request, self._policy, close=False)
         self._client.transport.write(head + data if data else head)
         self._client.tunnel_opened()
+        if self._upstream is not None:
+            self._client.pipe, self._upstream.pipe = self._upstream.transport, self._client.transport
+
+    def _unpipe(self) -> None:
+        """Before either end closes: writing to a closed transport is an error."""
+        self._client.pipe = None
+        if self._upstream is not None:
+            self._upstream.pipe = None
 
     def _finish(self, rest: bytes) -> None:
         upstream, response = self._upstream, self._response

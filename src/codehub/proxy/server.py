@@ -139,7 +139,7 @@ class Engine:
                 log.warning("open sockets not judged", error=repr(error))
                 return
             if not welcome:
-                connection.transport.abort()
+                connection.cut()
 
 
 class ProxyServer:
@@ -193,7 +193,7 @@ class ProxyServer:
             async with asyncio.timeout(drain_seconds):
                 await engine.empty.wait()
         for connection in list(engine.connections):
-            connection.transport.abort()
+            connection.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
