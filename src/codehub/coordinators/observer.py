@@ -174,7 +174,7 @@ def _compare(rows: Sequence[Observable], seen: Observation) -> News:
         verdict = observe(
             container=sighting.container,
             volume=sighting.volume,
-            deleted=_may_be_deleted(row),
+            deleted=row.deleted_at is not None,
             terminal_error=row.is_terminal,
         )
         if verdict.broken_invariant and not row.has_error:
@@ -186,11 +186,6 @@ def _compare(rows: Sequence[Observable], seen: Observation) -> News:
         elif row.operation is not Operation.NONE:
             news.in_flight.append(row.id)
     return news
-
-
-def _may_be_deleted(row: Observable) -> bool:
-    """DELETED is for good, so it is not said while an operation may still create something."""
-    return row.deleted_at is not None and row.operation in (Operation.NONE, Operation.DELETING)
 
 
 def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:

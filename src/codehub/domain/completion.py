@@ -19,12 +19,10 @@ TARGET: dict[Operation, ObservedStatus] = {
 
 def is_complete(ws: WorkspaceView) -> bool:
     """The target of the operation in flight was observed after its action ended."""
-    # Nothing turns back from DELETED, so it needs no fresh look: a leader that died right after deleting
-    # leaves a row that nobody will look at again.
-    if ws.observed_status is ObservedStatus.DELETED:
-        return True
     if ws.op_acted_at is None or ws.observed_at is None or ws.observed_at <= ws.op_acted_at:
         return False
+    if ws.observed_status is ObservedStatus.DELETED:  # there is nothing left to wait for
+        return True
     if ws.observed_status is not TARGET[ws.operation]:
         return False
     if ws.operation is Operation.RESTORING:

@@ -182,8 +182,6 @@ def _judge_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attemp
         if elapsed > policy.limits[ws.operation]:
             return _over_limit(ws, elapsed=elapsed, now=now)
         return Wait("acting")
-    if completion.is_complete(ws):
-        return Complete()
     if ws.op_acted_at is not None:
         return _judge_effect(ws, now=now, policy=policy, acted_at=ws.op_acted_at)
     if _is_expired(ws, now=now, policy=policy, attempt=attempt):
@@ -198,6 +196,8 @@ def _judge_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at:
     """The action ended. Only an observation begun after that says what it achieved."""
     if ws.observed_at is None or ws.observed_at <= acted_at:
         return Wait("observation")
+    if completion.is_complete(ws):
+        return Complete()
     if ws.observed_at - acted_at < policy.mismatch_after:
         return Wait("the effect to show")
     target = completion.TARGET[ws.operation]
