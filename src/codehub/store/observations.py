@@ -112,6 +112,13 @@ async def write_observations(
                 tuple_(seen.c.observed_status, seen.c.health_status)
             ),
             or_(w.c.observed_at.is_(None), w.c.observed_at <= observed_at),
+            # A person may have recovered it after the look began: only a later look turns health back, so
+            # that what is planned next knows of a disk that was mounted again before the recovery.
+            or_(
+                w.c.health_status == HealthStatus.OK,
+                seen.c.health_status == HealthStatus.ERROR,
+                w.c.updated_at <= observed_at,
+            ),
             # DELETED is for good once at rest, and only ever what a person asked for.
             NOT_FINAL,
             or_(seen.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),

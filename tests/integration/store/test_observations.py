@@ -74,6 +74,20 @@ async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: 
     assert await observations.write_observations(session, made, observed_at=later) == [provisioning]
 
 
+async def test_only_a_look_begun_after_the_recovery_turns_health_back(session: AsyncSession) -> None:
+    """A disk may have come back between the look and the recovery: the plan must not go on from before."""
+    workspace_id = await make_workspace(session, observed_status="PENDING", health_status="ERROR")
+    await session.execute(
+        update(w).where(w.c.id == workspace_id).values(error_info=(await an_error(session)).as_json())
+    )
+    began_before = await statements.now(session)
+    await session.execute(update(w).where(w.c.id == workspace_id).values(error_info=None))
+    fine = [Observed(workspace_id, PENDING, OK)]
+    assert await observations.write_observations(session, fine, observed_at=began_before) == []
+    began_after = await statements.now(session)
+    assert await observations.write_observations(session, fine, observed_at=began_after) == [workspace_id]
+
+
 async def test_observables_are_what_is_not_at_rest_and_what_was_seen(session: AsyncSession) -> None:
     now = await statements.now(session)
     archived = await make_workspace(session, archive_key="key")
