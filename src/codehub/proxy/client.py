@@ -293,16 +293,16 @@ class ClientConnection(Connection):
         self._update_reading()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._task = self._loop.create_task(self._guard(work))
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._look_after)
 
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception:
-            log.exception("a request could not be handled")
-            self._task = None
-            self._end_activity()
-            self._answer_and_close(self._engine.concierge.failed())
+    def _look_after(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("a request could not be handled", exc_info=error)
+        self._task = None
+        self._end_activity()
+        self._answer_and_close(self._engine.concierge.failed())
 
     def replay(self, exchange: Exchange) -> None:
         self.exchange = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from codehub.proxy.server import Engine
 
 READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
+FORGET_AFTER = 5.0
 RESET = struct.pack("ii", 1, 0)
 
 
@@ -121,6 +122,9 @@ class Connection(asyncio.Protocol):
         return self.exchange is not None and self.exchange.tunnel
 
     def _next(self) -> None:
+        if self.closes and self._buffer:  # closing on unread bytes would reset the answer away
+            self._linger()
+            return
         if self.closes or (self._eof and not self._buffer):
             self._close_when_flushed()
             return
@@ -200,6 +204,8 @@ class Connection(asyncio.Protocol):
             self._conn_id = None
 
     def _update_reading(self) -> None:
+        if self.transport.is_closing():
+            return
         if self._upstream_is_full or len(self._buffer) > READ_AHEAD:
             self.transport.pause_reading()
         else:
@@ -213,6 +219,8 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             if now >= self.deadline:
                 self._out_of_time()
+            elif now >= self.deadline - settings.keep_alive + FORGET_AFTER:
+                self._memory.clear()  # thousands at rest should cost little
             return
         sending = not exchange.sending.done and not exchange.tunnel
         if sending and now >= self.deadline:

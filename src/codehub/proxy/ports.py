@@ -35,10 +35,11 @@ class Credential:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who it turned out to be."""
+    """Who it turned out to be, and the session it hangs on: a cookie made from it ends with it."""
 
     user_id: UUID
     role: Role
+    session_id: UUID | None = None
 
     def may_open(self, target: "WorkspaceTarget") -> bool:
         return self.user_id == target.owner_id or self.role is Role.ADMIN
