@@ -79,6 +79,13 @@ class DataDir:
             with tempfile.TemporaryFile(dir=self.path):
                 pass  # a directory may be ours and still not writable: a full or read-only disk
 
+    def prepare_sockets(self) -> Path:
+        """Make the directory for sockets and return it. For a process that embeds no server."""
+        self.prepare()
+        with _explained(self.path):
+            self._prepare_run()
+        return self.sockets()
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the one that runs the embedded servers here. Raises ``DataDirInUseError``."""

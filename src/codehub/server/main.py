@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +22,15 @@ from typing import Any
 import structlog
 import uvloop
 
+from codehub.api.app import end_streams
 from codehub.domain.errors import CodeHubError
 from codehub.server import bind as binding
-from codehub.server import wiring
+from codehub.server import front, wiring
 from codehub.server.database import prepare_database
-from codehub.server.embedded import endpoints
+from codehub.server.embedded import Endpoints, endpoints
 from codehub.server.http import answers, serving
-from codehub.server.settings import Settings
+from codehub.server.proxy_process import run_proxy, upstream_of
+from codehub.server.settings import ProcessRole, Settings
 from codehub.services.accounts import FirstAdmin
 
 log = structlog.get_logger(__name__)
@@ -57,25 +60,54 @@ async def run_server(settings: Settings, run: Run) -> None:
     """Run until cancelled. Raises ``CodeHubError`` with a sentence for whatever stands in the way."""
     with contextlib.closing(binding.take(settings.http.bind)) as taken:
         bind = binding.bound_to(taken, settings.http.bind)
+        settings = settings.model_copy(update={"http": settings.http.model_copy(update={"bind": bind})})
         async with endpoints(settings) as where:
             first_admin = await prepare_database(where.database_url, settings, migrate=run.migrate)
             if first_admin is not None:
                 run.on_first_admin(first_admin)
+            if settings.http.roles == {ProcessRole.PROXY}:
+                await run_proxy(
+                    settings,
+                    sock=taken,
+                    database_url=where.database_url,
+                    redis_url=where.redis_url,
+                    api=upstream_of(settings),
+                )
+                return
             application = await wiring.build(settings, where)
             try:
                 await application.start()
-                async with serving(application.asgi, taken=taken, bind=bind) as http:
-                    try:
-                        await _until_ready(bind)
-                        run.on_ready(settings.http.base_url or bind.url)
-                        # Waited for, not awaited: the end of this wait must not cut off open requests.
-                        await asyncio.wait({http})
-                        raise NotServingError("The HTTP server ended unasked; the log says why.")
-                    finally:
-                        # Before requests are drained: the next leader need not wait for the last download.
-                        await application.step_down()
+                await _serve(application, settings, run, where=where, taken=taken, bind=bind)
             finally:
                 await application.stop(stop_workspaces=run.stop_workspaces)
+
+
+async def _serve(
+    application: wiring.Application,
+    settings: Settings,
+    run: Run,
+    *,
+    where: Endpoints,
+    taken: socket.socket,
+    bind: binding.Bind,
+) -> None:
+    """HTTP until cancelled: behind the proxy's processes, or by itself where this one has no proxy."""
+    async with contextlib.AsyncExitStack() as stack:
+        has_proxy = ProcessRole.PROXY in settings.http.roles
+        listening = stack.enter_context(front.api_socket(settings)) if has_proxy else taken
+        http = await stack.enter_async_context(serving(application.asgi, taken=listening, bind=bind))
+        # Before requests are drained: the next leader need not wait for the last download.
+        stack.push_async_callback(application.step_down)
+        stack.callback(end_streams, application.asgi)
+        if has_proxy:
+            await stack.enter_async_context(
+                front.proxies(settings, where, taken=taken, api=front.path_of(listening))
+            )
+        await _until_ready(bind)
+        run.on_ready(settings.http.base_url or bind.url)
+        # Waited for, not awaited: the end of this wait must not cut off open requests.
+        await asyncio.wait({http})
+        raise NotServingError("The HTTP server ended unasked; the log says why.")
 
 
 async def _until_ready(bind: binding.Bind) -> None:

@@ -5,6 +5,7 @@ receive the group they need (``settings.reconciler``), never the environment. A 
 start: ``load_settings`` raises ``SettingsError`` with a sentence that names the variable.
 """
 
+import ipaddress
 import json
 import os
 import socket
@@ -15,7 +16,15 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from codehub.server.bind import Bind
@@ -329,7 +338,16 @@ class HttpSettings(Group):
     )
     api_upstream: str | None = variable(
         "CODEHUB_API_UPSTREAM",
-        meaning="Where a process with the proxy role alone finds the API, as http://host:port",
+        meaning="Where a process with the proxy role alone finds the API: http://host:port or unix:///socket",
+    )
+    proxy_processes: int = variable(
+        "CODEHUB_PROXY_PROCESSES", 1, meaning="Processes that share the work of the proxy", ge=1, le=64
+    )
+    trusted_proxies: frozenset[str] = variable(
+        "CODEHUB_TRUSTED_PROXIES",
+        frozenset(),
+        meaning="Addresses of front proxies whose X-Forwarded-For counts, separated by commas",
+        shown="none",
     )
 
     @field_validator("roles", mode="before")
@@ -348,11 +366,23 @@ class HttpSettings(Group):
             raise ValueError(f"at least one role is needed: {', '.join(ProcessRole)}")
         return frozenset(ProcessRole(name) for name in names)
 
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_addresses(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        addresses = {part.strip() for part in value.split(",") if part.strip()}
+        for address in addresses:
+            ipaddress.ip_address(address)  # its message names the value
+        return frozenset(addresses)
+
     @field_validator("base_url", "api_upstream")
     @classmethod
-    def _is_http(cls, value: str | None) -> str | None:
+    def _is_http(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
+        if info.field_name == "api_upstream" and value.startswith("unix:///"):
+            return value
         parts = urlsplit(value)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("an address such as https://codehub.example.org is needed")

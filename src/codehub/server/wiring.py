@@ -1,10 +1,10 @@
 """Puts the concrete parts together. The only place that names them."""
 
-import os
-import sys
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import structlog
 from fastapi import FastAPI
@@ -15,13 +15,13 @@ from codehub.api.app import create_app
 from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
 from codehub.coordinators.leadership import lock_name
+from codehub.proxy.identity import verify_principal
 from codehub.runtimes.base import Runtime
-from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
 from codehub.server.embedded import Endpoints
-from codehub.server.settings import ProcessRole, RuntimeKind, Settings
-from codehub.server.variables import SettingsError
+from codehub.server.runtime_choice import build_runtime
+from codehub.server.settings import ProcessRole, Settings
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.services.workspaces import RunningLimits
@@ -32,13 +32,9 @@ from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store import leadership as terms
 from codehub.store.engine import create_engine, session_factory
-from codehub.store.installation import get_or_create_id
+from codehub.store.installation import get_or_create
 
 log = structlog.get_logger(__name__)
-
-JOB_COMMAND = (sys.executable, "-m", "codehub.archives.job")
-STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
-"""Prefixes of the variables a storage job needs to reach its store; workspaces get none of them."""
 
 COORDINATORS = ("wc", "observer", "ttl", "gc", "events")
 
@@ -83,9 +79,9 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     engine = create_engine(endpoints.database_url)
     sessions = session_factory(engine)
     async with sessions() as session, session.begin():
-        installation_id = str(await get_or_create_id(session))
+        installation = await get_or_create(session)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
-    runtime = await _runtime(settings, installation_id)
+    runtime = await build_runtime(settings, installation)
     redis = RedisLink(endpoints.redis_url, client_name=settings.coordinator.node_id)
     control_plane = None
     if ProcessRole.COORDINATORS in settings.http.roles:
@@ -112,6 +108,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         why_not_ready=Readiness(engine).why_not_ready,
         coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
         activity=ActivityLog(redis),
+        verify_principal=lambda value: _vouched_for(value, installation.secret),
     )
     return Application(
         asgi=create_app(dependencies),
@@ -121,6 +118,12 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         runtime=runtime,
         control_plane=control_plane,
     )
+
+
+def _vouched_for(value: str, secret: bytes) -> UUID | None:
+    """Whom the proxy says a request is from, where the dashboard's cookie cannot reach."""
+    principal = verify_principal(value, secret=secret, now=time.time())
+    return principal.user_id if principal is not None else None
 
 
 def _api_settings(settings: Settings) -> ApiSettings:
@@ -142,28 +145,6 @@ def _alone(settings: Settings) -> Settings:
         return settings
     at_once = settings.coordinator.model_copy(update={"start_jitter": 0.0})
     return settings.model_copy(update={"coordinator": at_once})
-
-
-async def _runtime(settings: Settings, installation_id: str) -> Runtime:
-    if settings.runtime.kind is not RuntimeKind.LOCAL:
-        raise SettingsError(f"CODEHUB_RUNTIME={settings.runtime.kind.value} is not built yet; use local.")
-    images = dict(settings.runtime.local_images or default_images())
-    default = settings.runtime.default_image
-    if default is not None and default not in images:
-        known = ", ".join(images) or "none"
-        raise SettingsError(f"CODEHUB_DEFAULT_IMAGE={default} is no image of this machine. Known: {known}.")
-    if default is not None:
-        images = {default: images[default], **images}
-    runtime = LocalRuntime(
-        settings.data_dir,
-        installation_id,
-        images,
-        job_command=JOB_COMMAND,
-        archive_url=settings.archive_url,
-        job_env={key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)},
-    )
-    await runtime.prepare()
-    return runtime
 
 
 class CoordinatorHealth:

@@ -103,6 +103,10 @@ class Identities:
             or (each.token_id is not None and each.token_id not in valid)
         }
 
+    async def session_has_ended(self, session_id: UUID) -> bool:
+        async with self._reading() as session:
+            return session_id not in await sessions.find_valid_ids(session, {session_id})
+
     async def _find(
         self, key: str, load: Callable[[str], Awaitable[Principal | None]], *, fresh: bool
     ) -> Principal | None:

@@ -1,5 +1,7 @@
 """Who all replicas on this database are together."""
 
+from dataclasses import dataclass, field
+from secrets import token_bytes
 from uuid import UUID, uuid4
 
 from sqlalchemy import select
@@ -9,12 +11,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from codehub.store.tables import installation as i
 
 
-async def get_or_create_id(session: AsyncSession) -> UUID:
-    """The id that labels every container and volume. Replicas that start at once agree on one.
+@dataclass(frozen=True)
+class InstallationRecord:
+    """``id`` labels every container and volume; ``secret`` signs what replicas tell each other."""
 
-    The loser of the race waits for the winner's commit and then reads the winner's id: an insert that
+    id: UUID
+    secret: bytes = field(repr=False)
+
+
+async def get_or_create(session: AsyncSession) -> InstallationRecord:
+    """Replicas that start at once agree on one.
+
+    The loser of the race waits for the winner's commit and then reads the winner's row: an insert that
     conflicts returns nothing, and the select after it sees what was committed meanwhile.
     """
-    await session.execute(insert(i).values(id=uuid4()).on_conflict_do_nothing())
-    installation_id: UUID = (await session.execute(select(i.c.id))).scalar_one()
-    return installation_id
+    await session.execute(insert(i).values(id=uuid4(), secret=token_bytes(32)).on_conflict_do_nothing())
+    row = (await session.execute(select(i.c.id, i.c.secret))).one()
+    return InstallationRecord(row.id, bytes(row.secret))

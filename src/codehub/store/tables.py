@@ -22,6 +22,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    LargeBinary,
     Table,
     Text,
     Uuid,
@@ -186,12 +187,14 @@ class WorkspaceEvent(SQLModel, table=True):
 
 
 class Installation(SQLModel, table=True):
-    """One row: who all replicas are together. Its id labels every container and volume."""
+    """One row: who all replicas are together. Its id labels every container and volume; its secret signs
+    what they tell each other through a browser."""
 
     __tablename__ = "installation"
 
     singleton: bool = _plain(Boolean(), primary_key=True, server_default=text("true"))
     id: UUID = _plain(Uuid())
+    secret: bytes = _plain(LargeBinary())
     created_at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
 
     __table_args__ = (CheckConstraint("singleton", name="installation_is_one_row"),)

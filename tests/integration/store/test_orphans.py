@@ -49,6 +49,6 @@ async def test_replicas_that_start_at_once_agree_on_who_they_are(
 ) -> None:
     async def ask() -> object:
         async with session_factory.begin() as session:
-            return await installation.get_or_create_id(session)
+            return (await installation.get_or_create(session)).id
 
     assert len(set(await asyncio.gather(*(ask() for _ in range(6))))) == 1

@@ -118,6 +118,11 @@ class LocalRuntime:
     async def images(self) -> list[str]:
         return list(self._images)
 
+    @property
+    def owns_host(self) -> bool:
+        """Whether a workspace's address is its alone. Here all of them share this machine's loopback."""
+        return False
+
     def uses_base_path(self, image_ref: str) -> bool:
         """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix."""
         return image_rules.uses_base_path(self._images, image_ref)

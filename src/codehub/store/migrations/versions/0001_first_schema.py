@@ -42,6 +42,7 @@ TABLES = (
     CREATE TABLE installation (
         singleton BOOLEAN DEFAULT true NOT NULL,
         id UUID NOT NULL,
+        secret BYTEA NOT NULL,
         created_at timestamptz DEFAULT clock_timestamp() NOT NULL,
         PRIMARY KEY (singleton),
         CONSTRAINT installation_is_one_row CHECK (singleton)

@@ -1,0 +1,317 @@
+"""What the proxy is given: people and workspaces from the database, activity to Redis, sign-in by signature.
+
+The engine in ``proxy/`` knows sockets and HTTP only. Everything here is off its hot path: answers are
+cached for two seconds over there and thrown away when the live feed reports a change.
+"""
+
+import asyncio
+import base64
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import timedelta
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.domain.states import DesiredState, ObservedStatus, Operation
+from codehub.domain.status import Status
+from codehub.domain.workspace import WorkspaceView
+from codehub.proxy.ports import (
+    ChangeListener,
+    Credential,
+    CredentialKind,
+    ErrorNote,
+    Phase,
+    Principal,
+    RunningWorkspace,
+    WakeOutcome,
+    WakeResult,
+    WorkspaceTarget,
+)
+from codehub.runtimes.base import Address
+from codehub.services import access, workspaces
+from codehub.services.errors import LimitReached, NotFound, WorkspaceDeleted
+from codehub.services.identity import Identities
+from codehub.services.workspaces import RunningLimits
+from codehub.signals.activity import LEASE_SECONDS, ActivityKind, ActivityLog
+from codehub.signals.connection import RedisLink, RedisUnavailable
+from codehub.signals.hints import Hints, HintTarget
+from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed
+from codehub.signals.outage import Outage
+from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces import find
+
+log = structlog.get_logger(__name__)
+
+Sessions = async_sessionmaker[AsyncSession]
+
+CODE_SECONDS = 30
+STARTING_UP = timedelta(seconds=60)
+MANY_TTLS = 10_000
+
+
+class Addresses(Protocol):
+    """The part of a runtime the proxy needs."""
+
+    async def address(self, workspace_id: UUID) -> Address | None: ...
+
+
+class Directory:
+    """Who may open what, and where it is."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        reading: Sessions,
+        identities: Identities,
+        addresses: Addresses,
+        uses_base_path: Callable[[str], bool],
+        owns_host: bool,
+        live: LiveFeed,
+        hints: Hints,
+        limits: RunningLimits,
+        sign_in: "SignedSignIn",
+    ) -> None:
+        self._sessions = sessions
+        self._reading = reading
+        self._identities = identities
+        self._addresses = addresses
+        self._uses_base_path = uses_base_path
+        self._owns_host = owns_host
+        self._live = live
+        self._hints = hints
+        self._limits = limits
+        self._sign_in = sign_in
+        self._feed: asyncio.Task[None] | None = None
+        self.standby_ttls: dict[UUID, int] = {}
+
+    async def resolve(self, credential: Credential) -> Principal | None:
+        if credential.kind is CredentialKind.WORKSPACE:
+            return await self._of_workspace_cookie(credential)
+        if credential.kind is CredentialKind.TOKEN:
+            found = await self._identities.of_token(credential.secret)
+        else:
+            found = await self._identities.of_session(credential.secret)
+        if found is None:
+            return None
+        return Principal(found.user.id, found.user.role, session_id=found.session_id)
+
+    async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None:
+        async with self._reading() as session:
+            record = await find(session, workspace_id)
+        if record is None or record.view.deleted_at is not None:
+            return None
+        if len(self.standby_ttls) > MANY_TTLS:
+            self.standby_ttls.clear()
+        self.standby_ttls[workspace_id] = record.view.standby_ttl_seconds
+        address = None
+        if record.view.observed_status is ObservedStatus.RUNNING:
+            address = await self._addresses.address(workspace_id)
+        return self._target(record, address)
+
+    async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
+        known = await self._identities.of_user(principal.user_id, fresh=True)
+        if known is None:
+            return WakeOutcome(WakeResult.GONE)
+        try:
+            async with self._sessions() as session, session.begin():
+                record = await workspaces.start(
+                    session,
+                    workspace_id,
+                    actor=known.actor,
+                    limits=self._limits,
+                    cause="opened the link",
+                )
+        except LimitReached as limit:
+            return WakeOutcome(
+                WakeResult.LIMIT,
+                running=[RunningWorkspace(each.view.id, each.name) for each in limit.running],
+                allowed=limit.usage.allowed,
+                is_global=limit.kind.value == "limit_global",
+            )
+        except (NotFound, WorkspaceDeleted):
+            return WakeOutcome(WakeResult.GONE)
+        if record.view.in_error:
+            return WakeOutcome(WakeResult.ERROR, error=_error_note(record.view))
+        return WakeOutcome(WakeResult.WAKING)
+
+    async def hint_observer(self, workspace_id: UUID) -> None:
+        await self._hints.publish(HintTarget.OBSERVER, [workspace_id])
+
+    def subscribe(self, listener: ChangeListener) -> None:
+        self._feed = asyncio.create_task(self._follow(listener), name="proxy-changes")
+
+    async def close(self) -> None:
+        if self._feed is not None:
+            self._feed.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._feed
+
+    async def _follow(self, listener: ChangeListener) -> None:
+        while True:
+            try:
+                with self._live.subscribe_all() as changes:
+                    async for notice in changes:
+                        if isinstance(notice, Change):
+                            listener.workspace_changed(notice.id)
+                        else:
+                            listener.everything_changed()
+            except FellBehind:
+                listener.everything_changed()
+            except FeedClosed:
+                return
+
+    async def _of_workspace_cookie(self, credential: Credential) -> Principal | None:
+        """The cookie of a workspace's own origin lives as long as the session it was made from."""
+        assert credential.workspace_id is not None
+        claim = self._sign_in.read_cookie(credential.secret, credential.workspace_id)
+        if claim is None:
+            return None
+        user_id, session_id = claim
+        known = await self._identities.of_user(user_id)
+        if known is None:
+            return None
+        if session_id is not None and await self._identities.session_has_ended(session_id):
+            return None
+        return Principal(known.user.id, known.user.role, session_id=session_id)
+
+    def _target(self, record: WorkspaceRecord, address: Address | None) -> WorkspaceTarget:
+        view = record.view
+        return WorkspaceTarget(
+            id=view.id,
+            owner_id=view.owner_id,
+            name=record.name,
+            phase=_phase(view),
+            status=record.status,
+            address=(address.host, address.port) if address is not None else None,
+            strip_prefix=not self._uses_base_path(view.image_ref),
+            starting_up=view.operation is Operation.STARTING or _just_came_up(view),
+            owns_host=self._owns_host,
+            error=_error_note(view) if view.in_error else None,
+            version=view.version,
+        )
+
+
+def _phase(view: WorkspaceView) -> Phase:
+    if view.in_error:
+        return Phase.ERROR
+    if view.desired_state is not DesiredState.RUNNING:
+        # Still running, but on its way to sleep: a person who opens it now wants it awake.
+        return Phase.ASLEEP
+    return Phase.RUNNING if view.observed_status is ObservedStatus.RUNNING else Phase.WAKING
+
+
+def _just_came_up(view: WorkspaceView) -> bool:
+    if view.home.ran_at is None or view.observed_at is None:
+        return view.observed_status is ObservedStatus.RUNNING
+    return view.observed_at - view.home.ran_at < STARTING_UP
+
+
+def _error_note(view: WorkspaceView) -> ErrorNote:
+    if view.error_info is None:
+        return ErrorNote(Status.ERROR.value, "")
+    return ErrorNote(view.error_info.reason.value, view.error_info.message)
+
+
+class SignedSignIn:
+    """One-time codes and workspace cookies, signed with the installation's secret: nothing is stored.
+
+    That a code works once is kept in Redis, and in this process while Redis is away.
+    """
+
+    def __init__(self, secret: bytes, redis: RedisLink) -> None:
+        self._secret = secret
+        self._redis = redis
+        self._outage = Outage("sign-in codes")
+        self._used: dict[str, float] = {}
+
+    async def issue_code(self, principal: Principal, workspace_id: UUID) -> str:
+        claim = {
+            "u": str(principal.user_id),
+            "s": str(principal.session_id) if principal.session_id else None,
+            "w": str(workspace_id),
+            "e": int(time.time()) + CODE_SECONDS,
+            "n": secrets.token_hex(16),
+        }
+        return self._seal("code", json.dumps(claim))
+
+    async def redeem_code(self, code: str, workspace_id: UUID) -> str | None:
+        claim = self._open("code", code)
+        if claim is None:
+            return None
+        content = json.loads(claim)
+        if content["w"] != str(workspace_id) or content["e"] < time.time():
+            return None
+        if not await self._first_use(content["n"]):
+            return None
+        return self._seal("cookie", json.dumps({key: content[key] for key in ("u", "s", "w")}))
+
+    def read_cookie(self, value: str, workspace_id: UUID) -> tuple[UUID, UUID | None] | None:
+        """Whose it is, and the session it hangs on. None: not ours, or another workspace's."""
+        claim = self._open("cookie", value)
+        if claim is None:
+            return None
+        content = json.loads(claim)
+        if content["w"] != str(workspace_id):
+            return None
+        return UUID(content["u"]), UUID(content["s"]) if content["s"] else None
+
+    async def _first_use(self, nonce: str) -> bool:
+        now = time.monotonic()
+        self._used = {each: at for each, at in self._used.items() if now - at < 2 * CODE_SECONDS}
+        if nonce in self._used:
+            return False
+        self._used[nonce] = now
+        try:
+            async with self._redis.bounded(self._outage) as client:
+                taken = await client.set(f"codehub:code:{nonce}", b"1", nx=True, ex=2 * CODE_SECONDS)
+        except RedisUnavailable:
+            return True
+        return bool(taken)
+
+    def _seal(self, purpose: str, claim: str) -> str:
+        body = base64.urlsafe_b64encode(claim.encode()).decode().rstrip("=")
+        return f"{body}.{self._signature(purpose, body)}"
+
+    def _open(self, purpose: str, sealed: str) -> str | None:
+        body, _, signature = sealed.partition(".")
+        expected = self._signature(purpose, body)
+        if not hmac.compare_digest(signature.encode("latin-1", "replace"), expected.encode()):
+            return None
+        return base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)).decode()
+
+    def _signature(self, purpose: str, body: str) -> str:
+        return hmac.digest(self._secret, f"{purpose}:{body}".encode(), "sha256").hex()
+
+
+class ProxyActivity:
+    """The lease set and idle timer, with each workspace's own TTL; PostgreSQL while Redis is away."""
+
+    def __init__(self, activity: ActivityLog, sessions: Sessions, standby_ttls: dict[UUID, int]) -> None:
+        self._activity = activity
+        self._sessions = sessions
+        self._ttls = standby_ttls
+
+    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
+        await self._activity.take(workspace_id, conn_id, ttl_seconds=self._ttl(workspace_id))
+
+    async def release(self, workspace_id: UUID, conn_id: str) -> None:
+        await self._activity.release(workspace_id, conn_id, ttl_seconds=self._ttl(workspace_id))
+
+    async def touch(self, workspace_id: UUID) -> None:
+        await self._activity.touch(workspace_id, self._ttl(workspace_id), ActivityKind.HTTP)
+
+    async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
+        longest = max((self._ttl(each) for each in workspace_ids), default=0)
+        async with self._sessions() as session, session.begin():
+            await access.say_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
+
+    def _ttl(self, workspace_id: UUID) -> float:
+        return float(self._ttls.get(workspace_id, 300) or 300)  # TTL 0 never sleeps; the timer is only shown

@@ -1,0 +1,134 @@
+"""The proxy as a process of its own: the front door, with everything it asks behind it.
+
+A saturated proxy must not slow the control loop, nor the other way round, so the two share a machine but
+no event loop. ``main`` starts this beside the API and hands it the listening socket; the API is then one
+more upstream, on a Unix socket. A process with the proxy role alone runs the same code by itself.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+
+import structlog
+import uvloop
+
+from codehub.kit import logs
+from codehub.proxy.ports import Ports
+from codehub.proxy.server import ProxyServer
+from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
+from codehub.server.front_door import Directory, ProxyActivity, SignedSignIn
+from codehub.server.runtime_choice import build_runtime
+from codehub.server.settings import LogFormat, Settings, load_settings
+from codehub.server.variables import SettingsError
+from codehub.services.identity import Identities
+from codehub.services.workspaces import RunningLimits
+from codehub.signals.activity import ActivityLog
+from codehub.signals.connection import RedisLink
+from codehub.signals.hints import Hints
+from codehub.signals.live import LiveFeed
+from codehub.store.engine import create_engine, reading_session_factory, session_factory
+from codehub.store.installation import get_or_create
+
+log = structlog.get_logger(__name__)
+
+DRAIN_SECONDS = 5.0
+
+
+async def run_proxy(
+    settings: Settings, *, sock: socket.socket, database_url: str, redis_url: str, api: Address
+) -> None:
+    """Serve until cancelled; then drain."""
+    async with AsyncExitStack() as stack:
+        engine = create_engine(database_url, pool_size=4, application_name="codehub-proxy")
+        stack.push_async_callback(engine.dispose)
+        sessions, reading = session_factory(engine), reading_session_factory(engine)
+        async with sessions() as session, session.begin():
+            installation = await get_or_create(session)
+        redis = RedisLink(redis_url, client_name=f"{settings.coordinator.node_id}-proxy")
+        stack.push_async_callback(redis.close)
+        live = LiveFeed(redis)
+        live.start()
+        stack.push_async_callback(live.close)
+        runtime = await build_runtime(settings, installation)
+        stack.push_async_callback(runtime.close)
+        sign_in = SignedSignIn(installation.secret, redis)
+        directory = Directory(
+            sessions=sessions,
+            reading=reading,
+            identities=Identities(sessions, reading=reading),
+            addresses=runtime,
+            uses_base_path=runtime.uses_base_path,
+            owns_host=runtime.owns_host,
+            live=live,
+            hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
+            limits=RunningLimits(
+                per_user=settings.limits.max_running_per_user, in_all=settings.limits.max_running_global
+            ),
+            sign_in=sign_in,
+        )
+        stack.push_async_callback(directory.close)
+        activity = ProxyActivity(ActivityLog(redis), sessions, directory.standby_ttls)
+        server = ProxyServer(
+            Ports(directory=directory, sign_in=sign_in, activity=activity),
+            ProxySettings(
+                api=api,
+                internal_secret=installation.secret,
+                public_url=settings.base_url,
+                base_domain=settings.http.base_domain,
+                trusted_proxies=settings.http.trusted_proxies,
+            ),
+        )
+        await server.start(sock=sock)
+        log.info("proxy serves")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.stop(DRAIN_SECONDS)
+
+
+def upstream_of(settings: Settings) -> Address:
+    """CODEHUB_API_UPSTREAM, for a proxy that is not its API's neighbour."""
+    upstream = settings.http.api_upstream
+    if upstream is None:
+        raise SettingsError("CODEHUB_ROLES=proxy needs CODEHUB_API_UPSTREAM: where the API is.")
+    if upstream.startswith("unix://"):
+        return UnixAddress(upstream.removeprefix("unix://"))
+    host, _, port = upstream.partition("://")[2].rpartition(":")
+    if not host:
+        raise SettingsError(f"CODEHUB_API_UPSTREAM={upstream} needs a port, as http://host:port.")
+    return TcpAddress(host.strip("[]"), int(port))
+
+
+def main() -> None:
+    """``python -m codehub.server.proxy_process FD``: started by ``front.py``, settings in the environment."""
+    settings = load_settings()
+    json = settings.log.format is LogFormat.JSON if settings.log.format else not sys.stderr.isatty()
+    logs.configure(json=json, level=settings.log.level, node_id=settings.coordinator.node_id)
+    assert settings.database.url is not None
+    assert settings.redis.url is not None
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    work = run_proxy(
+        settings,
+        sock=listening,
+        database_url=settings.database.url.get_secret_value(),
+        redis_url=settings.redis.url.get_secret_value(),
+        api=upstream_of(settings),
+    )
+
+    async def until_told() -> None:
+        task = asyncio.ensure_future(work)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            log.info("proxy ended")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(until_told())
+
+
+if __name__ == "__main__":
+    main()
