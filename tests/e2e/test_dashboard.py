@@ -37,7 +37,9 @@ QUICK: dict[str, Any] = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     require_dashboard()
-    async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", **QUICK) as instance:
+    # A port known beforehand: the addresses of workspaces are made from it.
+    bind = f"127.0.0.1:{free_port()}"
+    async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **QUICK) as instance:
         yield instance.url
 
 
@@ -190,7 +192,7 @@ async def test_a_token_is_shown_once_and_works_until_revoked(ann: Visit) -> None
     await ann.page.get_by_role("button", name="New token").click()
     await ann.page.get_by_label("What is it for?").fill("laptop")
     await ann.page.get_by_role("dialog").get_by_role("button", name="New token").click()
-    secret = await ann.page.get_by_label("Token laptop").input_value()
+    secret = await ann.page.get_by_role("textbox", name="Token laptop").input_value()
     headers = {"Authorization": f"Bearer {secret}", "Cookie": ""}
     asked = await ann.context.request.get("/api/v1/workspaces", headers=headers)
     assert asked.ok
