@@ -57,10 +57,11 @@ class Subscription:
             self._task = asyncio.create_task(self._run(), name=f"redis subscription: {self._outage.use}")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        task, self._task = self._task, None
+        while task is not None and not task.done():
+            # Again and again: redis-py swallows a cancellation that meets it while it connects.
+            task.cancel()
+            await asyncio.wait({task}, timeout=0.1)
 
     async def _run(self) -> None:
         while True:
