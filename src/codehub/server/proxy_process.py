@@ -28,6 +28,7 @@ from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LiveFeed
+from codehub.store import workspaces
 from codehub.store.engine import create_engine, reading_session_factory, session_factory
 from codehub.store.installation import get_or_create
 
@@ -46,12 +47,13 @@ async def run_proxy(
         sessions, reading = session_factory(engine), reading_session_factory(engine)
         async with sessions() as session, session.begin():
             installation = await get_or_create(session)
+            has_homes = await workspaces.any_home(session)
         redis = RedisLink(redis_url, client_name=f"{settings.coordinator.node_id}-proxy")
         stack.push_async_callback(redis.close)
         live = LiveFeed(redis)
         live.start()
         stack.push_async_callback(live.close)
-        runtime = await build_runtime(settings, installation)
+        runtime = await build_runtime(settings, installation, has_homes=has_homes)
         stack.push_async_callback(runtime.close)
         sign_in = SignedSignIn(installation.secret, redis)
         directory = Directory(

@@ -5,6 +5,8 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 
 import os
 import sys
+from collections.abc import Callable
+from uuid import UUID
 
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
@@ -17,7 +19,14 @@ STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
 """Prefixes of the variables a storage job needs to reach its store; workspaces get none of them."""
 
 
-async def build_runtime(settings: Settings, installation: InstallationRecord) -> LocalRuntime:
+async def build_runtime(
+    settings: Settings,
+    installation: InstallationRecord,
+    *,
+    has_homes: bool,
+    on_death: Callable[[UUID], None] | None = None,
+) -> LocalRuntime:
+    """``has_homes``: the database knows of volumes, so an empty data directory is a disk not mounted."""
     if settings.runtime.kind is not RuntimeKind.LOCAL:
         raise SettingsError(f"CODEHUB_RUNTIME={settings.runtime.kind.value} is not built yet; use local.")
     images = dict(settings.runtime.local_images or default_images())
@@ -34,6 +43,7 @@ async def build_runtime(settings: Settings, installation: InstallationRecord) ->
         job_command=JOB_COMMAND,
         archive_url=settings.archive_url,
         job_env={key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)},
+        on_death=on_death,
     )
-    await runtime.prepare()
+    await runtime.prepare(create=not has_homes)
     return runtime

@@ -1,5 +1,6 @@
 """Puts the concrete parts together. The only place that names them."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,10 +28,11 @@ from codehub.services.readiness import Readiness
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
-from codehub.signals.hints import Hints
+from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store import leadership as terms
+from codehub.store import workspaces
 from codehub.store.engine import create_engine, session_factory
 from codehub.store.installation import get_or_create
 
@@ -80,16 +82,20 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     sessions = session_factory(engine)
     async with sessions() as session, session.begin():
         installation = await get_or_create(session)
+        has_homes = await workspaces.any_home(session)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
-    runtime = await build_runtime(settings, installation)
     redis = RedisLink(endpoints.redis_url, client_name=settings.coordinator.node_id)
+    hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
+    runtime = await build_runtime(
+        settings, installation, has_homes=has_homes, on_death=_Obituaries(hints).publish
+    )
     control_plane = None
     if ProcessRole.COORDINATORS in settings.http.roles:
         parts = Engineering(
             database_url=endpoints.database_url,
             runtime=runtime,
             archives=archives,
-            hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
+            hints=hints,
             live=LivePublisher(redis),
             activity=ActivityLog(redis),
         )
@@ -118,6 +124,19 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         runtime=runtime,
         control_plane=control_plane,
     )
+
+
+class _Obituaries:
+    """A container died: the Observer should look at once. Only a hint, so nobody waits for it."""
+
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+        self._under_way: set[asyncio.Task[bool]] = set()
+
+    def publish(self, workspace_id: UUID) -> None:
+        task = asyncio.ensure_future(self._hints.publish(HintTarget.OBSERVER, [workspace_id]))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
 
 def _vouched_for(value: str, secret: bytes) -> UUID | None:

@@ -93,6 +93,12 @@ async def list_ids(session: AsyncSession, *, owner_id: UUID | None = None) -> li
     return list((await session.execute(statement)).scalars())
 
 
+async def any_home(session: AsyncSession) -> bool:
+    """Whether any live workspace has a volume on record. For the start: it reads the table."""
+    statement = select(w.c.id).where(w.c.deleted_at.is_(None), w.c.home_ctx["volume"].as_boolean()).limit(1)
+    return (await session.execute(statement)).first() is not None
+
+
 async def count_by_status(session: AsyncSession) -> dict[str, int]:
     statement = select(w.c.status, func.count()).where(NOT_GONE).group_by(w.c.status)
     return {row[0]: row[1] for row in await session.execute(statement)}
