@@ -11,7 +11,7 @@ import sys
 import typer
 
 from codehub import __version__
-from codehub.cli import database, doctor, serving, settings, users
+from codehub.cli import admin, database, doctor, serving, settings, signing_in, users, workspaces
 from codehub.cli.output import complain
 from codehub.domain.errors import CodeHubError
 
@@ -26,6 +26,9 @@ serving.register(app)
 database.register(app)
 doctor.register(app)
 settings.register(app)
+signing_in.register(app)
+app.add_typer(workspaces.app, name="ws")
+app.add_typer(admin.app, name="admin")
 app.add_typer(users.app, name="user")
 
 

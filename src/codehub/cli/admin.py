@@ -1,0 +1,70 @@
+"""``codehub admin …``: what operators look at."""
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from codehub.cli.options import JSON, connect
+from codehub.cli.output import out, print_json, print_table
+from codehub.cli.words import ago, clean, size, status_style
+
+app = typer.Typer(help="For administrators.", no_args_is_help=True)
+
+
+@app.command()
+def overview(json: bool = JSON) -> None:
+    """How many workspaces are how, who leads what, and how much is archived."""
+    with connect() as client:
+        seen = client.overview()
+        now = client.now
+    if json:
+        print_json(seen)
+        return
+    counts = Table(box=None, pad_edge=False, header_style="bold")
+    counts.add_column("status")
+    counts.add_column("workspaces", justify="right")
+    for status, count in sorted(seen["counts"].items(), key=lambda item: -item[1]):
+        counts.add_row(Text(status, status_style(status)), str(count))
+    print_table(counts)
+    known = seen["archive_bytes"]
+    out.print(f"\narchives: {'not known yet' if known is None else size(known)}\n", markup=False)
+    leaders = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("coordinator", "led by", "since", "term", "last tick"):
+        leaders.add_column(title)
+    for leader in seen["leaders"]:
+        leaders.add_row(
+            clean(leader["name"].removeprefix("coordinator:")),
+            Text(clean(leader["holder_id"])),
+            ago(leader["acquired_at"], now=now),
+            str(leader["epoch"]),
+            ago(leader["last_tick_at"], now=now),
+        )
+    print_table(leaders)
+
+
+@app.command()
+def orphans(json: bool = JSON) -> None:
+    """What exists and belongs to no workspace. Nothing is removed by looking."""
+    with connect() as client:
+        found = client.orphans()
+        now = client.now
+    if json:
+        print_json(found)
+        return
+    if not found:
+        out.print("Nothing is without an owner.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("kind")
+    table.add_column("name", overflow="fold")
+    table.add_column("seen first")
+    table.add_column("size", justify="right")
+    for orphan in found:
+        since, bytes_ = orphan["first_seen_at"], orphan["bytes"]
+        table.add_row(
+            orphan["kind"],
+            Text(clean(orphan["name"])),
+            ago(since, now=now) if since else "",
+            size(bytes_) if bytes_ is not None else "",
+        )
+    print_table(table)

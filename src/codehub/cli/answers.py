@@ -1,0 +1,114 @@
+"""What the API answers, as far as commands look into it.
+
+Answers stay the dictionaries they were: ``--json`` passes them on whole, with whatever a newer server adds.
+"""
+
+from typing import Any, Literal, TypedDict
+
+
+class User(TypedDict):
+    id: str
+    username: str
+    role: Literal["admin", "user"]
+
+
+class Token(TypedDict):
+    id: str
+    name: str
+    token: str
+    expires_at: str | None
+
+
+class ErrorInfo(TypedDict):
+    reason: str
+    message: str
+    is_terminal: bool
+    operation: str
+    error_count: int
+    context: dict[str, Any]
+    occurred_at: str
+
+
+class NextChange(TypedDict):
+    to: str
+    at: str
+    why: str
+
+
+class Activity(TypedDict):
+    connections: int | None
+    last_seen_at: str | None
+    kind: str | None
+    next: NextChange | None
+
+
+class Workspace(TypedDict):
+    id: str
+    owner_id: str
+    name: str
+    image_ref: str
+    desired_state: str
+    standby_ttl_seconds: int
+    archive_ttl_seconds: int
+    last_access_at: str
+    awake_until: str | None
+    deleted_at: str | None
+    observed_status: str
+    observed_at: str | None
+    health_status: str
+    operation: str
+    op_started_at: str | None
+    archive_key: str | None
+    error_count: int
+    error_info: ErrorInfo | None
+    version: int
+    created_at: str
+    status: str
+    progress: int | None
+    url: str
+    activity: Activity
+
+
+class HistoryEntry(TypedDict):
+    seq: int
+    version: int
+    at: str
+    changes: dict[str, list[Any]]
+    actor: str | None
+    cause: str | None
+
+
+class Coordinator(TypedDict):
+    is_leader: bool
+    holder_id: str | None
+    acquired_at: str | None
+    epoch: int | None
+    last_tick_at: str | None
+    last_error: str | None
+    away: dict[str, Any]
+
+
+class CoordinatorReport(TypedDict):
+    node_id: str
+    coordinators: dict[str, Coordinator]
+
+
+class Leader(TypedDict):
+    name: str
+    holder_id: str
+    acquired_at: str
+    epoch: int
+    last_tick_at: str | None
+
+
+class Overview(TypedDict):
+    counts: dict[str, int]
+    leaders: list[Leader]
+    archive_bytes: int | None
+
+
+class Orphan(TypedDict):
+    kind: str
+    name: str
+    first_seen_at: str | None
+    bytes: int | None

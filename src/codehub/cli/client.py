@@ -1,0 +1,248 @@
+"""The API, as commands call it. Loads httpx, so commands import this module only when they run.
+
+Blocking on purpose: a command does one thing at a time, and Ctrl-C should interrupt exactly that. Every
+refusal becomes a ``CommandError`` with the server's own sentence and the exit code for its kind.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+from urllib.parse import urlsplit
+
+import httpx
+
+from codehub import __version__
+from codehub.cli.answers import CoordinatorReport, HistoryEntry, Orphan, Overview, Token, User, Workspace
+from codehub.cli.failures import CommandError, ExitCode, Unreachable
+from codehub.cli.login_file import is_loopback
+from codehub.cli.sse import Event, parse_events
+from codehub.cli.words import clean
+
+PREFIX = "/api/v1"
+ANSWER_SECONDS = 30.0
+PAGE_SIZE = 200
+
+_EXIT_OF_STATUS = {
+    401: ExitCode.NOT_SIGNED_IN,
+    404: ExitCode.NOT_FOUND,
+    409: ExitCode.CONFLICT,
+    422: ExitCode.USAGE,
+    429: ExitCode.CONFLICT,
+}
+
+
+class Refusal(CommandError):
+    """The server said no, and why."""
+
+    code = "refused"
+
+    def __init__(self, sentence: str, *, status: int, problem: str) -> None:
+        super().__init__(sentence, _EXIT_OF_STATUS.get(status, ExitCode.FAILED))
+        self.status = status
+        self.problem = problem
+
+    @property
+    def is_outage(self) -> bool:
+        """The server answers, but something behind it does not: worth another try."""
+        return self.status >= 500
+
+
+class NotFound(Refusal):
+    """There is no such thing, or it is not this person's."""
+
+    code = "not_found"
+
+
+class Wish(StrEnum):
+    START = "start"
+    STOP = "stop"
+    ARCHIVE = "archive"
+    RECOVER = "recover"
+
+
+class Client:
+    def __init__(self, url: str, *, token: str | None = None, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self.url = url
+        # Proxies of the environment are for other machines; asking one for this machine reaches its own.
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"User-Agent": f"codehub-cli/{__version__}"},
+            timeout=answer_seconds,
+            trust_env=not is_loopback(urlsplit(url).hostname),
+        )
+        if token is not None:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+        self._date: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    @property
+    def now(self) -> datetime:
+        """The server's time: ages of what it says must not depend on the clock of this machine."""
+        try:
+            return parsedate_to_datetime(self._date or "")
+        except ValueError:
+            return datetime.now(UTC)
+
+    # Signing in
+
+    def sign_in(self, username: str, password: str) -> User:
+        """From here on, requests carry a session."""
+        # A session counts only with a word about where a request comes from: no page made us send it.
+        self._http.headers["Sec-Fetch-Site"] = "none"
+        answer = self._call("POST", "/auth/login", body={"username": username, "password": password})
+        return cast(User, answer["user"])
+
+    def sign_out(self) -> None:
+        self._call("POST", "/auth/logout")
+
+    def current_user(self) -> User:
+        return cast(User, self._call("GET", "/auth/session")["user"])
+
+    def create_token(self, name: str, *, expires_in_days: int | None) -> Token:
+        body = {"name": name, "expires_in_days": expires_in_days}
+        return cast(Token, self._call("POST", "/tokens", body=body))
+
+    def revoke_token(self, token_id: str) -> None:
+        self._call("DELETE", f"/tokens/{token_id}")
+
+    # Workspaces
+
+    def list_workspaces(
+        self, *, owner: str | None = None, status: str | None = None, q: str | None = None
+    ) -> Iterator[Workspace]:
+        """All of them, however many pages that takes."""
+        asked = {"owner": owner, "status": status, "q": q, "limit": str(PAGE_SIZE), "cursor": None}
+        while True:
+            page = self._call("GET", "/workspaces", query=asked)
+            yield from cast(list[Workspace], page["items"])
+            if page["next_cursor"] is None:
+                return
+            asked["cursor"] = page["next_cursor"]
+
+    def get_workspace(self, workspace_id: str) -> Workspace:
+        return cast(Workspace, self._call("GET", f"/workspaces/{workspace_id}"))
+
+    def create_workspace(self, new: Mapping[str, Any]) -> Workspace:
+        return cast(Workspace, self._call("POST", "/workspaces", body=new))
+
+    def wish(self, workspace_id: str, wish: Wish) -> Workspace:
+        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{wish}"))
+
+    def delete_workspace(self, workspace_id: str) -> Workspace:
+        return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}"))
+
+    def history(self, workspace_id: str, *, limit: int) -> list[HistoryEntry]:
+        """The newest ``limit`` entries, newest first."""
+        page = self._call("GET", f"/workspaces/{workspace_id}/history", query={"limit": str(limit)})
+        return cast(list[HistoryEntry], page["items"])
+
+    def logs(self, workspace_id: str) -> Iterator[str]:
+        with self._streaming(f"/workspaces/{workspace_id}/logs", read_seconds=ANSWER_SECONDS) as response:
+            yield from response.iter_text()
+
+    @contextmanager
+    def events(
+        self, workspace_id: str, kind: Literal["events", "logs"] = "events", *, read_seconds: float
+    ) -> Iterator[Iterator[Event]]:
+        """An open stream. Raises ``Unreachable`` in the middle of it when the connection breaks."""
+        path = f"/workspaces/{workspace_id}/{'events' if kind == 'events' else 'logs?follow=true'}"
+        with self._streaming(path, read_seconds=read_seconds) as response:
+            yield parse_events(response.iter_bytes())
+
+    # For operators
+
+    def coordinators(self) -> CoordinatorReport:
+        return cast(CoordinatorReport, self._call("GET", "/health/coordinator", prefix=""))
+
+    def overview(self) -> Overview:
+        return cast(Overview, self._call("GET", "/admin/overview"))
+
+    def orphans(self) -> list[Orphan]:
+        return cast(list[Orphan], self._call("GET", "/admin/orphans")["items"])
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str | None] | None = None,
+        prefix: str = PREFIX,
+    ) -> dict[str, Any]:
+        asked = {key: value for key, value in (query or {}).items() if value is not None}
+        with self._explained():
+            response = self._http.request(method, prefix + path, json=body, params=asked)
+        self._check(response)
+        if response.status_code == httpx.codes.NO_CONTENT:
+            return {}
+        return _content(response, self.url)
+
+    @contextmanager
+    def _streaming(self, path: str, *, read_seconds: float) -> Iterator[httpx.Response]:
+        patience = httpx.Timeout(ANSWER_SECONDS, read=read_seconds)
+        with self._explained(), self._http.stream("GET", PREFIX + path, timeout=patience) as response:
+            if not response.is_success:
+                response.read()
+            self._check(response)
+            yield response
+
+    def _check(self, response: httpx.Response) -> None:
+        self._date = response.headers.get("date", self._date)
+        if response.is_success:
+            return
+        if response.is_redirect:
+            location = response.headers.get("location", "another address")
+            raise CommandError(f"{self.url} sends to {location}: sign in there, with `codehub login`.")
+        raise _refusal(response, self.url)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise Unreachable(
+                f"CodeHub at {self.url} did not answer in time. Try again; its log may say why it is slow."
+            ) from error
+        except httpx.TransportError as error:
+            raise Unreachable(
+                f"CodeHub at {self.url} cannot be reached ({str(error) or type(error).__name__}). "
+                "Is it running, and is the address right? "
+                "`codehub up` runs one here, `codehub login URL` signs in elsewhere."
+            ) from error
+
+
+def _content(response: httpx.Response, url: str) -> dict[str, Any]:
+    try:
+        content = response.json()
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise Unreachable(f"What answers at {url} is not CodeHub, or something stands in between.")
+    return content
+
+
+def _refusal(response: httpx.Response, url: str) -> CommandError:
+    try:
+        problem = _content(response, url)
+    except Unreachable as error:
+        return error
+    detail = str(problem.get("detail") or problem.get("title") or f"Refused ({response.status_code}).")
+    code = str(problem.get("code", ""))
+    if code == "unauthorized":
+        detail = f"{url} does not take this token any more. Sign in again: codehub login {url}"
+    if running := problem.get("running"):
+        names = ", ".join(str(each.get("name")) for each in running)
+        detail += f" Running: {names}. Stop one first: codehub ws stop NAME"
+    kind = NotFound if response.status_code == httpx.codes.NOT_FOUND else Refusal
+    return kind(clean(detail), status=response.status_code, problem=code)

@@ -1,0 +1,238 @@
+"""``codehub ws explain``: why is this workspace like this, and what comes next?
+
+Everything CodeHub knows about one workspace, put into one account: what is wanted and by whom, what is there,
+what is being done, what is in the way, who would have to act, and what happens by itself.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from codehub.cli.answers import Coordinator, CoordinatorReport, HistoryEntry, Workspace
+from codehub.cli.failures import CommandError
+from codehub.cli.options import JSON, WORKSPACE, connect
+from codehub.cli.output import out, print_json, print_table
+from codehub.cli.references import get_workspace
+from codehub.cli.timeline import entry_words, is_telling, last_wish
+from codehub.cli.words import (
+    OPERATION_WORDS,
+    STATE_WORDS,
+    activity_words,
+    advice,
+    age,
+    ago,
+    clean,
+    error_words,
+    next_words,
+    parse_time,
+    span,
+)
+
+if TYPE_CHECKING:
+    from codehub.cli.client import Client
+
+ENTRIES_READ = 50
+ENTRIES_SHOWN = 8
+QUIET_SECONDS = 60
+"""The Observer and the Reconciler look at least every few seconds: a minute without is worth a word."""
+
+TASKS = {
+    "wc": "carries out wishes",
+    "observer": "looks at what is there",
+    "ttl": "puts idle workspaces to sleep",
+    "gc": "clears archives nobody needs",
+    "events": "tells of changes",
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """The answer. ``facts``: label → sentence, in the order to tell them."""
+
+    summary: str
+    facts: dict[str, str]
+    obstacles: list[str]
+    leaders: dict[str, str]
+    timeline: list[tuple[str, str]] = field(default_factory=list)
+
+
+def explain(workspace: str = WORKSPACE, json: bool = JSON) -> None:
+    """Say why a workspace is as it is, and what comes next."""
+    with connect() as client:
+        ws = get_workspace(client, workspace)
+        history = client.history(ws["id"], limit=ENTRIES_READ)
+        report = _coordinators(client)
+        now = client.now
+    account = account_of(ws, history=history, report=report, now=now)
+    if json:
+        print_json(_as_json(account, ws, history=history, report=report, now=now))
+    else:
+        _print(account, failed=ws["status"] == "error")
+
+
+def account_of(
+    ws: Workspace, *, history: list[HistoryEntry], report: CoordinatorReport | None, now: datetime
+) -> Account:
+    facts = {
+        "wanted": _wanted(ws, history, now=now),
+        "there is": _seen(ws, now=now),
+        "doing": _doing(ws, now=now),
+        "activity": activity_words(ws, now=now),
+    }
+    if error := ws["error_info"]:
+        facts["error"] = f"{error_words(error)} ({ago(error['occurred_at'], now=now)})"
+        facts["what to do"] = advice(error, name=ws["name"])
+    facts["next"] = _next(ws, now=now)
+    return Account(
+        summary=_summary(ws),
+        facts=facts,
+        obstacles=_obstacles(ws, report, now=now),
+        leaders={
+            name: _leader(each, now=now) for name, each in (report["coordinators"] if report else {}).items()
+        },
+        timeline=[(entry["at"], entry_words(entry)) for entry in history if is_telling(entry)][
+            :ENTRIES_SHOWN
+        ],
+    )
+
+
+def _summary(ws: Workspace) -> str:
+    name, status = clean(ws["name"]), ws["status"]
+    if ws["deleted_at"] is not None:
+        return f"{name} is {status}."
+    if status == "error":
+        return f"{name} is in error: nothing is done with it until a person lifts that."
+    wish, seen = STATE_WORDS[ws["desired_state"]], STATE_WORDS[ws["observed_status"]]
+    if status == "new":
+        seen = "empty"
+    if ws["desired_state"] == ws["observed_status"]:
+        return f"{name} is {status}, as wanted."
+    return f"{name} is {status}: it is {seen} and should be {wish}."
+
+
+def _wanted(ws: Workspace, history: list[HistoryEntry], *, now: datetime) -> str:
+    wish = ws["desired_state"]
+    if ws["deleted_at"] is not None:
+        return f"gone, since {ago(ws['deleted_at'], now=now)}"
+    entry = last_wish(history)
+    return wish if entry is None else f"{wish}, since {ago(entry['at'], now=now)} ({entry_words(entry)})"
+
+
+def _seen(ws: Workspace, *, now: datetime) -> str:
+    looked = ws["observed_at"]
+    when = f"looked at {ago(looked, now=now)}" if looked else "not looked at yet"
+    archive = ", and an archive" if ws["archive_key"] and ws["observed_status"] == "PENDING" else ""
+    return f"{ws['observed_status']}{archive}, health {ws['health_status']} ({when})"
+
+
+def _doing(ws: Workspace, *, now: datetime) -> str:
+    if ws["operation"] == "NONE":
+        return "nothing"
+    told = OPERATION_WORDS.get(ws["operation"], ws["operation"])
+    if ws["op_started_at"]:
+        told += f", for {span(age(ws['op_started_at'], now=now).total_seconds())}"
+    return told if ws["progress"] is None else f"{told}, {ws['progress']} % done"
+
+
+def _next(ws: Workspace, *, now: datetime) -> str:
+    told = next_words(ws, now=now) or "nothing by itself"
+    if ws["operation"] != "NONE" and ws["status"] != "error":
+        told = f"{OPERATION_WORDS.get(ws['operation'], ws['operation'])} ends" + (
+            f", {told}" if told.startswith("then") else ""
+        )
+    following = ws["activity"]["next"]
+    if following is None:
+        return told
+    at = parse_time(following["at"]).astimezone()
+    return f"{told}, at {at:%Y-%m-%d %H:%M:%S}, once {clean(following['why'])}"
+
+
+def _obstacles(ws: Workspace, report: CoordinatorReport | None, *, now: datetime) -> list[str]:
+    """Why what should happen may not be happening."""
+    if report is None:
+        return ["The server could not say who leads its coordinators."]
+    found = []
+    for name in ("observer", "wc"):
+        leader = report["coordinators"].get(name)
+        if leader is None or leader["holder_id"] is None:
+            found.append(f"Nobody leads {name}, which {TASKS[name]}: no CodeHub with coordinators runs.")
+            continue
+        tick = leader["last_tick_at"]
+        if tick is not None and age(tick, now=now).total_seconds() > QUIET_SECONDS:
+            found.append(
+                f"{clean(leader['holder_id'])} leads {name}, which {TASKS[name]}, and has not worked for "
+                f"{span(age(tick, now=now).total_seconds())}: it hangs, or it died and nobody took over."
+            )
+    for leader in report["coordinators"].values():
+        for engine, why in (leader.get("away") or {}).items():
+            found.append(f"The {clean(engine)} does not answer ({clean(why)}): what needs it waits.")
+    return found
+
+
+def _leader(leader: Coordinator, *, now: datetime) -> str:
+    if leader["holder_id"] is None:
+        return "nobody"
+    told = clean(leader["holder_id"])
+    if leader["acquired_at"]:
+        told += f", since {ago(leader['acquired_at'], now=now)}"
+    if leader["last_tick_at"]:
+        told += f", last tick {ago(leader['last_tick_at'], now=now)}"
+    if leader["last_error"]:
+        told += f", last error: {clean(leader['last_error'])}"
+    return told
+
+
+def _coordinators(client: "Client") -> CoordinatorReport | None:
+    try:
+        return client.coordinators()
+    except CommandError:
+        return None  # the rest is worth telling all the same
+
+
+def _as_json(
+    account: Account,
+    ws: Workspace,
+    *,
+    history: list[HistoryEntry],
+    report: CoordinatorReport | None,
+    now: datetime,
+) -> dict[str, Any]:
+    return {
+        "at": now.isoformat(),
+        "summary": account.summary,
+        "facts": account.facts,
+        "obstacles": account.obstacles,
+        "workspace": ws,
+        "coordinators": report["coordinators"] if report else None,
+        "history": [{**entry, "words": entry_words(entry)} for entry in history],
+    }
+
+
+def _print(account: Account, *, failed: bool) -> None:
+    out.print(Text(account.summary, "bold red" if failed else "bold"))
+    for obstacle in account.obstacles:
+        out.print(Text(obstacle, "yellow"))
+    out.print()
+    rows = [(label, Text(told, "red" if label == "error" else "")) for label, told in account.facts.items()]
+    _print_rows(rows)
+    if account.leaders:
+        out.print("\nwho leads", style="bold")
+        told = ((name, Text(f"{who} ({TASKS.get(name, name)})")) for name, who in account.leaders.items())
+        _print_rows(list(told))
+    if account.timeline:
+        out.print("\nlately", style="bold")
+        _print_rows(
+            [(f"{parse_time(at).astimezone():%m-%d %H:%M:%S}", Text(words)) for at, words in account.timeline]
+        )
+
+
+def _print_rows(rows: list[tuple[str, Text]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(f"  {label}", value)
+    print_table(table)

@@ -1,0 +1,146 @@
+"""How a person, a log file and a program each watch an operation: a bar, a line per step, a JSON line."""
+
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from codehub.cli.answers import Workspace
+from codehub.cli.output import err, out, print_json_line
+from codehub.cli.watching import Lost, State
+from codehub.cli.words import clean, error_words, next_words, parse_time, size, span, status_style
+
+
+class Display(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, seen: State | Lost) -> None: ...
+
+
+def for_people() -> Display:
+    """Bars need a terminal that can move its cursor."""
+    return Bars() if out.is_terminal and not out.is_dumb_terminal else Lines()
+
+
+class Silent:
+    """For ``--wait --json``: the outcome is all that is printed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, seen: State | Lost) -> None:
+        pass
+
+
+class JsonLines(Silent):
+    """One object per line, as it happens."""
+
+    def show(self, seen: State | Lost) -> None:
+        match seen:
+            case Lost():
+                print_json_line({"event": "lost", "why": seen.why})
+            case State(event="progress"):
+                print_json_line({"event": "progress", **(seen.detail or {})})
+            case State():
+                print_json_line({"event": seen.event, "workspace": seen.workspace})
+
+
+class Lines(Silent):
+    """A line for each step and each tenth of its way: readable in a log, silent otherwise."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._tenth = -1
+
+    def show(self, seen: State | Lost) -> None:
+        if isinstance(seen, Lost):
+            err.print("Connection lost; trying again…", markup=False)
+            return
+        ws = seen.workspace
+        told = _headline(ws)
+        tenth = -1 if ws["progress"] is None else ws["progress"] // 10
+        if told != self._last:
+            out.print(f"{clean(ws['name'])}: {told}", markup=False, emoji=False)
+        elif tenth > self._tenth:
+            out.print(f"{clean(ws['name'])}: {ws['status']} {ws['progress']} %", markup=False, emoji=False)
+        self._last, self._tenth = told, tenth
+
+
+class Bars:
+    """One bar that lives where the cursor is, with the finished steps above it."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=32),
+            TextColumn("{task.fields[detail]}"),
+            TimeElapsedColumn(),
+            console=out,
+            transient=True,
+        )
+        self._task = self._progress.add_task("connecting", total=None, detail="")
+        self._last = ""
+        self._began_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, seen: State | Lost) -> None:
+        if isinstance(seen, Lost):
+            self._progress.update(self._task, description="[yellow]connection lost, trying again[/]")
+            return
+        ws = seen.workspace
+        told = _headline(ws)
+        if told != self._last:
+            self._finish_step()
+            self._last, self._began_at = told, time.monotonic()
+            self._progress.reset(self._task, total=None, description="", detail="")
+        percent = ws["progress"]
+        style = status_style(ws["status"]) or "default"
+        self._progress.update(
+            self._task,
+            description=f"[{style}]{told.partition(' (')[0]}[/]",
+            total=None if percent is None else 100,
+            completed=percent or 0,
+            detail=_amount(seen),
+        )
+
+    def _finish_step(self) -> None:
+        if self._last:
+            took = span(time.monotonic() - self._began_at)
+            self._progress.console.print(f"  {self._last}  {took}", style="dim", markup=False, emoji=False)
+
+
+def _headline(ws: Workspace) -> str:
+    """The status, and what is wrong or comes next where that is news."""
+    error = ws["error_info"]
+    if error is not None:
+        return f"{ws['status']} ({error_words(error)})"
+    if ws["operation"] == "NONE" and ws["desired_state"] != ws["observed_status"]:
+        return f"{ws['status']} ({next_words(ws, now=parse_time(ws['created_at']))})"
+    return ws["status"]
+
+
+def _amount(seen: State) -> str:
+    detail = seen.detail or {}
+    done, total = detail.get("done_bytes"), detail.get("total_bytes")
+    if not isinstance(done, int):
+        return ""
+    return f"{size(done)} of {size(total)}" if isinstance(total, int) and total else size(done)

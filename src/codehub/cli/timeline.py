@@ -1,0 +1,99 @@
+"""The timeline of a workspace, as a person tells it.
+
+An entry of the database lists columns that changed. Several may change in one stroke; the most telling one
+speaks for all.
+"""
+
+import re
+from typing import Any
+
+from codehub.cli.answers import HistoryEntry
+from codehub.cli.words import OPERATION_WORDS, clean
+
+_BOOKKEEPING = frozenset(
+    {"op_id", "op_seq", "op_started_at", "op_acted_at", "error_count", "last_retry_at", "previous_status"}
+)
+_WISHED = {"RUNNING": "Start requested", "STANDBY": "Put to sleep", "PENDING": "Sent to the archive"}
+_OBSERVED = {
+    "RUNNING": "Running",
+    "STANDBY": "Asleep, files in place",
+    "PENDING": "Nothing left on the machine",
+    "DELETED": "Deleted",
+}
+_ACTORS = {
+    "ttl": "idleness",
+    "observer": "the observer",
+    "reconciler": "the reconciler",
+    "proxy": "the link",
+    "system": "CodeHub",
+    "cli": "the command line",
+}
+# What a person asked for is said by the change itself: no "Start requested: asked to start".
+_SAID_ALREADY = re.compile(r"asked to|created|edited|may sleep again")
+
+
+def is_telling(entry: HistoryEntry) -> bool:
+    """An operation that merely ended tells nothing that its outcome, observed beside it, did not."""
+    changes = {key: change for key, change in entry["changes"].items() if key not in _BOOKKEEPING}
+    return entry["version"] == 1 or any(
+        key != "operation" or change[1] != "NONE" for key, change in changes.items()
+    )
+
+
+def entry_words(entry: HistoryEntry) -> str:
+    """What happened, why, and by whom."""
+    told = _what(entry)
+    cause = entry["cause"]
+    if cause and not _SAID_ALREADY.match(cause):
+        told += f": {clean(cause)}"
+    if who := actor_words(entry["actor"]):
+        told += f", by {who}"
+    return told
+
+
+def actor_words(actor: str | None) -> str | None:
+    if not actor:
+        return None
+    kind, _, name = actor.partition(":")
+    return clean(name) if kind == "user" else _ACTORS.get(kind, clean(actor))
+
+
+def last_wish(history: list[HistoryEntry]) -> HistoryEntry | None:
+    """The newest entry that changed what is wanted, if it is among these."""
+    return next((entry for entry in history if "desired_state" in entry["changes"]), None)
+
+
+def _what(entry: HistoryEntry) -> str:
+    changes = entry["changes"]
+    to: dict[str, Any] = {column: change[1] for column, change in changes.items()}
+    if entry["version"] == 1:
+        return "Created"
+    if to.get("deleted_at"):
+        return "Deletion requested"
+    if error := to.get("error_info"):
+        terminal = isinstance(error, dict) and error.get("is_terminal")
+        return "Failed" if terminal else "Failed, will try again"
+    if "error_info" in to and "operation" not in to:
+        return "Error cleared"
+    if wished := _WISHED.get(to.get("desired_state", "")):
+        return wished
+    if to.get("archive_key"):
+        return "Archive written and checked"
+    if operation := OPERATION_WORDS.get(to.get("operation", "")):
+        return operation
+    if observed := _OBSERVED.get(to.get("observed_status", "")):
+        return observed
+    return _of_details(changes)
+
+
+def _of_details(changes: dict[str, list[Any]]) -> str:
+    if "health_status" in changes:
+        return "Marked as broken" if changes["health_status"][1] == "ERROR" else "Healthy again"
+    if "operation" in changes:
+        return "Done"
+    if "name" in changes:
+        before, after = changes["name"]
+        return clean(f"Renamed from {before} to {after}")
+    if "awake_until" in changes:
+        return "Kept awake" if changes["awake_until"][1] else "May sleep again"
+    return "Settings changed"

@@ -1,0 +1,60 @@
+"""Waiting for what was wished, and saying how it ended."""
+
+from typing import TYPE_CHECKING
+
+from codehub.cli.failures import CommandError, ExitCode
+from codehub.cli.words import advice, clean, error_words
+
+if TYPE_CHECKING:
+    from codehub.cli.answers import Workspace
+    from codehub.cli.client import Client
+    from codehub.cli.progress import Display
+
+
+def until_rest(client: "Client", ws: "Workspace", *, quiet: bool, timeout: float | None) -> "Workspace":
+    """Show progress until nothing more comes by itself; gives the last state. ``quiet``: show nothing."""
+    from codehub.cli.progress import Silent, for_people
+
+    return _follow(client, ws, Silent() if quiet else for_people(), timeout=timeout)
+
+
+def watch(client: "Client", ws: "Workspace", *, json: bool, timeout: float | None) -> "Workspace":
+    """The same for somebody who only looks: a program gets every event."""
+    from codehub.cli.progress import JsonLines, for_people
+
+    return _follow(client, ws, JsonLines() if json else for_people(), timeout=timeout)
+
+
+def expect(ws: "Workspace", *statuses: str) -> None:
+    """Raise unless it came to rest as one of these."""
+    if ws["status"] in statuses:
+        return
+    expect_no_error(ws)
+    raise CommandError(
+        f"{clean(ws['name'])} is {ws['status']}: something else was wished of it meanwhile. "
+        "`codehub ws explain` says by whom.",
+        ExitCode.CONFLICT,
+    )
+
+
+def expect_no_error(ws: "Workspace") -> None:
+    error = ws["error_info"]
+    if ws["status"] != "error" or error is None:
+        return
+    raise CommandError(
+        f"{clean(ws['name'])} is in error. {error_words(error)}\n{advice(error, name=ws['name'])}"
+    )
+
+
+def _follow(client: "Client", ws: "Workspace", display: "Display", *, timeout: float | None) -> "Workspace":
+    """Ctrl-C ends the watching; what is watched goes on."""
+    from codehub.cli.watching import Deadline, State, follow, rest_of
+
+    with display:
+        for seen in follow(client, ws, deadline=Deadline(timeout)):
+            display.show(seen)
+            if isinstance(seen, State):
+                ws = seen.workspace
+                if rest_of(ws) is not None:
+                    break
+    return ws

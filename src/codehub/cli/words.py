@@ -1,0 +1,211 @@
+"""Workspaces in words, the same words as on the dashboard. Pure: same answer of the API, same sentence."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from codehub.cli.answers import ErrorInfo, NextChange, Workspace
+
+STATUS_STYLES = {
+    "running": "green",
+    "standby": "blue",
+    "archived": "dim",
+    "new": "",
+    "error": "bold red",
+    "deleted": "dim",
+}
+MOVING_STYLE = "yellow"
+
+STATE_WORDS = {"RUNNING": "running", "STANDBY": "asleep", "PENDING": "archived", "DELETED": "deleted"}
+OPERATION_WORDS = {
+    "PROVISIONING": "Preparing a home directory",
+    "RESTORING": "Restoring files from the archive",
+    "STARTING": "Starting",
+    "STOPPING": "Stopping",
+    "ARCHIVING": "Packing files into the archive",
+    "DELETING": "Deleting",
+}
+LEADS_TO = {
+    "PROVISIONING": "STANDBY",
+    "RESTORING": "STANDBY",
+    "STARTING": "RUNNING",
+    "STOPPING": "STANDBY",
+    "ARCHIVING": "PENDING",
+    "DELETING": "DELETED",
+}
+KIND_WORDS = {"websocket": "an open connection", "http": "a page", "start": "its start"}
+
+_UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    """Without what would make a terminal do something: some of what we show was written by strangers."""
+    return _UNWRITABLE.sub("\ufffd", str(text))
+
+
+def parse_time(value: str) -> datetime:
+    return datetime.fromisoformat(value)
+
+
+def span(seconds: float) -> str:
+    """The two largest units: "42 s", "5 min", "2 h 5 min", "3 d 4 h"."""
+    whole = max(0, round(seconds))
+    units = [
+        (whole // 86400, "d"),
+        (whole % 86400 // 3600, "h"),
+        (whole % 3600 // 60, "min"),
+        (whole % 60, "s"),
+    ]
+    first = next((index for index, (count, _) in enumerate(units) if count), len(units) - 1)
+    # Seconds beside minutes say nothing to anybody.
+    last = first + 1 if units[first][1] == "min" else first + 2
+    told = [f"{count} {unit}" for count, unit in units[first:last] if count]
+    return " ".join(told) or "0 s"
+
+
+def ago(value: str | None, *, now: datetime) -> str:
+    if value is None:
+        return "never"
+    passed = (now - parse_time(value)).total_seconds()
+    return "just now" if passed < 2 else f"{span(passed)} ago"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def status_style(status: str) -> str:
+    return STATUS_STYLES.get(status, MOVING_STYLE)
+
+
+def status_words(ws: Workspace) -> str:
+    return ws["status"] if ws["progress"] is None else f"{ws['status']} {ws['progress']} %"
+
+
+def next_words(ws: Workspace, *, now: datetime) -> str:
+    """What happens next, and when: "sleeps in 4 min"."""
+    if ws["deleted_at"] is not None:
+        return "" if ws["status"] == "deleted" else "goes for good"
+    if ws["status"] == "error":
+        return "waits for a person" if ws["error_info"] else "is looked at again"
+    if ws["error_info"] is not None:
+        return f"tries again (attempt {ws['error_info']['error_count'] + 1})"
+    if ws["desired_state"] != ws["observed_status"]:
+        return _wish_words(ws)
+    if ws["operation"] != "NONE":
+        return ""
+    following = ws["activity"]["next"]
+    awake = ws["awake_until"]
+    held = awake is not None and parse_time(awake) > now
+    if awake and held and (following is None or parse_time(following["at"]) <= parse_time(awake)):
+        return f"kept awake for {span((parse_time(awake) - now).total_seconds())}"
+    if following is not None:
+        return _promise(following, now=now)
+    return _rest_words(ws)
+
+
+def activity_words(ws: Workspace, *, now: datetime) -> str:
+    """When it was last used, and by what."""
+    activity = ws["activity"]
+    seen = activity["last_seen_at"]
+    if seen is None:
+        used = f"last wished for or changed {ago(ws['last_access_at'], now=now)}"
+    else:
+        kind = KIND_WORDS.get(activity["kind"] or "", activity["kind"])
+        used = f"last used {ago(seen, now=now)}" + (f", by {kind}" if kind else "")
+    match activity["connections"]:
+        case None:
+            return f"{used}; open connections unknown"
+        case 0:
+            return f"{used}; no open connections"
+        case 1:
+            return f"{used}; 1 open connection"
+        case many:
+            return f"{used}; {many} open connections"
+
+
+def error_words(error: ErrorInfo) -> str:
+    """One line: the reason, and what the machinery said."""
+    return clean(f"{error['reason']}: {error['message']}")
+
+
+def advice(error: ErrorInfo, *, name: str) -> str:
+    """What a person can do about it."""
+    if not error["is_terminal"]:
+        return "Nothing yet: CodeHub tries again by itself."
+    return f"{_remedy(error)} Then: codehub ws recover {quoted(name)} (administrators)"
+
+
+def quoted(name: str) -> str:
+    """As one would type it."""
+    import shlex
+
+    return shlex.quote(clean(name))
+
+
+def age(since: str, *, now: datetime) -> timedelta:
+    return now - parse_time(since)
+
+
+def _wish_words(ws: Workspace) -> str:
+    wish, operation = ws["desired_state"], ws["operation"]
+    if operation == "NONE":
+        return {"RUNNING": "is about to start", "STANDBY": "is about to stop"}.get(
+            wish, "is about to be archived"
+        )
+    if LEADS_TO.get(operation) == wish:
+        return ""
+    return {"RUNNING": "then starts", "STANDBY": "then sleeps"}.get(wish, "then is archived")
+
+
+def _promise(following: NextChange, *, now: datetime) -> str:
+    does = {"STANDBY": "sleeps", "PENDING": "is archived"}.get(following["to"], "starts")
+    left = (parse_time(following["at"]) - now).total_seconds()
+    return f"{does} in {span(left)}" if left >= 1 else f"{does} any moment"
+
+
+def _rest_words(ws: Workspace) -> str:
+    match ws["status"]:
+        case "running" if ws["standby_ttl_seconds"] == 0:
+            return "never sleeps by itself"
+        case "running":
+            # Without activity to read nobody can promise anything.
+            return "" if ws["activity"]["connections"] is None else "awake while in use"
+        case "standby":
+            return "stays asleep until opened" if ws["archive_ttl_seconds"] == 0 else ""
+        case "archived":
+            return "comes back with every file when opened"
+        case "new":
+            return "starts when opened"
+        case _:
+            return ""
+
+
+_REMEDIES = {
+    "NO_SPACE": "Free some room on the machine.",
+    "IMAGE_PULL_FAILED": "Check the image.",
+    "IMAGE_UNKNOWN": "Check the image.",
+    "TOOL_MISSING": "Install the program that is missing on the machine; `codehub doctor` names it.",
+    "CONTAINER_START_FAILED": "See why it ended: its last output usually says so (codehub ws logs).",
+}
+_MISSING_DISK = (
+    "If a disk is not mounted, mount it: without it, recovering starts from the archive or from nothing."
+)
+
+
+def _remedy(error: ErrorInfo) -> str:
+    if error["reason"] == "DataLost":
+        return "Nothing was overwritten. Look for an older archive before anything else is tried."
+    context: dict[str, Any] = error["context"]
+    code = context.get("code") or context.get("last_code")
+    if remedy := _REMEDIES.get(str(code)):
+        return remedy
+    if error["reason"] == "Mismatch" or code == "VOLUME_MISSING":
+        return _MISSING_DISK
+    if error["reason"] == "Unreachable":
+        return "Wait until the machinery answers again."
+    return "Recovering tries the step again from its beginning and deletes no files."

@@ -1,0 +1,252 @@
+"""``codehub ws …``: one's workspaces, through the API."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from codehub.cli import explaining, logs, waiting
+from codehub.cli.failures import CommandError, ExitCode
+from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
+from codehub.cli.output import err, out, print_json, print_table
+from codehub.cli.references import get_workspace
+from codehub.cli.words import ago, clean, next_words, status_style, status_words
+
+if TYPE_CHECKING:
+    from codehub.cli.answers import Workspace
+    from codehub.cli.client import Client
+
+app = typer.Typer(help="Your workspaces.", no_args_is_help=True)
+
+STATUSES = (
+    *("running", "standby", "archived", "new", "error", "provisioning", "restoring"),
+    *("starting", "stopping", "archiving", "deleting", "deleted"),
+)
+
+
+def _complete_status(incomplete: str) -> list[str]:
+    return [status for status in STATUSES if status.startswith(incomplete)]
+
+
+@app.command(name="list")
+def list_workspaces(
+    status: str | None = typer.Option(None, help="Only these.", autocompletion=_complete_status),
+    search: str | None = typer.Option(None, "--search", "-s", help="Part of the name or description."),
+    everyone: bool = typer.Option(False, "--all", help="Everybody's. For administrators."),
+    json: bool = JSON,
+) -> None:
+    """Show your workspaces, newest first."""
+    with connect() as client:
+        found = list(
+            client.list_workspaces(owner="all" if everyone else None, status=status, q=search or None)
+        )
+        now = client.now
+    if json:
+        print_json(found)
+        return
+    if not found:
+        err.print("No workspace matches." if status or search else "None yet: codehub ws create NAME")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("name", overflow="fold")
+    for title in ("status", "next", "last used"):
+        table.add_column(title)
+    if everyone:
+        table.add_column("owner", no_wrap=True)
+    table.add_column("id", no_wrap=True)
+    for ws in found:
+        table.add_row(
+            Text(clean(ws["name"])),
+            Text(status_words(ws), status_style(ws["status"])),
+            Text(next_words(ws, now=now)),
+            Text(ago(ws["activity"]["last_seen_at"] or ws["last_access_at"], now=now)),
+            *([Text(ws["owner_id"])] if everyone else []),
+            Text(ws["id"]),
+        )
+    print_table(table)
+
+
+@app.command()
+def create(
+    name: str = typer.Argument(help="1 to 64 characters.", show_default=False),
+    image: str | None = typer.Option(None, help="What it runs. Default: the server's choice."),
+    description: str = typer.Option("", help="For yourself, later."),
+    sleep_after: int | None = typer.Option(
+        None, min=0, metavar="SECONDS", help="Idle time before sleep; 0: never."
+    ),
+    archive_after: int | None = typer.Option(
+        None, min=0, metavar="SECONDS", help="Sleep before archiving; 0: never."
+    ),
+    start: bool = typer.Option(False, "--start", help="Start it at once."),
+    wait: bool = typer.Option(False, "--wait", "-w", help="Start it and show progress until it runs."),
+    timeout: float | None = TIMEOUT,
+    json: bool = JSON,
+) -> None:
+    """Make a workspace."""
+    new: dict[str, Any] = {"name": name, "description": description, "start": start or wait}
+    chosen = {"image_ref": image, "standby_ttl_seconds": sleep_after, "archive_ttl_seconds": archive_after}
+    new |= {key: value for key, value in chosen.items() if value is not None}
+    with connect() as client:
+        made = client.create_workspace(new)
+        if wait:
+            made = waiting.until_rest(client, made, quiet=json, timeout=timeout)
+            waiting.expect(made, "running")
+    _report(made, json=json, told="made, and starts" if start and not wait else None)
+
+
+@app.command()
+def start(
+    workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
+) -> None:
+    """Start it: an archived one comes back with every file."""
+    from codehub.cli.client import Wish
+
+    _wish(
+        workspace,
+        lambda client, ws: client.wish(ws["id"], Wish.START),
+        expected=("running",) if wait else (),
+        timeout=timeout,
+        json=json,
+    )
+
+
+@app.command()
+def stop(
+    workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
+) -> None:
+    """Put it to sleep. Its files stay where they are."""
+    from codehub.cli.client import Wish
+
+    _wish(
+        workspace,
+        lambda client, ws: client.wish(ws["id"], Wish.STOP),
+        expected=("standby",) if wait else (),
+        timeout=timeout,
+        json=json,
+    )
+
+
+@app.command()
+def archive(
+    workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
+) -> None:
+    """Pack its files into the archive. Starting or opening it brings them back."""
+    from codehub.cli.client import Wish
+
+    _wish(
+        workspace,
+        lambda client, ws: client.wish(ws["id"], Wish.ARCHIVE),
+        expected=("archived", "new") if wait else (),
+        timeout=timeout,
+        json=json,
+    )
+
+
+@app.command()
+def recover(
+    workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
+) -> None:
+    """Lift an error, so that CodeHub tries again. For administrators."""
+    from codehub.cli.client import Wish
+
+    _wish(
+        workspace,
+        lambda client, ws: client.wish(ws["id"], Wish.RECOVER),
+        expected=("running", "standby", "archived", "new") if wait else (),
+        timeout=timeout,
+        json=json,
+    )
+
+
+@app.command()
+def rm(
+    workspace: str = WORKSPACE,
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    wait: bool = WAIT,
+    timeout: float | None = TIMEOUT,
+    json: bool = JSON,
+) -> None:
+    """Delete it for good, home directory and all. Its archives follow some hours later."""
+
+    def delete(client: "Client", ws: "Workspace") -> "Workspace":
+        if not yes:
+            _confirm(ws)
+        return client.delete_workspace(ws["id"])
+
+    _wish(workspace, delete, expected=("deleted",) if wait else (), timeout=timeout, json=json)
+
+
+@app.command(name="open")
+def open_(
+    workspace: str = WORKSPACE,
+    print_only: bool = typer.Option(False, "--print", help="Only print the address."),
+    json: bool = JSON,
+) -> None:
+    """Open it in the browser. An address always works: it wakes what sleeps."""
+    with connect() as client:
+        ws = get_workspace(client, workspace)
+    if json:
+        print_json({"id": ws["id"], "name": ws["name"], "url": ws["url"]})
+        return
+    out.print(clean(ws["url"]), markup=False, emoji=False)
+    if not print_only:
+        import webbrowser
+
+        if not webbrowser.open(ws["url"]):
+            raise CommandError("No browser could be opened here. The address above works in any.")
+
+
+@app.command()
+def watch(workspace: str = WORKSPACE, timeout: float | None = TIMEOUT, json: bool = JSON) -> None:
+    """Follow it until it comes to rest. With --json one line per event."""
+    with connect() as client:
+        ws = waiting.watch(client, get_workspace(client, workspace), json=json, timeout=timeout)
+    if not json:
+        _report(ws, json=False)
+    waiting.expect_no_error(ws)
+
+
+app.command(name="logs")(logs.show)
+app.command(name="explain")(explaining.explain)
+
+
+def _wish(
+    reference: str,
+    act: Callable[["Client", "Workspace"], "Workspace"],
+    *,
+    expected: tuple[str, ...],
+    timeout: float | None,
+    json: bool,
+) -> None:
+    """Find it, wish something of it, and wait for one of ``expected`` if there are any."""
+    with connect() as client:
+        ws = act(client, get_workspace(client, reference))
+        if expected:
+            ws = waiting.until_rest(client, ws, quiet=json, timeout=timeout)
+            waiting.expect(ws, *expected)
+        now = client.now
+    _report(ws, json=json, told=None if expected else next_words(ws, now=now))
+
+
+def _report(ws: "Workspace", *, json: bool, told: str | None = None) -> None:
+    if json:
+        print_json(ws)
+        return
+    line = Text.assemble((clean(ws["name"]), "bold"), " is ", (ws["status"], status_style(ws["status"])))
+    if told:
+        line.append(f" ({told})")
+    line.append(".")
+    if ws["status"] == "running":
+        line.append(f" {clean(ws['url'])}")
+    out.print(line)
+
+
+def _confirm(ws: "Workspace") -> None:
+    if not sys.stdin.isatty():
+        raise CommandError("Nobody is there to confirm it. If you are sure, add --yes.", ExitCode.USAGE)
+    err.print("Its home directory goes at once, its archives some hours later. There is no way back.")
+    if typer.prompt(f"Type {clean(ws['name'])} to confirm", err=True) != ws["name"]:
+        raise CommandError("That is not its name. Nothing was deleted.")
