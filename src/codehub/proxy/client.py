@@ -91,6 +91,7 @@ class ClientConnection(Connection):
     def eof_received(self) -> bool:
         """A client may close its side and still wait for its answer; in mid-request it broke off."""
         exchange = self.exchange
+        self.quiet = 0.0
         if exchange is not None and exchange.tunnel:
             return exchange.client_eof()
         if exchange is not None and exchange.sending.done:

@@ -174,6 +174,7 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         self._buffer = b""
         self._lingered = 0
+        self.quiet = 0.0
         self._upstream_is_full = False
         if self._eof:
             self._close_when_flushed()
@@ -234,7 +235,8 @@ class Connection(asyncio.Protocol):
             limit = settings.client_stall
         elif self._eof or exchange.one_way:
             limit = settings.half_close_grace
-        elif exchange.tunnel:
+        elif exchange.tunnel:  # may rest as long as it likes
+            self.quiet = 0.0
             return
         elif sending and not self._upstream_is_full:
             limit = settings.request_idle

@@ -122,7 +122,11 @@ class Engine:
     def sweep(self, elapsed: float) -> None:
         now = self.loop.time()
         for connection in list(self.connections):
-            connection.sweep(now, elapsed)
+            try:
+                connection.sweep(now, elapsed)
+            except Exception:  # one connection's trouble must not end the care for all others
+                log.exception("a connection could not be looked after")
+                connection.cut()
         if self.access.people_changed or now >= self._judge_at:
             self.access.people_changed = False
             self._judge_at = now + JUDGE_AGAIN

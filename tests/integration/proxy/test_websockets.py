@@ -210,6 +210,24 @@ async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:
         await until(lambda: house.server.metrics.websockets_open == 0)
 
 
+async def test_a_socket_may_rest_for_hours_and_then_be_slow(house: House) -> None:
+    async with workspace(house), open_socket(house) as socket:
+        engine = house.server._engine
+        assert engine is not None
+        (connection,) = [each for each in engine.connections if each.is_tunnel()]
+        for _ in range(100):
+            engine.sweep(1000.0)
+        connection.pause_writing()  # the client takes no more for a moment
+        engine.sweep(1.0)
+        connection.resume_writing()
+        await socket.send("still here")
+        assert await socket.recv() == "still here"
+        connection.pause_writing()
+        engine.sweep(1.0)
+        engine.sweep(1000.0)
+        await asyncio.wait_for(socket.wait_closed(), 10)
+
+
 def _resident_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
 

@@ -134,7 +134,7 @@ class Pages:
 
     def error(self, context: PageContext, target: WorkspaceTarget, note: ErrorNote | None) -> Answer:
         text = TEXTS[context.lang]
-        message = note.message if note else text["error_unknown"]
+        message = (note.message if note else "") or text["error_unknown"]
         kind = f" · {note.reason}" if note else ""
         todo = [text["error_todo_dashboard"], text["error_todo_admin"]]
         if note and note.reason == "DataLost":
