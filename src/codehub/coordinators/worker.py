@@ -168,13 +168,19 @@ class Worker:
         if await self._engines.blames_engine(failure, workspace_id=ws.id, now=now):
             return
         match after_failure(ws, failure, now=now, policy=self._policy):
-            case Drop():
+            case Drop(highest_op_seq=highest):
                 log.info("result dropped: a newer actor was here", workspace_id=str(ws.id))
+                if highest is not None:
+                    await self._write(ws, partial(self._write_catch_up, ws, highest))
             case Retry(error=error):
                 self._on_outcome(ws.operation, "retried")
                 await self._write(ws, partial(self._write_retry, ws, error))
             case GiveUp(error=error):
                 await self._give_up(ws, error, execution)
+
+    async def _write_catch_up(self, ws: WorkspaceView, seen_op_seq: int) -> bool:
+        async with self._lead.transaction() as session:
+            return await claims.catch_up(session, claims.Claim.of(ws), seen_op_seq=seen_op_seq)
 
     async def _write_retry(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
         async with self._lead.transaction() as session:

@@ -56,7 +56,14 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Drop:
-    """Somebody newer owns this workspace: nothing is written."""
+    """The runtime knows a newer actor than this one: the result is dropped, nothing is counted.
+
+    ``highest_op_seq`` is what the runtime has seen. For a leader that was replaced it means nothing: its
+    writes are fenced. For the leader of the current term it means that the database is older than the
+    runtime (a backup was restored), and the sequence has to catch up.
+    """
+
+    highest_op_seq: int | None = None
 
 
 Consequence = Retry | GiveUp | Drop
@@ -68,7 +75,8 @@ TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED})
 def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: Policy) -> Consequence:
     """What one failed execution of the operation in flight means."""
     if failure.failure is FailureCode.STALE_TOKEN:
-        return Drop()
+        highest = failure.context.get("highest")
+        return Drop(highest_op_seq=highest[0] if highest else None)
     count = ws.error_count + 1
     error = ErrorInfo(
         reason=failure.reason,

@@ -187,13 +187,12 @@ async def delete(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> 
 async def recover(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """Lift a terminal error; the Observer turns health back and the plan goes on. None there: no change."""
     record = await _locked(session, workspace_id, actor)
-    if record.view.error_info is None:
+    error = record.view.error_info
+    if error is None or not error.is_terminal:  # what is still being retried needs nobody's help
         return record
     await set_actor(session, actor.label, "asked to recover")
     await intents.recover(session, workspace_id, home=at_recovery(record.view))
-    await _audit(
-        session, actor, "workspace.recover", workspace_id, reason=record.view.error_info.reason.value
-    )
+    await _audit(session, actor, "workspace.recover", workspace_id, reason=error.reason.value)
     return await _reread(session, workspace_id)
 
 

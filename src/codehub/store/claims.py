@@ -77,6 +77,14 @@ async def holds(session: AsyncSession, claim: Claim) -> bool:
     return (await session.execute(select(literal(1)).where(_fence(claim)))).first() is not None
 
 
+async def catch_up(session: AsyncSession, claim: Claim, *, seen_op_seq: int) -> bool:
+    """The runtime has seen a higher sequence than this row's: the database came from a backup. Go beyond it.
+
+    Fenced like every write: a leader that was replaced meets no row here, however it came to ask.
+    """
+    return await _write(session, claim, op_seq=func.greatest(w.c.op_seq, seen_op_seq + 1))
+
+
 async def mark_acted(session: AsyncSession, claim: Claim) -> bool:
     """The action has ended well. Only an observation begun after this can complete the operation."""
     return await _write(session, claim, op_acted_at=func.clock_timestamp())

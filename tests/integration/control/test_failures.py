@@ -394,3 +394,35 @@ async def test_the_same_archive_is_restored_twice(cell: Cell) -> None:
         ws: Any = await cell.until_status(workspace_id, "running")
         assert ws.home.restore_marker == archived.archive_key
         assert read_home(cell.home(workspace_id)) == kept
+
+
+async def test_a_database_older_than_the_runtime_catches_up(cell: Cell) -> None:
+    """A backup was restored: the runtime has seen higher tokens than this database ever gave."""
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        async with cell.sessions() as session, session.begin():
+            await session.execute(
+                text("UPDATE workspaces SET op_seq = 0 WHERE id = :id"), {"id": workspace_id}
+            )
+        await cell.wish(workspace_id, "stop")
+        ws = await cell.until_status(workspace_id, "standby")
+        assert ws.error_info is None
+        await cell.wish(workspace_id, "start")
+        await cell.until_status(workspace_id, "running")
+
+
+async def test_recover_leaves_an_error_alone_that_is_still_retried(cell: Cell, runtime: Breakable) -> None:
+    runtime.fail_starts = 1000
+    settings = fast_settings(RECONCILER_RETRY_BACKOFF="3600")
+    async with cell.replica(runtime=runtime, settings=settings):
+        workspace_id = await cell.create()
+
+        async def counted() -> bool:
+            return (await cell.view(workspace_id)).error_count == 1
+
+        await until(counted)
+        await cell.wish(workspace_id, "recover")
+        ws = await cell.view(workspace_id)
+        assert ws.error_count == 1
+        assert ws.error_info is not None

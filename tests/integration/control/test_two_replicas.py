@@ -121,7 +121,7 @@ class Pair:
                         " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
                     )
                 )
-            return waiting.scalar_one() >= 5
+            return int(waiting.scalar_one()) >= 5
 
         await until(queueing, seconds=60, what="the heir to queue")
         return heir

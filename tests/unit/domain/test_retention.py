@@ -87,7 +87,7 @@ class TestNotProtected:
     @pytest.mark.parametrize(
         "fields",
         [{}, {"in_error": True}, {"has_volume": False}, {"archive_key": "K", "op_id": uuid4()}],
-        ids=str,
+        ids=["plain", "in-error", "no-volume", "named"],
     )
     def test_deletion_lifts_all_protection(self, fields: dict[str, Any]) -> None:
         of = owner(deleted=True, **fields)
