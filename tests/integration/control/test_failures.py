@@ -389,6 +389,11 @@ async def test_the_same_archive_is_restored_twice(cell: Cell) -> None:
         # The volume vanishes; a person accepts that; the archive it came from is restored once more.
         shutil.rmtree(cell.home(workspace_id))
         await cell.until_status(workspace_id, "error")
+
+        async def answered() -> bool:
+            return (await cell.view(workspace_id)).health_status is HealthStatus.ERROR
+
+        await until(answered, what="the Observer to answer the error")
         await cell.wish(workspace_id, "recover")
         await cell.wish(workspace_id, "start")
         ws: Any = await cell.until_status(workspace_id, "running")
