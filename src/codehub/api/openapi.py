@@ -9,8 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from codehub.api import problems
-from codehub.api.schemas import FieldError, Problem, RunningWorkspace
+from codehub.api import problems, schemas
 
 _EVERYWHERE = ("validation_failed", "unavailable")
 _WITH_BODY = ("bad_request", "too_large", "unsupported_media_type")
@@ -36,13 +35,14 @@ def install(app: FastAPI) -> None:
 
 def _complete(document: dict[str, Any]) -> None:
     components = document.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
-    for model in (Problem, FieldError, RunningWorkspace):
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas.update(schema.pop("$defs", {}))
-        schemas[model.__name__] = schema
+    described: dict[str, Any] = components.setdefault("schemas", {})
+    problem = schemas.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    described.update(problem.pop("$defs", {}))
+    described["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
+        described.pop(unused, None)
+    for name, schema in described.items():
+        _set_example(name, schema)
     components["securitySchemes"] = _SECURITY
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -50,6 +50,13 @@ def _complete(document: dict[str, Any]) -> None:
                 _complete_call(path, method, operation)
             else:
                 operation["responses"].pop("422", None)
+
+
+def _set_example(name: str, schema: dict[str, Any]) -> None:
+    """Once more: FastAPI drops every null of the document, and null is a value in our examples."""
+    extra = getattr(getattr(schemas, name, None), "model_config", {}).get("json_schema_extra")
+    if isinstance(extra, dict) and "example" in extra:
+        schema["example"] = extra["example"]
 
 
 def _complete_call(path: str, method: str, operation: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ BASE_URL = "http://codehub.test"
 PASSWORD = "correct horse battery"
 
 
-@dataclass
+@dataclass(repr=False)  # it would print half the program
 class World:
     app: FastAPI
     dependencies: ApiDependencies

@@ -1,0 +1,168 @@
+"""Who may call what, as one table: every route × everybody. A route that is not in it fails the test.
+
+Everybody is: nobody at all, the owner of a workspace, another person, an administrator, the owner by a
+token, and somebody disabled who still has a cookie.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.integration.api.world import World, create_workspace, user_id
+
+WHO = ("nobody", "owner", "other", "admin", "token", "disabled")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One route, and what nobody, owner, other, admin, token and disabled get."""
+
+    method: str
+    path: str
+    expected: tuple[int, int, int, int, int, int]
+    body: Any = None
+
+
+def everyone(status: int) -> tuple[int, int, int, int, int, int]:
+    """Everybody who is signed in."""
+    return (401, status, status, status, status, 401)
+
+
+def mine(status: int) -> tuple[int, int, int, int, int, int]:
+    """Of the owner and administrators; to others it does not exist."""
+    return (401, status, 404, status, status, 401)
+
+
+def admins(status: int) -> tuple[int, int, int, int, int, int]:
+    return (401, 403, 403, status, 403, 401)
+
+
+OPEN = (200,) * 6
+WS = "/api/v1/workspaces/{workspace_id}"
+TABLE = [
+    Call("GET", "/api/v1/auth/session", everyone(200)),
+    Call("POST", "/api/v1/auth/login", (401,) * 6),
+    Call("POST", "/api/v1/auth/logout", everyone(204)),
+    Call("POST", "/api/v1/auth/password", everyone(403), {"current": "wrong", "new": "new password"}),
+    Call("GET", "/api/v1/tokens", everyone(200)),
+    Call("POST", "/api/v1/tokens", everyone(201), {"name": "ci"}),
+    Call("DELETE", "/api/v1/tokens/{token_id}", (401, 404, 404, 404, 404, 401)),
+    Call("GET", "/api/v1/workspaces", everyone(200)),
+    Call("POST", "/api/v1/workspaces", everyone(201), {"name": "new"}),
+    Call("GET", WS, mine(200)),
+    Call("PATCH", WS, mine(200), {"memo": "hello"}),
+    Call("DELETE", WS, mine(202)),
+    Call("POST", WS + "/start", mine(202)),
+    Call("POST", WS + "/stop", mine(409)),
+    Call("POST", WS + "/archive", mine(202)),
+    Call("POST", WS + "/keep-awake", mine(202), {"hours": 1}),
+    Call("POST", WS + "/recover", admins(202)),
+    Call("GET", WS + "/history", mine(200)),
+    Call("GET", WS + "/archives", mine(200)),
+    Call("GET", WS + "/logs", mine(200)),
+    Call("GET", "/api/v1/images", everyone(200)),
+    Call("GET", "/api/v1/limits", everyone(200)),
+    Call("GET", "/api/v1/users", admins(200)),
+    Call("POST", "/api/v1/users", admins(201), {"username": "newcomer", "password": "a password"}),
+    Call("PATCH", "/api/v1/users/{user_id}", admins(404), {"disabled": True}),
+    Call("GET", "/api/v1/admin/overview", admins(200)),
+    Call("GET", "/api/v1/admin/orphans", admins(200)),
+    Call("GET", "/api/v1/admin/audit", admins(200)),
+    Call("GET", "/health/live", OPEN),
+    Call("GET", "/health/ready", OPEN),
+    Call("GET", "/health/coordinator", OPEN),
+    Call("GET", "/metrics", OPEN),
+]
+STREAMS = {WS + "/events", "/api/v1/events"}  # endless; asked below
+
+
+async def everybody(world: World) -> dict[str, httpx.AsyncClient]:
+    owner = await world.sign_in("ann")
+    disabled = await world.sign_in("eve")
+    admin = await world.sign_in("admin")
+    answer = await admin.patch(f"/api/v1/users/{await user_id(disabled)}", json={"disabled": True})
+    assert answer.status_code == 200
+    return {
+        "nobody": world.client(),
+        "owner": owner,
+        "other": await world.sign_in("bob"),
+        "admin": admin,
+        "token": await world.token_client(owner),
+        "disabled": disabled,
+    }
+
+
+def test_every_route_is_in_the_table(world: World) -> None:
+    routes = {
+        (method.upper(), path)
+        for path, operations in world.app.openapi()["paths"].items()
+        if path not in STREAMS
+        for method in operations
+    }
+    assert routes == {(call.method, call.path) for call in TABLE}
+
+
+@pytest.mark.parametrize("call", TABLE, ids=lambda call: f"{call.method} {call.path}")
+async def test_who_may_call_what(world: World, call: Call) -> None:
+    people = await everybody(world)
+    for who, expected in zip(WHO, call.expected, strict=True):
+        # A fresh workspace each: what one person did must not answer for the next.
+        workspace = await create_workspace(people["token"], f"of ann for {who}")
+        path = call.path.format(workspace_id=workspace["id"], token_id=uuid4(), user_id=uuid4())
+        body = call.body
+        if call.path == "/api/v1/workspaces" and call.method == "POST":
+            body = {"name": f"new for {who}"}
+        if call.path == "/api/v1/auth/login":
+            body = {"username": f"no-{who}", "password": "wrong password"}
+        answer = await people[who].request(call.method, path, json=body)
+        assert answer.status_code == expected, (who, answer.text)
+        if call.path == WS + "/start":
+            await people["token"].post(f"/api/v1/workspaces/{workspace['id']}/archive")
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["status"] == expected
+
+
+async def test_streams_are_closed_to_strangers(world: World) -> None:
+    people = await everybody(world)
+    workspace = await create_workspace(people["owner"])
+    one = f"/api/v1/workspaces/{workspace['id']}/events"
+    assert (await people["nobody"].get(one)).status_code == 401
+    assert (await people["disabled"].get(one)).status_code == 401
+    assert (await people["other"].get(one)).status_code == 404
+    assert (await people["nobody"].get("/api/v1/events")).status_code == 401
+    assert (await people["other"].get("/api/v1/events?owner=all")).status_code == 403
+    owner_id = await user_id(people["owner"])
+    assert (await people["other"].get(f"/api/v1/events?owner={owner_id}")).status_code == 403
+
+
+async def test_another_workspace_is_the_same_404_as_none(world: World) -> None:
+    owner, other = await world.sign_in("ann"), await world.sign_in("bob")
+    workspace = await create_workspace(owner)
+    hidden = await other.get(f"/api/v1/workspaces/{workspace['id']}")
+    missing = await other.get(f"/api/v1/workspaces/{uuid4()}")
+    assert hidden.status_code == missing.status_code == 404
+    assert hidden.json() == missing.json()
+
+
+async def test_others_workspaces_are_listed_for_admins_alone(world: World) -> None:
+    owner, other, admin = [await world.sign_in(name) for name in ("ann", "bob", "admin")]
+    workspace = await create_workspace(owner)
+    owner_id = await user_id(owner)
+
+    async def listed(client: httpx.AsyncClient, query: str = "") -> list[str]:
+        answer = await client.get(f"/api/v1/workspaces{query}")
+        assert answer.status_code == 200, answer.text
+        return [each["id"] for each in answer.json()["items"]]
+
+    assert await listed(owner) == [workspace["id"]]
+    assert await listed(owner, f"?owner={owner_id}") == [workspace["id"]]
+    assert await listed(other) == []
+    assert await listed(admin) == []
+    assert await listed(admin, "?owner=all") == [workspace["id"]]
+    assert await listed(admin, f"?owner={owner_id}") == [workspace["id"]]
+    assert (await other.get("/api/v1/workspaces?owner=all")).status_code == 403
+    assert (await other.get(f"/api/v1/workspaces?owner={owner_id}")).status_code == 403
