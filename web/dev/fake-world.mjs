@@ -250,7 +250,12 @@ export function makeWorld() {
         operation: "STARTING",
         error_count: 4,
         occurred_at: ago(320),
-        context: { code: "IMAGE_PULL_FAILED", max_retries: 3, last_error: "manifest unknown" },
+        context: {
+          output: ["pulling jupyterlab:9", "manifest unknown"],
+          code: "IMAGE_PULL_FAILED",
+          max_retries: 3,
+          last_error: "manifest unknown",
+        },
       },
     });
     past(

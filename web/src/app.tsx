@@ -1,6 +1,6 @@
 /** The frame around every page: who is signed in, where one can go, and whether the live connection stands. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, type ReactNode } from "react";
+import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
 import { onUnauthorized } from "./api/client";
 import { limitsQuery, sessionQuery } from "./api/queries";
 import type { User } from "./api/types";
@@ -107,6 +107,13 @@ export function NotFound() {
 
 function Shell({ user, path, children }: { user: User; path: string; children: ReactNode }) {
   const m = useMessages();
+  const content = useRef<HTMLElement>(null);
+  const cameFrom = useRef(path);
+  useEffect(() => {
+    // A new page begins at its content, for the keyboard and for a screen reader, as it would without scripts.
+    if (cameFrom.current !== path) content.current?.focus({ preventScroll: true });
+    cameFrom.current = path;
+  }, [path]);
   return (
     <>
       <a className="skip" href="#content">
@@ -135,7 +142,7 @@ function Shell({ user, path, children }: { user: User; path: string; children: R
         </div>
       </header>
       <ConnectionBanner />
-      <main className="page" id="content" tabIndex={-1}>
+      <main className="page" id="content" tabIndex={-1} ref={content}>
         {children}
       </main>
       <Notices />

@@ -280,6 +280,7 @@ export const en = {
     during: (operation: string) => `during: ${operation}`,
     attempts: (n: number) => plural(n, "attempt", "attempts"),
     technical: "Technical details",
+    output: "Last output",
     reasons: {
       Mismatch: "What is really there differs from what should be there.",
       Unreachable: "The machinery that runs workspaces, or the archive storage, did not answer.",
@@ -303,6 +304,7 @@ export const en = {
       data: "Nothing was overwritten. An administrator can look for an older generation before anything else is tried.",
       space: "Free some room on the machine, then recover.",
       image: "Check the image, then recover.",
+      tool: "Install the program that is missing (“codehub doctor” names it), then recover.",
       volume:
         "If a disk is not mounted, mount it first: recovering without it starts from the archive or from nothing.",
       start: "The last lines of the log usually say why.",

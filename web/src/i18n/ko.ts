@@ -272,6 +272,7 @@ export const ko: Messages = {
     during: (operation) => `단계: ${operation}`,
     attempts: (n) => `${n}회 시도`,
     technical: "기술 정보",
+    output: "마지막 출력",
     reasons: {
       Mismatch: "실제로 있는 것이 있어야 할 것과 다릅니다.",
       Unreachable: "워크스페이스를 돌리는 설비나 보관 저장소가 응답하지 않았습니다.",
@@ -295,6 +296,7 @@ export const ko: Messages = {
       data: "덮어쓴 것은 없습니다. 다른 시도를 하기 전에 관리자가 이전 세대를 살펴볼 수 있습니다.",
       space: "기기의 공간을 확보한 뒤 복구하세요.",
       image: "이미지를 확인한 뒤 복구하세요.",
+      tool: "빠진 프로그램을 설치한 뒤 복구하세요. “codehub doctor”가 이름을 알려 줍니다.",
       volume:
         "디스크가 마운트되지 않았다면 먼저 마운트하세요. 그대로 복구하면 보관본이나 빈 상태에서 시작합니다.",
       start: "대개 로그의 마지막 줄에 이유가 있습니다.",

@@ -5,12 +5,14 @@ import { CATALOGUES, LANGUAGES, setLanguage, useLanguage, useMessages } from "..
 import { useUser } from "../session";
 import { setTheme, useTheme } from "../theme";
 import { Choice, TextField } from "../ui/fields";
+import { useTitle } from "../ui/title";
 import { notify } from "../ui/notices";
 import { errorSentence, fieldError } from "../words/errors";
 
 export default function AccountPage() {
   const m = useMessages();
   const user = useUser();
+  useTitle(m.account.title);
   return (
     <>
       <div className="page__head">

@@ -6,12 +6,14 @@ import type { User } from "../api/types";
 import { LANGUAGES, CATALOGUES, setLanguage, useLanguage, useMessages } from "../i18n";
 import { isOwnPage, navigate, useLocation } from "../router";
 import { TextField } from "../ui/fields";
+import { useTitle } from "../ui/title";
 import { Brand } from "../ui/icons";
 import { errorSentence } from "../words/errors";
 import { localPath } from "../words/local-path";
 
 export function SignIn() {
   const m = useMessages();
+  useTitle(m.signIn.title);
   const language = useLanguage();
   const url = useLocation();
   const client = useQueryClient();

@@ -10,11 +10,13 @@ import { Icon } from "../ui/icons";
 import { notify, notifyError } from "../ui/notices";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Table } from "../ui/table";
+import { useTitle } from "../ui/title";
 import { Ago } from "../ui/time";
 import { errorSentence, fieldError } from "../words/errors";
 
 export default function TokensPage() {
   const m = useMessages();
+  useTitle(m.tokens.title);
   const tokens = useQuery(tokensQuery);
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiToken | null>(null);

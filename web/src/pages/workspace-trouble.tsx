@@ -19,7 +19,7 @@ export function Trouble({
   const m = useMessages();
   const wishes = useWishes();
   const admin = useUser().role === "admin";
-  const { what, advice } = troubleWords(m, info);
+  const { what, advice, output } = troubleWords(m, info);
   return (
     <section
       className={info.is_terminal ? "panel trouble" : "panel trouble trouble--mild"}
@@ -39,6 +39,12 @@ export function Trouble({
         {info.operation !== "NONE" && <> · {m.trouble.during(m.history.operation[info.operation])}</>}
         {info.error_count > 0 && <> · {m.trouble.attempts(info.error_count)}</>}
       </p>
+      {output && (
+        // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls must be reachable by keyboard
+        <pre className="trouble__output mono" tabIndex={0} aria-label={m.trouble.output} role="region">
+          {output}
+        </pre>
+      )}
       <details className="trouble__more">
         <summary>{m.trouble.technical}</summary>
         <p className="mono">

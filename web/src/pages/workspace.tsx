@@ -13,6 +13,7 @@ import { Menu } from "../ui/menu";
 import { EditableName } from "../ui/name";
 import { Failed, Loading } from "../ui/states";
 import { LevelRail, StatusBadge } from "../ui/status";
+import { useTitle } from "../ui/title";
 import { Facts } from "./workspace-facts";
 import { Archives } from "./workspace-archives";
 import { Logs } from "./workspace-logs";
@@ -64,6 +65,7 @@ function View({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
   const asking = useLive().asking.get(workspace.id) ?? null;
   const deleting = workspace.deleted_at !== null;
+  useTitle(`${workspace.name}: ${m.status[workspace.status]}`);
   return (
     <article className="detail" data-workspace={workspace.id} data-status={workspace.status}>
       <Link href="/" className="back">

@@ -8,6 +8,7 @@ import { Icon } from "../ui/icons";
 import { Loading } from "../ui/states";
 import { StatusMark, type Family } from "../ui/status";
 import { WorkspaceCard } from "../ui/card";
+import { useTitle } from "../ui/title";
 import { CreateDialog } from "../ui/create";
 
 type Filter = "all" | "running" | "asleep" | "archived" | "trouble";
@@ -22,6 +23,7 @@ const SHOWN: Record<Filter, readonly Status[] | null> = {
 
 export function WorkspaceList() {
   const m = useMessages();
+  useTitle(m.list.title);
   const live = useLive();
   const [creating, setCreating] = useState(false);
   const [query, setQuery] = useState("");

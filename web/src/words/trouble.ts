@@ -5,40 +5,48 @@ import type { Messages } from "../i18n/messages";
 export interface Trouble {
   what: string;
   advice: string;
+  /** The last lines the workspace or its storage job wrote, where there were any. */
+  output: string | null;
 }
 
 export function troubleWords(m: Messages, info: ErrorInfo): Trouble {
-  const code = codeOf(info);
+  const code = stringOf(info.context.code);
+  // That retries were used up is how it ended; what failed each time is what people can do something about.
+  const reason = stringOf(info.context.last_reason) ?? info.reason;
   const codes = m.trouble.codes as Record<string, string>;
   const reasons = m.trouble.reasons as Record<string, string>;
-  const what = (code && codes[code]) ?? reasons[info.reason] ?? m.trouble.reasons.unknown;
-  return { what, advice: info.is_terminal ? adviceFor(m, info, code) : m.trouble.retrying };
+  const what = (code && codes[code]) ?? reasons[reason] ?? m.trouble.reasons.unknown;
+  const output = outputOf(info.context.output ?? info.context.log);
+  if (!info.is_terminal) return { what, advice: m.trouble.retrying, output };
+  const spoke = output !== null && info.operation === "STARTING";
+  return { what, advice: adviceFor(m, reason, code ?? (spoke ? "CONTAINER_START_FAILED" : null)), output };
 }
 
-function adviceFor(m: Messages, info: ErrorInfo, code: string | null): string {
+function adviceFor(m: Messages, reason: string, code: string | null): string {
   const { advice } = m.trouble;
-  if (info.reason === "DataLost") return advice.data;
+  if (reason === "DataLost") return advice.data;
   switch (code) {
     case "NO_SPACE":
       return advice.space;
     case "IMAGE_PULL_FAILED":
     case "IMAGE_UNKNOWN":
-    case "TOOL_MISSING":
       return advice.image;
+    case "TOOL_MISSING":
+      return advice.tool;
     case "VOLUME_MISSING":
       return advice.volume;
     case "CONTAINER_START_FAILED":
       return advice.start;
   }
-  if (info.context.expected === "volume_exists=True" || info.reason === "Mismatch") return advice.volume;
-  return info.reason === "Unreachable" ? advice.wait : advice.generic;
+  if (reason === "Mismatch") return advice.volume;
+  return reason === "Unreachable" ? advice.wait : advice.generic;
 }
 
-/** The cause as the machinery named it; after used-up retries it is that of the last attempt. */
-function codeOf(info: ErrorInfo): string | null {
-  for (const key of ["code", "last_code"]) {
-    const value = info.context[key];
-    if (typeof value === "string") return value;
-  }
-  return null;
+function outputOf(value: unknown): string | null {
+  const text = Array.isArray(value) ? value.join("\n") : (stringOf(value) ?? "");
+  return text.trim() === "" ? null : text.trim();
+}
+
+function stringOf(value: unknown): string | null {
+  return typeof value === "string" ? value : null;
 }

@@ -224,7 +224,29 @@ describe("errors of workspaces", () => {
     expect(troubleWords(en, anError({ context: { code: "NO_SPACE" } }))).toEqual({
       what: en.trouble.codes.NO_SPACE,
       advice: en.trouble.advice.space,
+      output: null,
     });
+  });
+
+  test("used-up retries are told by what failed each time", () => {
+    const info = anError({
+      reason: "RetryExceeded",
+      context: { last_reason: "Unreachable", code: "DOCKER_API_ERROR" },
+    });
+    expect(troubleWords(en, info)).toEqual({
+      what: en.trouble.reasons.Unreachable,
+      advice: en.trouble.advice.wait,
+      output: null,
+    });
+  });
+
+  test("a workspace that ended by itself is told with its last words", () => {
+    const info = anError({ context: { action: "start", log: ["listening", "going down"] } });
+    expect(troubleWords(en, info)).toMatchObject({
+      advice: en.trouble.advice.start,
+      output: "listening\ngoing down",
+    });
+    expect(troubleWords(en, anError({ context: { output: "one\n" } })).output).toBe("one");
   });
 
   test("lost data is never answered with a retry", () => {

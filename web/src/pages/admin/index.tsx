@@ -1,4 +1,5 @@
 /** The operator's console: what there is, who leads, what has no owner, who did what. */
+import { useTitle } from "../../ui/title";
 import { Link } from "../../router";
 import { useMessages } from "../../i18n";
 import { AuditSection } from "./audit";
@@ -15,6 +16,7 @@ const isSection = (name: string): name is Section => (SECTIONS as readonly strin
 export default function AdminPages({ section }: { section: string }) {
   const m = useMessages();
   const current: Section = isSection(section) ? section : "overview";
+  useTitle(`${m.admin.title}: ${m.admin[current]}`);
   return (
     <>
       <div className="page__head">
