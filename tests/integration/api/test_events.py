@@ -1,28 +1,344 @@
 """Event streams: each subscriber equals the database, through restarts of everything."""
 
-from tests.integration.api.listening import change_feed, listening
-from tests.integration.api.world import World, create_workspace, serve
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from codehub.api import guard, sse
+from tests.integration.api.listening import Listener, change_feed, listening
+from tests.integration.api.world import World, create_workspace, serve, user_id
+from tests.support.redis import RedisServer
+from tests.support.waiting import until
+
+
+@asynccontextmanager
+async def reading(
+    world: World, database_url: str, client: httpx.AsyncClient, path: str = "/api/v1/events"
+) -> AsyncIterator[Listener]:
+    async with (
+        change_feed(database_url, world.publisher),
+        serve(world.app) as base,
+        listening(client, base + path) as heard,
+    ):
+        yield heard
+
+
+async def execute(world: World, statement: str, **values: Any) -> None:
+    async with world.sessions.begin() as session:
+        await session.execute(text(statement), values)
+
+
+async def in_database(client: httpx.AsyncClient) -> dict[str, int]:
+    items = (await client.get("/api/v1/workspaces?limit=200")).json()["items"]
+    return {each["id"]: each["version"] for each in items}
+
+
+async def until_equal(heard: Listener, client: httpx.AsyncClient, *, seconds: float = 20.0) -> None:
+    """What the reader knows is what the database holds."""
+
+    async def equal() -> bool:
+        try:
+            truth = await in_database(client)
+        except KeyError:  # the database is away
+            return False
+        return truth == {key: ws["version"] for key, ws in heard.workspaces.items()}
+
+    await until(equal, seconds=seconds, what="reader equals database")
 
 
 async def test_a_list_begins_with_its_ids_then_each_workspace_then_only_news(
     world: World, database_url: str
 ) -> None:
     ann = await world.sign_in("ann")
-    first = await create_workspace(ann, "first")
-    second = await create_workspace(ann, "second")
-    async with (
-        change_feed(database_url, world.publisher),
-        serve(world.app) as base,
-        listening(ann, f"{base}/api/v1/events") as heard,
-    ):
-        await heard.until(1, "snapshot")
+    first, second = await create_workspace(ann, "first"), await create_workspace(ann, "second")
+    async with reading(world, database_url, ann) as heard:
         await heard.until(2, "state_changed")
         assert heard.names()[0] == "snapshot"
         assert set(heard.events[0].data["ids"]) == {first["id"], second["id"]}
+        await until_equal(heard, ann)
+        told = len(heard.named("state_changed"))
 
         await ann.post(f"/api/v1/workspaces/{first['id']}/start")
-        before = len(heard.named("state_changed"))
-        news = await heard.until(before + 1, "state_changed")
-        assert news.data["id"] == first["id"]
-        assert news.data["desired_state"] == "RUNNING"
+        news = await heard.until(told + 1, "state_changed")
+        assert (news.data["id"], news.data["desired_state"]) == (first["id"], "RUNNING")
         assert news.id == f"{first['id']}:{news.data['version']}"
+        assert news.data == (await ann.get(f"/api/v1/workspaces/{first['id']}")).json()
+
+
+async def test_versions_only_grow_and_the_last_one_arrives(world: World, database_url: str) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    async with reading(world, database_url, ann) as heard:
+        await heard.until(1, "state_changed")
+        for number in range(30):
+            await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": f"note {number}"})
+        await until_equal(heard, ann)
+        assert heard.workspaces[workspace["id"]]["memo"] == "note 29"
+        tellings: list[list[int]] = [[]]
+        for each in heard.events:
+            if each.name == "resync":
+                tellings.append([])
+            if each.name == "state_changed":
+                tellings[-1].append(each.data["version"])
+        for versions in tellings:
+            assert versions == sorted(set(versions)), "strictly growing within one telling"
+
+
+async def test_a_new_and_a_deleted_workspace_come_and_go(world: World, database_url: str) -> None:
+    ann = await world.sign_in("ann")
+    async with reading(world, database_url, ann) as heard:
+        await heard.until(1, "snapshot")
+        workspace = await create_workspace(ann)
+        await until_equal(heard, ann)
+        await ann.delete(f"/api/v1/workspaces/{workspace['id']}")
+        await execute(world, "UPDATE workspaces SET observed_status = 'DELETED'")
+        gone = await heard.until(1, "deleted")
+        assert gone.data["id"] == workspace["id"]
+        assert heard.workspaces == {}
+
+
+async def test_the_stream_of_one_workspace_ends_with_it(world: World, database_url: str) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    path = f"/api/v1/workspaces/{workspace['id']}/events"
+    async with reading(world, database_url, ann, path) as heard:
+        first = await heard.until(1, "state_changed")
+        assert first.data["id"] == workspace["id"]
+        assert "snapshot" not in heard.names()
+        await ann.delete(f"/api/v1/workspaces/{workspace['id']}")
+        await execute(world, "UPDATE workspaces SET observed_status = 'DELETED'")
+        await heard.until(1, "deleted")
+        await heard.until_ended()
+
+
+async def test_an_error_is_told_beside_the_change_once(world: World, database_url: str) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    info = (
+        '{"reason": "Timeout", "message": "too slow", "is_terminal": true, "operation": "STARTING", '
+        '"error_count": 1, "context": {}, "occurred_at": "2025-01-01T00:00:00+00:00"}'
+    )
+    async with reading(world, database_url, ann) as heard:
+        await heard.until(1, "state_changed")
+        await execute(world, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
+        told = await heard.until(1, "error")
+        assert told.data["error_info"]["message"] == "too slow"
+        assert told.data["status"] == "error"
+        await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": "still broken"})
+        await until_equal(heard, ann)
+        assert len(heard.named("error")) == 1
+
+
+async def test_progress_has_no_version_and_shows_in_answers(world: World, database_url: str) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    await execute(
+        world,
+        "UPDATE workspaces SET operation = 'RESTORING', op_id = gen_random_uuid(), op_started_at = now()",
+    )
+    async with reading(world, database_url, ann) as heard:
+        await heard.until(1, "state_changed")
+
+        async def progressed() -> bool:
+            await world.publisher.publish_progress(
+                UUID(workspace["id"]), await user_id(ann), {"operation": "RESTORING", "percent": 42}
+            )
+            return bool(heard.named("progress"))
+
+        await until(progressed, what="progress")
+        told = heard.named("progress")[0]
+        assert told.id is None
+        assert told.data == {"id": workspace["id"], "progress": 42, "operation": "RESTORING"}
+        answer = (await ann.get(f"/api/v1/workspaces/{workspace['id']}")).json()
+        assert (answer["status"], answer["progress"]) == ("restoring", 42)
+        await execute(world, "UPDATE workspaces SET operation = 'NONE'")
+        await until_equal(heard, ann)
+        assert (await ann.get(f"/api/v1/workspaces/{workspace['id']}")).json()["progress"] is None
+
+
+async def test_nobody_hears_of_anothers_workspaces_but_an_admin_of_all(
+    world: World, database_url: str
+) -> None:
+    ann, bob, admin = [await world.sign_in(name) for name in ("ann", "bob", "admin")]
+    async with (
+        change_feed(database_url, world.publisher),
+        serve(world.app) as base,
+        listening(bob, f"{base}/api/v1/events") as stranger,
+        listening(admin, f"{base}/api/v1/events?owner=all") as overseer,
+    ):
+        await stranger.until(1, "snapshot")
+        await overseer.until(1, "snapshot")
+        workspace = await create_workspace(ann)
+        await overseer.until(1, "state_changed")
+        mark = await create_workspace(bob, "mark")  # comes after, on the same road
+        await until_equal(stranger, bob)
+        assert set(stranger.workspaces) == {mark["id"]}
+        assert workspace["id"] not in str(stranger.events)
+
+
+async def test_a_killed_redis_costs_nobody_a_change(
+    world: World, database_url: str, redis_server: RedisServer
+) -> None:
+    ann = await world.sign_in("ann")
+    kept, lost = await create_workspace(ann, "kept"), await create_workspace(ann, "lost")
+    async with reading(world, database_url, ann) as heard:
+        await until_equal(heard, ann)
+        redis_server.kill()
+        # Changed, deleted and made while nobody could be told; answers go on without activity.
+        await ann.patch(f"/api/v1/workspaces/{kept['id']}", json={"memo": "during the outage"})
+        await execute(
+            world,
+            "UPDATE workspaces SET deleted_at = now(), observed_status = 'DELETED' WHERE id = :id",
+            id=UUID(lost["id"]),
+        )
+        made = await create_workspace(ann, "made")
+        assert made["activity"] == {"connections": None, "last_seen_at": None, "kind": None, "next": None}
+        resyncs = len(heard.named("resync"))
+        redis_server.start()
+        await heard.until(resyncs + 1, "resync")
+        await until_equal(heard, ann)
+        assert set(heard.workspaces) == {kept["id"], made["id"]}
+        assert heard.workspaces[kept["id"]]["memo"] == "during the outage"
+
+
+async def test_cut_database_connections_cost_nobody_a_change(world: World, database_url: str) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    async with reading(world, database_url, ann) as heard:
+        await until_equal(heard, ann)
+        for number in range(3):
+            with pytest.raises(Exception, match=r".*"):
+                # Takes the connection that says so along: nothing is spared.
+                await execute(
+                    world,
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() ORDER BY pid = pg_backend_pid()",
+                )
+            answer = await ann.patch(
+                f"/api/v1/workspaces/{workspace['id']}", json={"memo": f"after cut {number}"}
+            )
+            assert answer.status_code in {200, 503}
+        await until_equal(heard, ann)
+        assert not heard.ended
+
+
+async def test_a_database_that_is_away_for_a_while_ends_no_stream(
+    world: World, database_url: str, engine: AsyncEngine
+) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    away = True
+    refused = 0
+
+    async with reading(world, database_url, ann) as heard:
+        await until_equal(heard, ann)
+        await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": "before"})
+        await until_equal(heard, ann)
+
+        @event.listens_for(engine.sync_engine, "do_connect")
+        @event.listens_for(engine.sync_engine.pool, "checkout")
+        def refuse(*_: object) -> None:
+            nonlocal refused
+            if away:
+                refused += 1
+                raise ConnectionRefusedError("no database here")
+
+        await world.publisher.publish_resync()
+
+        async def was_refused() -> bool:
+            return refused >= 3
+
+        await until(was_refused, what="tries during the outage")
+        assert (await ann.post("/api/v1/workspaces", json={"name": "x"})).status_code == 503
+        away = False
+        await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": "afterwards"})
+        await until_equal(heard, ann)
+        assert heard.workspaces[workspace["id"]]["memo"] == "afterwards"
+        assert not heard.ended
+
+
+async def test_many_readers_of_one_change_share_one_query(
+    world: World, database_url: str, engine: AsyncEngine
+) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    readers = 50
+    async with change_feed(database_url, world.publisher), serve(world.app) as base:
+        heard: list[Listener] = []
+        stack: list[Any] = []
+        try:
+            for _ in range(readers):
+                context = listening(ann, f"{base}/api/v1/events")
+                heard.append(await context.__aenter__())
+                stack.append(context)
+            await asyncio.gather(*(each.until(1, "state_changed") for each in heard))
+            await asyncio.gather(*(until_equal(each, ann) for each in heard))
+            selects: list[str] = []
+
+            @event.listens_for(engine.sync_engine, "before_cursor_execute")
+            def count(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+                if "FROM workspaces" in statement:
+                    selects.append(statement)
+
+            await execute(
+                world, "UPDATE workspaces SET memo = 'news' WHERE id = :id", id=UUID(workspace["id"])
+            )
+
+            async def all_know() -> bool:
+                return all(each.workspaces[workspace["id"]]["memo"] == "news" for each in heard)
+
+            await until(all_know, what="everybody knows")
+            assert len(selects) <= 3, selects
+        finally:
+            await asyncio.gather(*(each.__aexit__(None, None, None) for each in stack))
+
+
+async def test_a_disabled_persons_stream_ends(world: World, database_url: str) -> None:
+    world.app.state.parts.guard._interval_seconds = 0.2
+    assert guard.INTERVAL_SECONDS <= 30
+    admin, eve = await world.sign_in("admin"), await world.sign_in("eve")
+    eve_id = await user_id(eve)
+    async with reading(world, database_url, eve) as heard:
+        await heard.until(1, "snapshot")
+        await admin.patch(f"/api/v1/users/{eve_id}", json={"disabled": True})
+        await heard.until_ended()
+
+
+async def test_a_heart_beats(world: World) -> None:
+    app = world.with_settings(heartbeat_seconds=0.1)
+    ann = await world.sign_in("ann")
+    async with serve(app) as base, listening(ann, f"{base}/api/v1/events") as heard:
+        beat = await heard.until(3, "heartbeat")
+        assert set(beat.data) == {"at"}
+
+
+async def test_a_reader_that_does_not_read_is_dropped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "DRAIN_SECONDS", 0.5)
+    ann = await world.sign_in("ann")
+    for number in range(40):
+        await create_workspace(ann, f"ws {number}", memo="x" * 4000)
+    async with serve(world.app) as base:
+        host, port = base.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        cookie = f"codehub_session={ann.cookies['codehub_session']}"
+        writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode())
+        await writer.drain()
+
+        async def open_streams() -> float:
+            return float(guard.SUBSCRIBERS._value.get())
+
+        await until(open_streams, what="an open stream")
+
+        async def dropped() -> bool:
+            await world.publisher.publish_resync()  # each is 160 kB more than nobody reads
+            return await open_streams() == 0
+
+        await until(dropped, seconds=60, what="the reader is dropped")
+        writer.close()

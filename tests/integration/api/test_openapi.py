@@ -34,7 +34,8 @@ from codehub.signals.connection import RedisLink
 from codehub.store import engine as store_engine
 from tests.integration.api.world import World, create_workspace, make_world, serve
 
-CHECKS = [
+AnyCase = schemathesis.Case[Any]
+CHECKS: list[Any] = [
     not_a_server_error,
     status_code_conformance,
     content_type_conformance,
@@ -146,17 +147,17 @@ def _in_thread(
 @pytest.fixture
 def operations(served: Served) -> list[Any]:
     """All but the two endless streams, which ``test_events`` reads."""
-    schema = schemathesis.openapi.from_url(f"{served.url}/api/v1/openapi.json")
+    schema: Any = schemathesis.openapi.from_url(f"{served.url}/api/v1/openapi.json")
     return [each.ok() for each in schema.exclude(path_regex="/events$").get_all_operations()]
 
 
-def fuzz(operation: Any, call: Callable[[schemathesis.Case], None]) -> None:
+def fuzz(operation: Any, call: Callable[[AnyCase], None]) -> None:
     """Ask one operation with data that fits its schema and data that does not."""
     for mode in schemathesis.GenerationMode:
 
         @bounded
         @given(case=operation.as_strategy(generation_mode=mode))
-        def ask(case: schemathesis.Case) -> None:
+        def ask(case: AnyCase) -> None:
             call(case)
 
         with suppress(Unsatisfiable):  # a call without any input has none that does not fit
@@ -174,7 +175,7 @@ def test_nobody_gets_only_documented_answers(operations: list[Any]) -> None:
 
 
 def test_a_workspace_that_exists_gives_only_documented_answers(operations: list[Any], served: Served) -> None:
-    def call(case: schemathesis.Case) -> None:
+    def call(case: AnyCase) -> None:
         case.path_parameters["workspace_id"] = served.workspace_id
         _check(case, headers=served.as_admin)
 
@@ -183,7 +184,7 @@ def test_a_workspace_that_exists_gives_only_documented_answers(operations: list[
             fuzz(operation, call)
 
 
-def _check(case: schemathesis.Case, **how: Any) -> None:
+def _check(case: AnyCase, **how: Any) -> None:
     case.call_and_validate(checks=CHECKS, **how)
 
 

@@ -180,7 +180,7 @@ async def test_sessions_last_14_days_idle_and_90_in_all(world: World) -> None:
     ids=lambda headers: next(iter(headers.values()))[:24],
 )
 async def test_forged_proofs_are_worth_nothing(world: World, headers: dict[str, str]) -> None:
-    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    raw = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
     assert (await world.client().get(SESSION, headers=raw)).status_code == 401
 
 
