@@ -75,10 +75,11 @@ class Visit:
     def card(self, name: str) -> Locator:
         return self.page.get_by_role("article", name=name, exact=True)
 
-    async def create(self, name: str, *, start: bool = True) -> Locator:
+    async def create(self, name: str, *, start: bool = True, image: str = "files") -> Locator:
         await self.page.get_by_role("button", name="New workspace").first.click()
         dialog = self.page.get_by_role("dialog")
         await dialog.get_by_label("Name").fill(name)
+        await dialog.get_by_label("Image").select_option(image)
         await dialog.get_by_label("Start it now").set_checked(start)
         await dialog.get_by_role("button", name="Create workspace").click()
         await dialog.wait_for(state="detached")

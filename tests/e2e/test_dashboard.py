@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -17,15 +18,21 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.e2e.browser import ADMIN_PASSWORD, PASSWORD, AdminApi, Visit, chromium, require_dashboard, visit
+from tests.support import tiny_server
 from tests.support.instance import codehub_up
 from tests.support.postgres import free_port
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-IMAGES = {"files": f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1 --directory {{home}}"}
+IMAGES = {
+    "files": f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1 --directory {{home}}",
+    "wrong": f"{sys.executable} {tiny_server.__file__} {{port}} --fail",
+}
 QUICK: dict[str, Any] = {
     "CODEHUB_ADMIN_PASSWORD": ADMIN_PASSWORD,
     "LOCAL_IMAGES": json.dumps(IMAGES),
+    "CODEHUB_DEFAULT_IMAGE": "files",
+    "RECONCILER_RETRY_BACKOFF": "0.2",
     "LIMITS_MAX_RUNNING_PER_USER": "1",
     "OBSERVER_ACTIVE_INTERVAL": "0.2",
     "RECONCILER_ACTIVE_INTERVAL": "0.2",
@@ -118,6 +125,27 @@ async def test_the_page_of_a_workspace_tells_what_happened_and_follows_its_outpu
     await ann.page.get_by_label("Rename journal").fill("diary")
     await ann.page.keyboard.press("Enter")
     await expect(timeline).to_contain_text("Renamed from journal to diary")
+
+
+async def test_an_error_is_told_in_words_and_lifted_by_an_administrator(
+    url: str, browser: Browser, ann: Visit
+) -> None:
+    card = await ann.create("unlucky", image="wrong")
+    await expect(card).to_have_attribute("data-status", "error")
+    await expect(card).to_contain_text("Waits for a person")
+    await card.get_by_role("link", name="Details").click()
+    trouble = ann.page.get_by_role("region", name="What went wrong")
+    await expect(trouble).to_contain_text("The last lines of the log usually say why.")
+    await expect(trouble).to_contain_text("this command is wrong")
+    await expect(trouble).to_contain_text("An administrator can recover this workspace.")
+    assert await ann.axe() == []
+
+    async with visit(browser, url) as window:
+        await window.sign_in("admin", ADMIN_PASSWORD, path=urlsplit(ann.page.url).path)
+        await window.page.get_by_role("button", name="Recover").click()
+        timeline = window.page.get_by_role("region", name="Timeline")
+        await expect(timeline).to_contain_text("Error cleared")
+    await expect(ann.page.get_by_role("region", name="Timeline")).to_contain_text("Error cleared")
 
 
 async def test_what_others_change_arrives_without_being_asked_for(ann: Visit, admin: AdminApi) -> None:
