@@ -27,7 +27,7 @@ from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
 
 BACKLOG = 1024
-JUDGE_AGAIN = 60.0
+JUDGE_AGAIN = 15.0
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,11 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from prometheus_client import REGISTRY
+
 from codehub.server.data_dir import DataDir
 from codehub.server.embedded import Endpoints
+from codehub.server.proxy_metrics import ProxyCollector, numbers_file
 from codehub.server.proxy_process import DRAIN_SECONDS
 from codehub.server.settings import Settings
 from codehub.server.supervisor import ChildSpec, Supervisor
@@ -50,18 +53,21 @@ async def proxies(
 ) -> AsyncIterator[None]:
     taken.listen(BACKLOG)  # from here on callers wait a moment instead of being refused
     supervisor = Supervisor()
+    collector = ProxyCollector(api.parent, REGISTRY)
     try:
         for number in range(settings.http.proxy_processes):
             await supervisor.start(_child(settings, where, number=number, taken=taken, api=api))
         yield
     finally:
         await supervisor.stop()
+        collector.close()
 
 
 def _child(
     settings: Settings, where: Endpoints, *, number: int, taken: socket.socket, api: Path
 ) -> ChildSpec:
     bind = settings.http.bind
+    numbers = numbers_file(api.parent, parent=os.getpid(), number=number)
     environ = {
         **os.environ,
         "DATABASE_URL": where.database_url,
@@ -79,7 +85,7 @@ def _child(
 
     return ChildSpec(
         name=f"proxy {number}",
-        argv=(sys.executable, "-m", "codehub.server.proxy_process", str(taken.fileno())),
+        argv=(sys.executable, "-m", "codehub.server.proxy_process", str(taken.fileno()), str(numbers)),
         is_ready=is_ready,
         stop_signals=((signal.SIGTERM, DRAIN_SECONDS + 2),),
         environ=environ,

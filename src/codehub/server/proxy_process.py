@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -19,6 +20,7 @@ from codehub.proxy.ports import Ports
 from codehub.proxy.server import ProxyServer
 from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
 from codehub.server.front_door import Directory, ProxyActivity, SignedSignIn
+from codehub.server.proxy_metrics import keep_writing
 from codehub.server.runtime_choice import build_runtime
 from codehub.server.settings import LogFormat, Settings, load_settings
 from codehub.server.variables import SettingsError
@@ -38,9 +40,15 @@ DRAIN_SECONDS = 5.0
 
 
 async def run_proxy(
-    settings: Settings, *, sock: socket.socket, database_url: str, redis_url: str, api: Address
+    settings: Settings,
+    *,
+    sock: socket.socket,
+    database_url: str,
+    redis_url: str,
+    api: Address,
+    numbers: Path | None = None,
 ) -> None:
-    """Serve until cancelled; then drain."""
+    """Serve until cancelled; then drain. ``numbers``: where to leave the counters for ``/metrics``."""
     async with AsyncExitStack() as stack:
         engine = create_engine(database_url, pool_size=4, application_name="codehub-proxy")
         stack.push_async_callback(engine.dispose)
@@ -85,6 +93,8 @@ async def run_proxy(
         await server.start(sock=sock)
         log.info("proxy serves")
         try:
+            if numbers is not None:
+                await keep_writing(server.metrics, numbers)
             await asyncio.Event().wait()
         finally:
             await server.stop(DRAIN_SECONDS)
@@ -104,7 +114,7 @@ def upstream_of(settings: Settings) -> Address:
 
 
 def main() -> None:
-    """``python -m codehub.server.proxy_process FD``: started by ``front.py``, settings in the environment."""
+    """``python -m codehub.server.proxy_process FD NUMBERS``: what ``front`` starts, settings in its env."""
     settings = load_settings()
     json = settings.log.format is LogFormat.JSON if settings.log.format else not sys.stderr.isatty()
     logs.configure(json=json, level=settings.log.level, node_id=settings.coordinator.node_id)
@@ -117,6 +127,7 @@ def main() -> None:
         database_url=settings.database.url.get_secret_value(),
         redis_url=settings.redis.url.get_secret_value(),
         api=upstream_of(settings),
+        numbers=Path(sys.argv[2]),
     )
 
     async def until_told() -> None:
