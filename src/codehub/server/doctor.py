@@ -23,8 +23,10 @@ import obstore
 import redis.asyncio as redis_client
 from obstore.store import from_url
 
+from codehub.archives.tools import check_tools
 from codehub.domain.errors import CodeHubError
 from codehub.kit.logs import redact_text
+from codehub.runtimes.local.images import default_images
 from codehub.server import bind as binding
 from codehub.server import embedded
 from codehub.server.data_dir import DataDir
@@ -215,7 +217,7 @@ async def _runtime(settings: Settings) -> Finding:
 
 
 def _local_runtime(settings: Settings) -> Finding:
-    images = list(settings.runtime.local_images or _built_in_images())
+    images = list(settings.runtime.local_images or default_images())
     if not images:
         return Finding(
             "runtime",
@@ -230,15 +232,6 @@ def _local_runtime(settings: Settings) -> Finding:
     return Finding("runtime", Verdict.OK, f"{detail}, with bubblewrap")
 
 
-def _built_in_images() -> list[str]:
-    images = []
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        images.append(f"jupyterlab {metadata.version('jupyterlab')}")
-    if shutil.which("code-server"):
-        images.append("code-server")
-    return images
-
-
 @contextlib.asynccontextmanager
 async def _docker() -> AsyncIterator[aiodocker.Docker]:
     docker = aiodocker.Docker()
@@ -249,20 +242,19 @@ async def _docker() -> AsyncIterator[aiodocker.Docker]:
 
 
 async def _tools(_: Settings) -> Finding:
-    tar = shutil.which("tar")
-    said = ""
-    if tar is not None:
-        process = await asyncio.create_subprocess_exec(tar, "--version", stdout=asyncio.subprocess.PIPE)
-        output, _unused = await process.communicate()
-        said = output.decode(errors="replace").splitlines()[0] if output else ""
-    if "GNU tar" not in said:
+    tools = await asyncio.to_thread(check_tools)
+    missing = [tool for tool in tools if tool.required and not tool.ok]
+    if missing:
         return Finding(
             "tar and zstd",
             Verdict.BAD,
-            f"GNU tar is not here ({said or 'no tar at all'})",
-            "Install GNU tar: archives are made with it.",
+            ", ".join(f"{tool.name} is missing" for tool in missing),
+            " ".join(tool.detail for tool in missing),
         )
-    return Finding("tar and zstd", Verdict.OK, f"{said}, zstandard {metadata.version('zstandard')}")
+    found = ", ".join(f"{tool.name}: {tool.detail}" for tool in tools if tool.ok)
+    notes = " ".join(tool.detail for tool in tools if not tool.ok)
+    detail = f"{found}, zstandard {metadata.version('zstandard')}"
+    return Finding("tar and zstd", Verdict.NOTE if notes else Verdict.OK, detail, notes)
 
 
 async def _port(settings: Settings) -> Finding:
