@@ -25,7 +25,7 @@ export function Table<Row>({ label, columns, rows, rowKey }: TableProps<Row>) {
       <thead role="rowgroup">
         <tr role="row">
           {columns.map((column) => (
-            <th key={column.key} role="columnheader" scope="col">
+            <th key={column.key} role="columnheader" scope="col" className={`table__head--${column.key}`}>
               {column.title}
             </th>
           ))}
