@@ -26,6 +26,7 @@ export interface ConnectionOptions {
 
 const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 15_000;
+const HIDDEN_TAB_GRACE_MS = 60_000;
 
 export class Connection {
   private source: Source | null = null;
@@ -97,6 +98,26 @@ export class Connection {
     this.source?.close();
     this.source = null;
   }
+}
+
+/** Open for as long as somebody looks at the page; returns the way to stop altogether. */
+export function openWhileLookedAt(connection: Connection): () => void {
+  let leaving: ReturnType<typeof setTimeout> | undefined;
+  const follow = () => {
+    clearTimeout(leaving);
+    if (document.visibilityState === "visible") connection.open();
+    else leaving = setTimeout(() => connection.close(), HIDDEN_TAB_GRACE_MS);
+  };
+  const hurry = () => connection.hurry();
+  document.addEventListener("visibilitychange", follow);
+  window.addEventListener("online", hurry);
+  connection.open();
+  return () => {
+    document.removeEventListener("visibilitychange", follow);
+    window.removeEventListener("online", hurry);
+    clearTimeout(leaving);
+    connection.close();
+  };
 }
 
 /** Doubling with jitter: a restarted server is not greeted by every tab in the same instant. */

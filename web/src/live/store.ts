@@ -7,7 +7,7 @@
  */
 import type { Workspace } from "../api/types";
 import { learnServerTime } from "../words/clock";
-import { Connection, type Phase, type Source } from "./connection";
+import { Connection, openWhileLookedAt, type Phase, type Source } from "./connection";
 import { EMPTY, merge, type LiveEvent, type LiveState } from "./merge";
 import { decode, EVENT_NAMES, heartbeatTime, type EventName } from "./wire";
 
@@ -22,14 +22,11 @@ export interface LiveView extends LiveState {
 
 type Transition = (before: Workspace | undefined, after: Workspace | undefined) => void;
 
-const HIDDEN_TAB_GRACE_MS = 60_000;
-
 export class LiveStore {
   private view: LiveView = { ...EMPTY, phase: "connecting", asking: new Map(), changes: 0 };
   private readonly listeners = new Set<() => void>();
   private readonly transitions = new Set<Transition>();
   private readonly connection: Connection;
-  private hiddenTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(url: string, mayRetry: () => Promise<boolean>, open?: () => Source) {
     this.connection = new Connection({
@@ -56,17 +53,7 @@ export class LiveStore {
 
   /** Begin listening; returns the way to stop. */
   start(): () => void {
-    const onVisibility = () => this.followVisibility();
-    const onOnline = () => this.connection.hurry();
-    document.addEventListener("visibilitychange", onVisibility);
-    window.addEventListener("online", onOnline);
-    this.connection.open();
-    return () => {
-      document.removeEventListener("visibilitychange", onVisibility);
-      window.removeEventListener("online", onOnline);
-      clearTimeout(this.hiddenTimer);
-      this.connection.close();
-    };
+    return openWhileLookedAt(this.connection);
   }
 
   readonly retryNow = (): void => this.connection.hurry();
@@ -116,12 +103,6 @@ export class LiveStore {
 
   private replace(workspace: Workspace): void {
     this.set({ ...this.view, workspaces: new Map(this.view.workspaces).set(workspace.id, workspace) });
-  }
-
-  private followVisibility(): void {
-    clearTimeout(this.hiddenTimer);
-    if (document.visibilityState === "visible") this.connection.open();
-    else this.hiddenTimer = setTimeout(() => this.connection.close(), HIDDEN_TAB_GRACE_MS);
   }
 
   private set(view: LiveView): void {

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { call } from "../api/client";
 import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
-import { Connection, type Phase } from "../live/connection";
+import { Connection, openWhileLookedAt, type Phase } from "../live/connection";
 import { appendLog, logText, stripControl } from "../live/log";
 
 export function Logs({ workspace }: { workspace: Workspace }) {
@@ -63,8 +63,7 @@ function Following({ id }: { id: string }) {
       },
       onPhase: setPhase,
     });
-    connection.open();
-    return () => connection.close();
+    return openWhileLookedAt(connection);
   }, [id]);
 
   const state = phase === "lost" ? m.detail.logsLost : follow ? m.detail.logsFollowing : m.detail.logsPaused;
