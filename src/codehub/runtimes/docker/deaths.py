@@ -1,0 +1,62 @@
+"""Hearing at once that a workspace ended, instead of at the next look.
+
+The engine tells who listens. What comes out of this is a hint to look, nothing more: the Observer finds every
+death by itself, only later. So a stream that breaks is opened again, and nothing is made of what was missed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from uuid import UUID
+
+import structlog
+
+from codehub.domain.errors import EffectError
+from codehub.kit.tasks import cancel_and_wait
+from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role, find_workspace
+
+OnDeath = Callable[[UUID], None]
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 30.0
+
+
+class DeathWatch:
+    def __init__(self, engine: Engine, names: Names, on_death: OnDeath | None) -> None:
+        self._engine = engine
+        self._on_death = on_death
+        self._filters = {
+            "type": ["container"],
+            "event": ["die"],
+            "label": [f"{INSTALLATION}={names.installation_id}", f"{ROLE}={Role.WORKSPACE.value}"],
+        }
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._on_death is not None and self._task is None:
+            self._task = asyncio.create_task(self._listen())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await cancel_and_wait([self._task])
+
+    async def _listen(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                async with aclosing(self._engine.events(self._filters)) as events:
+                    async for event in events:
+                        pause = _FIRST_PAUSE_SECONDS
+                        self._tell(event.get("Actor", {}).get("Attributes"))
+            except (EffectError, NotFound, Refused, Conflict) as error:
+                log.info("not hearing from the Docker engine", error=str(error), pause_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _tell(self, labels: dict[str, str] | None) -> None:
+        workspace_id = find_workspace(labels)  # the engine puts labels among the attributes
+        if workspace_id is not None and self._on_death is not None:
+            self._on_death(workspace_id)

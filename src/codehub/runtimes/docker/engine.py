@@ -1,0 +1,251 @@
+"""The Docker engine, call by call, with its failures told apart.
+
+Everything else in this package speaks to the engine through here. aiodocker brings the transport (socket,
+TCP, TLS, SSH), the version (the engine's own, asked once) and the streams. Failures are of three kinds:
+
+- ``NotFound``, ``Conflict``: answers, which callers expect and handle;
+- ``Refused``: the engine answered and would not or could not;
+- ``EffectError`` with ``DOCKER_API_ERROR``: it did not answer. Nothing follows from that about containers.
+
+An engine that is being killed answers some calls with 500 before its socket closes. So a 500 counts as
+"refused" only if the engine still answers a ping afterwards.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+import aiodocker
+import aiohttp
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.docker.frames import demultiplex
+
+_PING_SECONDS = 5.0
+_CONNECT_SECONDS = 10.0
+
+Document = dict[str, Any]
+Filters = Mapping[str, Sequence[str]]
+
+
+class NotFound(Exception):
+    """There is no such thing."""
+
+
+class Conflict(Exception):
+    """The name is taken, or the thing is in use."""
+
+
+class Refused(Exception):
+    """The engine says no, in its own words."""
+
+
+class Engine:
+    """One connection pool. Made inside a running event loop; connects when first used."""
+
+    def __init__(self, url: str, *, call_seconds: float) -> None:
+        self.url = url
+        self._timeout = aiohttp.ClientTimeout(total=call_seconds, sock_connect=_CONNECT_SECONDS)
+        # Much of aiodocker has no types; here is the one place that knows what comes back.
+        self._docker: Any = aiodocker.Docker(url=url, timeout=self._timeout)
+
+    async def close(self) -> None:
+        await self._docker.close()
+
+    async def ping(self) -> None:
+        async with self._answering("ping"), asyncio.timeout(_PING_SECONDS):
+            await self._docker.version()
+
+    async def time(self) -> datetime:
+        """The engine's own clock, which also stamps what it makes."""
+        async with self._answering("info", reading=True):
+            return datetime.fromisoformat((await self._docker.system.info())["SystemTime"])
+
+    # Containers
+
+    async def containers(self, labels: Sequence[str]) -> list[Document]:
+        """Running or not, as the listing shows them."""
+        async with self._answering("list containers", reading=True):
+            listed = await self._docker.containers.list(all=True, filters={"label": list(labels)})
+            return [each._container for each in listed]
+
+    async def container(self, name_or_id: str) -> Document:
+        async with self._answering("inspect container", reading=True):
+            found: Document = await self._docker.containers.container(name_or_id).show()
+            return found
+
+    async def create_container(self, name: str, config: Mapping[str, Any]) -> str:
+        async with self._answering("create container"):
+            created = await self._docker.containers.create(dict(config), name=name)
+            return str(created.id)
+
+    async def start_container(self, container_id: str) -> None:
+        async with self._answering("start container"):
+            await self._docker.containers.container(container_id).start()
+
+    async def stop_container(self, container_id: str, *, grace_seconds: int) -> None:
+        """SIGTERM, and SIGKILL after the grace. Returns when it has ended."""
+        timeout = aiohttp.ClientTimeout(
+            total=grace_seconds + (self._timeout.total or 0), sock_connect=_CONNECT_SECONDS
+        )
+        async with self._answering("stop container"):
+            await self._docker.containers.container(container_id).stop(t=grace_seconds, timeout=timeout)
+
+    async def remove_container(self, container_id: str) -> None:
+        """Killed if it runs. Anonymous volumes of its image go with it; named ones never do."""
+        async with self._answering("remove container"):
+            container = self._docker.containers.container(container_id)
+            await container.delete(force=True, v=True, timeout=self._timeout)
+
+    async def wait_container(self, container_id: str) -> int:
+        """Its exit code, when it has ended. Waits for ever."""
+        async with self._answering("wait for container"):
+            ended = await self._docker.containers.container(container_id).wait()
+            return int(ended["StatusCode"])
+
+    async def feed(self, container_id: str, data: bytes) -> None:
+        """Start a container and give it ``data`` as its whole standard input."""
+        container = self._docker.containers.container(container_id)
+        # Attached before the start, so that the container cannot end its wait for input without us.
+        async with self._answering("attach to container"), container.attach(stdin=True) as stream:
+            await container.start()
+            await stream.write_in(data)
+
+    async def output(
+        self, container_id: str, *, follow: bool = False, tail: int | None = None, stderr: bool = True
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
+        """(1 or 2, bytes) as written. Ends when the container has, or when the engine goes away."""
+        tty = bool((await self.container(container_id))["Config"].get("Tty"))
+        params = {
+            "stdout": "1",
+            "stderr": "1" if stderr else "0",
+            "follow": "1" if follow else "0",
+            "tail": "all" if tail is None else str(tail),
+        }
+        # aiodocker's own logs() decodes, and stumbles over output that is not UTF-8.
+        url = f"{self._docker.docker_host}/{self._docker.api_version}/containers/{container_id}/logs"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        async with (
+            self._answering("read output"),
+            self._docker.session.get(url, params=params, timeout=timeout) as response,
+        ):
+            if response.status == HTTPStatus.NOT_FOUND:
+                raise NotFound(container_id)
+            if response.status != HTTPStatus.OK:
+                raise Refused(await response.text())
+            async with aclosing(demultiplex(response.content, tty=tty)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    # Volumes
+
+    async def volumes(self, labels: Sequence[str]) -> list[Document]:
+        async with self._answering("list volumes", reading=True):
+            answer = await self._docker.volumes.list(filters={"label": list(labels)})
+        if answer.get("Warnings"):
+            # A volume driver did not answer. What is not in the list may exist all the same.
+            raise _away("list volumes", "; ".join(map(str, answer["Warnings"])))
+        return list(answer.get("Volumes") or ())
+
+    async def volume(self, name: str) -> Document:
+        async with self._answering("inspect volume", reading=True):
+            volume = await self._docker.volumes.get(name)
+            found: Document = await volume.show()
+            return found
+
+    async def create_volume(self, name: str, *, labels: Mapping[str, str], driver: str) -> None:
+        """An existing one of this name stays as it is, whatever its labels."""
+        config = {"Name": name, "Labels": dict(labels), "Driver": driver}
+        async with self._answering("create volume"):
+            await self._docker.volumes.create(config)
+
+    async def remove_volume(self, name: str) -> None:
+        async with self._answering("remove volume"):
+            await (await self._docker.volumes.get(name)).delete()
+
+    # Images and networks
+
+    async def image(self, reference: str) -> Document:
+        async with self._answering("inspect image"):
+            found: Document = await self._docker.images.inspect(reference)
+            return found
+
+    async def pull(self, reference: str) -> AsyncIterator[Document]:
+        """Progress, line by line. No limit of time: images are large."""
+        async with self._answering("pull image"):
+            async for line in self._docker.images.pull(reference, stream=True):
+                yield line
+
+    async def networks(self, filters: Filters) -> list[Document]:
+        async with self._answering("list networks", reading=True):
+            found: list[Document] = await self._docker.networks.list(filters=filters)
+            return found
+
+    async def create_network(self, config: Mapping[str, Any]) -> str:
+        async with self._answering("create network"):
+            return str((await self._docker.networks.create(dict(config))).id)
+
+    async def remove_network(self, network_id: str) -> None:
+        async with self._answering("remove network"):
+            await (await self._docker.networks.get(network_id)).delete()
+
+    # Events
+
+    async def events(self, filters: Filters) -> AsyncGenerator[Document, None]:
+        """What happens from now on. Ends when the engine goes away."""
+        subscriber = self._docker.events.subscribe(create_task=False)
+        running = asyncio.ensure_future(self._docker.events.run(filters=dict(filters)))
+        try:
+            async with self._answering("listen to events"):
+                while (event := await subscriber.get()) is not None:
+                    yield event
+                await running  # why it ended
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+    # Errors
+
+    @asynccontextmanager
+    async def _answering(self, what: str, *, reading: bool = False) -> AsyncIterator[None]:
+        """``reading``: an engine that cannot even tell what there is counts as away."""
+        try:
+            yield
+        except aiodocker.DockerError as error:
+            sorted_error = await self._sorted(what, error)
+            if reading and isinstance(sorted_error, Refused):
+                sorted_error = _away(what, str(sorted_error))
+            raise sorted_error from error
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise _away(what, str(error) or type(error).__name__) from error
+
+    async def _sorted(self, what: str, error: aiodocker.DockerError) -> Exception:
+        message = str(error.message).strip()
+        match error.status:
+            case HTTPStatus.NOT_FOUND:
+                return NotFound(message)
+            case HTTPStatus.CONFLICT:
+                return Conflict(message)
+            case HTTPStatus.SERVICE_UNAVAILABLE | 900:  # 900: aiodocker could not connect
+                return _away(what, message)
+            case _ if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                return Refused(message)
+        if what != "ping":
+            try:
+                await self.ping()
+            except EffectError:
+                return _away(what, message)
+            return Refused(message)
+        return _away(what, message)
+
+
+def _away(what: str, why: str) -> EffectError:
+    return EffectError(
+        FailureCode.DOCKER_API_ERROR,
+        f"The Docker engine did not answer ({what}): {why}",
+        endpoint="docker",
+        call=what,
+    )

@@ -1,0 +1,85 @@
+"""Which images may run, and getting them.
+
+An image that is on the engine is used as it is: nothing is asked of a registry, so a registry that is away
+stops nobody. One that is not is pulled, once however many workspaces wait for it. A pull outlives the call
+that began it: a start that runs out of time while a large image comes down finds it there when tried again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.clock import monotonic
+from codehub.kit.tasks import cancel_and_wait
+from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+
+log = structlog.get_logger(__name__)
+
+_REPORT_SECONDS = 10.0
+
+
+class Images:
+    def __init__(self, engine: Engine, allowed: Sequence[str]) -> None:
+        self.allowed = list(allowed)
+        self._engine = engine
+        self._pulls: dict[str, asyncio.Task[None]] = {}
+
+    def require_allowed(self, reference: str) -> None:
+        if not reference or (self.allowed and reference not in self.allowed):
+            raise EffectError(
+                FailureCode.IMAGE_UNKNOWN, f"no image is called {reference!r}", known=list(self.allowed)
+            )
+
+    async def get(self, reference: str) -> Document:
+        """The image's description, pulled first if it is not there."""
+        try:
+            return await self._engine.image(reference)
+        except NotFound:
+            await self._pull_once(reference)
+        except Refused as error:
+            raise _failed(reference, str(error)) from error
+        try:
+            return await self._engine.image(reference)
+        except (NotFound, Refused) as error:
+            raise _failed(reference, str(error)) from error
+
+    async def close(self) -> None:
+        await cancel_and_wait(self._pulls.values())
+
+    async def _pull_once(self, reference: str) -> None:
+        task = self._pulls.get(reference)
+        if task is None:
+            task = self._pulls[reference] = asyncio.create_task(self._pull(reference))
+            task.add_done_callback(lambda done: self._forget(reference, done))
+        await asyncio.shield(task)
+
+    def _forget(self, reference: str, task: "asyncio.Task[None]") -> None:
+        self._pulls.pop(reference, None)
+        if not task.cancelled():
+            task.exception()  # those who waited have it; perhaps nobody waits any more
+
+    async def _pull(self, reference: str) -> None:
+        log.info("pulling image", image=reference)
+        layers: dict[str, tuple[int, int]] = {}
+        told_at = monotonic()
+        try:
+            async for line in self._engine.pull(reference):
+                detail = line.get("progressDetail") or {}
+                if detail.get("total") and line.get("status") == "Downloading":
+                    layers[str(line.get("id"))] = int(detail.get("current") or 0), int(detail["total"])
+                if layers and monotonic() - told_at > _REPORT_SECONDS:
+                    told_at = monotonic()
+                    done, total = (sum(each) for each in zip(*layers.values(), strict=True))
+                    log.info("pulling image", image=reference, done_bytes=done, total_bytes=total)
+        except (NotFound, Refused, Conflict) as error:
+            raise _failed(reference, str(error)) from error
+
+
+def _failed(reference: str, why: str) -> EffectError:
+    return EffectError(
+        FailureCode.IMAGE_PULL_FAILED,
+        f"The image {reference} is not on this engine and could not be pulled: {why}",
+        image=reference,
+    )

@@ -1,0 +1,106 @@
+"""What things are called on the engine, and which of them are ours.
+
+A name alone proves nothing: somebody else, another CodeHub included, may have taken it. A label alone
+proves nothing either: people copy containers with their labels. A thing is ours when it has the name *and*
+carries our installation, its workspace and its role.
+
+    ws-{id}            container   role workspace
+    ws-{id}-job        container   role storage-job
+    ws-{id}-home       volume      role home
+    ws-{id}-fence-…    volume      role fence: the highest token seen (``fences``)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from codehub.runtimes.base import Token
+
+WORKSPACE = "codehub.workspace"
+INSTALLATION = "codehub.installation"
+ROLE = "codehub.role"
+OP_SEQ = "codehub.op_seq"
+EPOCH = "codehub.epoch"
+OP_ID = "codehub.op_id"  # storage jobs: which operation they work for
+ACCIDENT = "codehub.made_by_accident"  # on a volume Docker made by itself, because it was missing
+
+# Labels of images (see docs/images.md), copied to the container so that one listing tells everything.
+PORT = "codehub.port"
+HOME = "codehub.home"
+BASE_PATH = "codehub.base-path"
+IMAGE = "codehub.image"
+
+
+class Role(StrEnum):
+    WORKSPACE = "workspace"
+    STORAGE_JOB = "storage-job"
+    HOME = "home"
+    FENCE = "fence"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names and labels of one installation."""
+
+    installation_id: str
+
+    def container(self, workspace_id: UUID) -> str:
+        return f"ws-{workspace_id}"
+
+    def job(self, workspace_id: UUID) -> str:
+        return f"ws-{workspace_id}-job"
+
+    def home(self, workspace_id: UUID) -> str:
+        return f"ws-{workspace_id}-home"
+
+    def fence(self, workspace_id: UUID, token: Token) -> str:
+        """Different for each installation: volumes of one name are one volume."""
+        mark = sha256(self.installation_id.encode()).hexdigest()[:8]
+        return f"ws-{workspace_id}-fence-{mark}-{token.op_seq}-{token.epoch}"
+
+    def labels(self, workspace_id: UUID, role: Role, token: Token) -> dict[str, str]:
+        return {
+            INSTALLATION: self.installation_id,
+            WORKSPACE: str(workspace_id),
+            ROLE: role.value,
+            OP_SEQ: str(token.op_seq),
+            EPOCH: str(token.epoch),
+        }
+
+    def are_ours(self, labels: Mapping[str, str] | None, workspace_id: UUID, role: Role) -> bool:
+        found = labels or {}
+        return (
+            found.get(INSTALLATION) == self.installation_id
+            and found.get(WORKSPACE) == str(workspace_id)
+            and found.get(ROLE) == role.value
+        )
+
+
+def find_workspace(labels: Mapping[str, str] | None) -> UUID | None:
+    try:
+        return UUID((labels or {}).get(WORKSPACE, ""))
+    except ValueError:
+        return None
+
+
+def find_role(labels: Mapping[str, str] | None) -> Role | None:
+    try:
+        return Role((labels or {}).get(ROLE, ""))
+    except ValueError:
+        return None
+
+
+def find_token(labels: Mapping[str, str] | None) -> Token | None:
+    found = labels or {}
+    try:
+        return Token(int(found[OP_SEQ]), int(found[EPOCH]))
+    except (KeyError, ValueError):
+        return None
+
+
+def is_named(listed: Mapping[str, Any], name: str) -> bool:
+    """Whether a container of a listing has this name; Docker writes names with a slash before them."""
+    return f"/{name}" in (listed.get("Names") or ())

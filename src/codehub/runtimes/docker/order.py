@@ -1,0 +1,107 @@
+"""What a workspace's container is made of. Pure: from a wish to the document Docker takes.
+
+Nothing here may be loosened by an image or a caller: never privileged, no capabilities, no new privileges,
+Docker's default seccomp profile, no ports on the host, no mount but the home, no restart by the engine (the
+reconciler decides). The user is the image's own; images are asked to have one that is not root.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from codehub.runtimes.base import Limits, Token
+from codehub.runtimes.docker import names as labels
+from codehub.runtimes.docker.engine import Document
+from codehub.runtimes.docker.names import Names, Role
+from codehub.runtimes.docker.sight import port_of
+
+DEFAULT_HOME = "/home/workspace"
+LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}
+"""Bounded: output that nobody reads must not fill the disk."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One start of one workspace."""
+
+    workspace_id: UUID
+    token: Token
+    image_ref: str
+    env: Mapping[str, str]
+    limits: Limits
+    base_path: str
+    stop_grace_seconds: int
+
+
+def container_config(order: Order, *, image: Document, names: Names, network: str) -> dict[str, Any]:
+    wanted = image_labels(image)
+    home = wanted.get(labels.HOME) or DEFAULT_HOME
+    port = port_of(wanted)
+    env = {
+        **order.env,
+        "HOME": home,
+        "CODEHUB_WORKSPACE_ID": str(order.workspace_id),
+        "CODEHUB_PORT": str(port),
+        "CODEHUB_BASE_PATH": order.base_path,
+    }
+    return {
+        "Image": order.image_ref,
+        "Hostname": f"ws-{str(order.workspace_id)[:8]}",
+        "Env": [f"{name}={value}" for name, value in env.items()],
+        "Labels": {
+            **names.labels(order.workspace_id, Role.WORKSPACE, order.token),
+            labels.PORT: str(port),
+            labels.BASE_PATH: "true" if serves_base_path(wanted) else "false",
+            labels.IMAGE: order.image_ref,
+        },
+        "StopTimeout": order.stop_grace_seconds,
+        "HostConfig": {
+            **hardening(order.limits),
+            "NetworkMode": network,
+            "Mounts": [home_mount(names, order.workspace_id, target=home)],
+            "LogConfig": LOGS,
+        },
+    }
+
+
+def hardening(limits: Limits) -> dict[str, Any]:
+    """What holds for workspaces and storage jobs alike."""
+    config: dict[str, Any] = {
+        "Privileged": False,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true"],
+        "IpcMode": "private",
+        "Init": True,  # somebody has to reap what an IDE leaves behind, and to pass SIGTERM on
+        "PublishAllPorts": False,
+        "RestartPolicy": {"Name": "no"},
+    }
+    if limits.cpus is not None:
+        config["NanoCpus"] = int(limits.cpus * 1_000_000_000)
+    if limits.memory_bytes is not None:
+        # Swap counted in: otherwise as much again could be swapped out on everybody's disk.
+        config["Memory"] = config["MemorySwap"] = limits.memory_bytes
+    if limits.pids is not None:
+        config["PidsLimit"] = limits.pids
+    return config
+
+
+def home_mount(names: Names, workspace_id: UUID, *, target: str, read_only: bool = False) -> dict[str, Any]:
+    return {
+        "Type": "volume",
+        "Source": names.home(workspace_id),
+        "Target": target,
+        "ReadOnly": read_only,
+        # If the volume is missing Docker makes one. It then carries this and nothing else: a mark by
+        # which it is told from a home, so that it can be removed without looking inside.
+        "VolumeOptions": {"Labels": {labels.ACCIDENT: "true"}},
+    }
+
+
+def image_labels(image: Document) -> dict[str, str]:
+    return dict((image.get("Config") or {}).get("Labels") or {})
+
+
+def serves_base_path(found: Mapping[str, str]) -> bool:
+    """Whether it serves below ``CODEHUB_BASE_PATH`` itself; otherwise the proxy removes that path."""
+    return found.get(labels.BASE_PATH, "").lower() in {"true", "1", "yes"}

@@ -1,0 +1,325 @@
+"""Workspaces as containers of one Docker engine.
+
+``DockerRuntime`` keeps the protocol of ``runtimes/base``; the neighbouring modules hold the mechanisms, one
+each, and this one puts them in order. Every mutation has the same shape: hold the workspace's lock, admit the
+token, act on what the admission saw. Nothing is remembered between calls that the engine does not know
+better, so any number of CodeHubs may use one engine, and any of them may die anywhere.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from uuid import UUID
+
+import structlog
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.tasks import cancel_and_wait, finish
+from codehub.runtimes.base import (
+    Address,
+    Limits,
+    Observation,
+    ProgressCallback,
+    StorageJob,
+    StorageKind,
+    StorageResult,
+    Token,
+)
+from codehub.runtimes.docker import names as labels
+from codehub.runtimes.docker.containers import Containers
+from codehub.runtimes.docker.deaths import DeathWatch, OnDeath
+from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.fences import Fences
+from codehub.runtimes.docker.images import Images
+from codehub.runtimes.docker.jobs import Jobs, in_use
+from codehub.runtimes.docker.locks import WorkspaceLocks
+from codehub.runtimes.docker.look import Looking
+from codehub.runtimes.docker.names import Names, Role
+from codehub.runtimes.docker.network import PrivateNetwork
+from codehub.runtimes.docker.order import Order, container_config, image_labels, serves_base_path
+from codehub.runtimes.docker.settings import DockerSettings, JobSettings
+from codehub.runtimes.docker.sight import Container, Things, observation
+
+log = structlog.get_logger(__name__)
+
+_LOG_LINES = 1000
+_SWEEP_SECONDS = 3600.0
+
+
+class DockerRuntime:
+    """See the module. Made inside a running event loop; ``prepare`` comes before the first use.
+
+    ``on_death`` is called, in the event loop, when a container of a workspace has ended.
+    """
+
+    def __init__(
+        self,
+        installation_id: str,
+        settings: DockerSettings,
+        *,
+        jobs: JobSettings,
+        on_death: OnDeath | None = None,
+    ) -> None:
+        self._settings = settings
+        self._names = Names(installation_id)
+        self._engine = Engine(settings.engine_url, call_seconds=settings.call_seconds)
+        self._looking = Looking(self._engine, self._names)
+        self._fences = Fences(self._engine, self._names, self._looking)
+        self._containers = Containers(self._engine, self._names, self._fences)
+        self._network = PrivateNetwork(self._engine, self._names, given=settings.network)
+        self._images = Images(self._engine, settings.images)
+        self._jobs = Jobs(self._engine, self._names, jobs)
+        self._locks = WorkspaceLocks()
+        self._deaths = DeathWatch(self._engine, self._names, on_death)
+        self._base_paths: dict[str, bool] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return "docker"
+
+    async def prepare(self) -> None:
+        """Begin to listen and to tidy up. Succeeds with the engine away: it may come later."""
+        self._deaths.start()
+        if self._sweeping is None:
+            self._sweeping = asyncio.create_task(self._sweep_now_and_then())
+
+    async def close(self) -> None:
+        if self._sweeping is not None:
+            await cancel_and_wait([self._sweeping])
+        await self._deaths.close()
+        await self._images.close()
+        await self._engine.close()
+
+    async def probe(self) -> None:
+        await self._engine.ping()
+
+    async def images(self) -> list[str]:
+        return list(self._images.allowed)
+
+    def uses_base_path(self, image_ref: str) -> bool:
+        """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix.
+
+        Known from the container: whoever asks where a workspace is has learnt it by then.
+        """
+        return self._base_paths.get(image_ref, False)
+
+    # Looking
+
+    async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
+        if ids is None:
+            found = await self._looking.at_everything()
+        else:
+            found = await self._looking.at_these(frozenset(ids))
+        for things in found.values():
+            self._learn_base_path(things.container)
+        return observation(found)
+
+    async def address(self, workspace_id: UUID) -> Address | None:
+        container = await self._containers.find(workspace_id)
+        self._learn_base_path(container)
+        return container.address if container is not None and container.is_running else None
+
+    async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
+        """Following ends with the container."""
+        container = await self._containers.find(workspace_id)
+        if container is None:
+            return
+        try:
+            pieces = self._engine.output(container.id, follow=follow, tail=_LOG_LINES)
+            async with aclosing(pieces):
+                async for _, piece in pieces:
+                    yield piece
+        except NotFound:
+            return
+        except Refused as error:
+            raise EffectError(FailureCode.DOCKER_API_ERROR, str(error)) from error
+
+    # Volumes
+
+    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token) as things:
+            await self._make_volume(workspace_id, things, token)
+
+    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token) as things:
+            await self._without_job(things, token)
+            if things.container is not None:
+                raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
+            if things.home:
+                await self._fences.verify(workspace_id, token)
+                await self._remove_volume(workspace_id)
+
+    # Containers
+
+    async def start(
+        self,
+        workspace_id: UUID,
+        *,
+        token: Token,
+        image_ref: str,
+        env: Mapping[str, str],
+        limits: Limits,
+    ) -> None:
+        self._images.require_allowed(image_ref)
+        order = Order(
+            workspace_id=workspace_id,
+            token=token,
+            image_ref=image_ref,
+            env=env,
+            limits=_or_default(limits, self._settings.default_limits),
+            base_path=self._settings.base_path.format(id=workspace_id),
+            stop_grace_seconds=self._settings.stop_grace_seconds,
+        )
+        async with self._acting(workspace_id, token) as things:
+            await self._without_job(things, token)
+            if not things.home:
+                raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
+            if things.container is not None and things.container.is_running:
+                return
+            await self._start(order)
+
+    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token) as things:
+            await self._end(things.container)
+
+    async def remove_orphan_container(self, workspace_id: UUID) -> None:
+        async with self._locks.hold(workspace_id):
+            await self._end((await self._looking.at(workspace_id)).container)
+
+    # Storage jobs
+
+    async def run_storage_job(
+        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+    ) -> StorageResult:
+        made_volume = done = False
+        try:
+            async with self._acting(job.workspace_id, token) as things:
+                made_volume = await self._prepare_job(job, things, token)
+                container_id = await self._jobs.create(job, token)
+                await self._jobs.start(container_id, job)
+            result = await self._jobs.follow(container_id, on_progress=on_progress)
+            done = True
+            return result
+        except EffectError as error:
+            if error.failure is not FailureCode.DOCKER_API_ERROR:
+                # Perhaps it did not fail: perhaps it was ended by somebody newer.
+                await self._fences.verify(job.workspace_id, token)
+            raise
+        finally:
+            await finish(self._end_job(job, token, remove_volume=made_volume and not done))
+
+    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+        async with self._acting(workspace_id, token) as things:
+            if things.job is not None:
+                await self._containers.remove(things.job.id)
+
+    async def _prepare_job(self, job: StorageJob, things: Things, token: Token) -> bool:
+        """Nothing stands in the way, and there is a volume. True if that was made here."""
+        if things.container is not None and things.container.is_running:
+            raise EffectError(FailureCode.VOLUME_IN_USE, "the workspace is running")
+        if job.kind is StorageKind.ARCHIVE and not things.home:
+            raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
+        await self._without_job(things, token, may_end_equal=True)
+        await self._images.get(self._jobs.image)
+        await self._fences.verify(job.workspace_id, token)
+        if things.home:
+            return False
+        await self._make_volume(job.workspace_id, things, token)
+        return True
+
+    async def _end_job(self, job: StorageJob, token: Token, *, remove_volume: bool) -> None:
+        """Nothing of our job is left, nor the empty volume of a restore that failed.
+
+        Found by its labels, because a call that is cancelled while the engine makes the container never
+        learns its id. With the engine away this fails, and the next job of this workspace does it. Dying
+        here leaves a volume without a restore marker, which nobody trusts and the next restore fills.
+        """
+        with suppress(EffectError):
+            async with self._locks.hold(job.workspace_id):
+                things = await self._looking.at(job.workspace_id)
+                if things.job is not None and things.job.token == token:
+                    await self._containers.remove(things.job.id)
+                if remove_volume and token == things.highest_token:
+                    await self._remove_volume(job.workspace_id)
+
+    # What the calls above are made of
+
+    @asynccontextmanager
+    async def _acting(self, workspace_id: UUID, token: Token) -> AsyncIterator[Things]:
+        """Hold the workspace's lock with a token that nobody outranks; gives what exists."""
+        async with self._locks.hold(workspace_id):
+            yield await self._fences.admit(workspace_id, token)
+
+    async def _without_job(self, things: Things, token: Token, *, may_end_equal: bool = False) -> None:
+        """No storage job is left, dead or alive; a running one that is not outranked is an error."""
+        job = things.job
+        if job is None:
+            return
+        outranked = job.token < token or (may_end_equal and job.token == token)
+        if job.is_running and not outranked:
+            raise in_use(job.token)
+        await self._containers.remove(job.id)
+
+    async def _make_volume(self, workspace_id: UUID, things: Things, token: Token) -> None:
+        if things.home:
+            return
+        name = self._names.home(workspace_id)
+        wanted = self._names.labels(workspace_id, Role.HOME, token)
+        try:
+            await self._engine.create_volume(name, labels=wanted, driver=self._settings.volume_driver)
+            made = await self._engine.volume(name)
+        except (Refused, Conflict, NotFound) as error:
+            raise EffectError(FailureCode.VOLUME_CREATE_FAILED, str(error)) from error
+        if not self._names.are_ours(made.get("Labels"), workspace_id, Role.HOME):
+            raise EffectError(
+                FailureCode.VOLUME_CREATE_FAILED,
+                f"a volume called {name} exists and is not of this installation; it was left alone",
+            )
+
+    async def _remove_volume(self, workspace_id: UUID) -> None:
+        try:
+            await self._engine.remove_volume(self._names.home(workspace_id))
+        except NotFound:
+            return
+        except (Conflict, Refused) as error:
+            raise EffectError(FailureCode.VOLUME_IN_USE, str(error)) from error
+
+    async def _start(self, order: Order) -> None:
+        image = await self._images.get(order.image_ref)
+        self._base_paths[order.image_ref] = serves_base_path(image_labels(image))
+        for last in (False, True):
+            network = await self._network.get()
+            config = container_config(order, image=image, names=self._names, network=network)
+            try:
+                await self._containers.launch(order, config, settle_seconds=self._settings.settle_seconds)
+            except NotFound as error:
+                self._network.forget()  # it, or the image, was removed since we looked
+                if last:
+                    raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
+            else:
+                return
+
+    async def _end(self, container: Container | None) -> None:
+        if container is not None:
+            await self._containers.end(container.id, grace_seconds=self._settings.stop_grace_seconds)
+
+    def _learn_base_path(self, container: Container | None) -> None:
+        if container is not None and labels.IMAGE in container.labels:
+            self._base_paths[container.labels[labels.IMAGE]] = serves_base_path(container.labels)
+
+    async def _sweep_now_and_then(self) -> None:
+        while True:
+            try:
+                await self._fences.sweep()
+            except EffectError as error:
+                log.info("old tokens were not removed", error=error.message)
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def _or_default(limits: Limits, default: Limits) -> Limits:
+    return Limits(
+        cpus=limits.cpus if limits.cpus is not None else default.cpus,
+        memory_bytes=limits.memory_bytes if limits.memory_bytes is not None else default.memory_bytes,
+        pids=limits.pids if limits.pids is not None else default.pids,
+    )

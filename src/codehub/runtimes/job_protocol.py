@@ -1,0 +1,71 @@
+"""What a storage job and the runtime that started it say to each other.
+
+One JSON object goes to the job's standard input; JSON lines come from its standard output:
+
+    {"event": "progress", "done_bytes": 1, "total_bytes": 2, "files": 3}
+    {"event": "done", "archive_key": "…", "bytes": 1, "files": 2, "skipped": 0}
+    {"event": "failed", "code": "TAR_CREATE_FAILED", "message": "…", "context": {}}
+
+Runtimes know neither tar nor object stores; this is all they know of a job.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.base import StorageProgress, StorageResult
+
+_RESULT_FIELDS = {"event", "archive_key", "bytes", "files", "skipped"}
+
+
+def find_message(line: bytes) -> dict[str, Any] | None:
+    """The JSON object in a line. Other output (a library that prints) is not for us."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def find_progress(message: Mapping[str, Any]) -> StorageProgress | None:
+    """How far the job is, if that is what the message says."""
+    if message.get("event") != "progress":
+        return None
+    total = message.get("total_bytes")
+    return StorageProgress(
+        done_bytes=int(message.get("done_bytes") or 0),
+        total_bytes=None if total is None else int(total),
+        files=int(message.get("files") or 0),
+    )
+
+
+def outcome(final: Mapping[str, Any] | None, *, exit_code: int, output: Sequence[str]) -> StorageResult:
+    """Done is what says so *and* exits with 0; everything else raises, with its reasons."""
+    event = final.get("event") if final else None
+    if final and event == "done" and exit_code == 0:
+        return StorageResult(
+            archive_key=str(final["archive_key"]),
+            bytes=int(final["bytes"]),
+            files=int(final["files"]),
+            skipped=int(final.get("skipped") or 0),
+            extra={key: value for key, value in final.items() if key not in _RESULT_FIELDS},
+        )
+    if final and event == "failed":
+        context = dict(final.get("context") or {})
+        context.pop("code", None)
+        context.setdefault("exit_code", exit_code)
+        raise EffectError(_failure_code(final.get("code")), str(final.get("message") or "failed"), **context)
+    raise EffectError(
+        FailureCode.STORAGE_JOB_FAILED,
+        f"the storage job ended with {exit_code} and no result",
+        exit_code=exit_code,
+        output=list(output),
+    )
+
+
+def _failure_code(value: object) -> FailureCode:
+    try:
+        return FailureCode(str(value))
+    except ValueError:
+        return FailureCode.STORAGE_JOB_FAILED

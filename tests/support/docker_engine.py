@@ -1,0 +1,166 @@
+"""The Docker runtime on a real engine, each test with installations of its own, all removed afterwards.
+
+Runtimes reach the engine through a relay, so that a test can take the engine away from them without taking
+it from everybody else.
+"""
+
+import asyncio
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from codehub.runtimes.docker import DockerRuntime, DockerSettings, JobSettings
+from codehub.runtimes.docker.deaths import OnDeath
+from codehub.runtimes.docker.names import INSTALLATION, Names
+from tests.support.docker_api import DockerApi
+from tests.support.docker_images import APP, JOB_SCRIPT, PYTHON, SCRIPTS, ensure_images, image
+
+JOB_COMMAND = (PYTHON, f"{APP}/{JOB_SCRIPT.name}")
+
+
+class Relay:
+    """Bytes from one socket to another and back, until it is cut."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._folder = tempfile.TemporaryDirectory(prefix="codehub-relay-")
+        self._path = Path(self._folder.name) / "docker.sock"
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._relaying: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self._path}"
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_unix_server(self._accept, self._path)
+
+    async def cut(self) -> None:
+        """Nobody answers any more, and those who were talking are hung up on."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._path.unlink(missing_ok=True)
+        for writer in list(self._writers):
+            writer.transport.abort()
+        if self._relaying:
+            await asyncio.wait(self._relaying)
+
+    async def close(self) -> None:
+        await self.cut()
+        self._folder.cleanup()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._relay(reader, writer))
+        self._relaying.add(task)
+        task.add_done_callback(self._relaying.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there_reader, there_writer = await asyncio.open_unix_connection(self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, there_writer}
+        try:
+            await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
+        finally:
+            self._writers -= {writer, there_writer}
+            for each in (writer, there_writer):
+                each.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+class DockerBench:
+    """What ``tests/contract/runtime_suite`` asks of an engine, and a little more."""
+
+    def __init__(self, address: str, root: Path) -> None:
+        self.api = DockerApi(address)
+        self.root = root
+        self.settings = DockerSettings(
+            images=[image(name) for name in SCRIPTS],
+            stop_grace_seconds=2,
+            settle_seconds=30,  # all these images listen or end, however busy the machine is
+        )
+        self.image, self.failing_image = image("tiny"), image("wrong")
+        self.job_command = JOB_COMMAND
+        self._mark = uuid4().hex[:8]
+        self._relay = Relay(self.api.socket_path)
+        self._opened: list[DockerRuntime] = []
+        self._installations: set[str] = set()
+
+    async def prepare(self) -> None:
+        ensure_images(self.api, [*SCRIPTS, "job"])
+        await self._relay.open()
+        # A store without any entry is taken for a disk that is not mounted.
+        (self.store / "store").touch()
+
+    def installation_id(self, installation: str = "one") -> str:
+        return f"{installation}-{self._mark}"
+
+    def names(self, installation: str = "one") -> Names:
+        return Names(self.installation_id(installation))
+
+    async def open(
+        self, installation: str = "one", *, on_death: OnDeath | None = None, **changes: object
+    ) -> DockerRuntime:
+        installation_id = self.installation_id(installation)
+        self._installations.add(installation_id)
+        settings = replace(self.settings, **{"engine_url": self._relay.address, **changes})  # type: ignore[arg-type]
+        runtime = DockerRuntime(
+            installation_id,
+            settings,
+            jobs=JobSettings(
+                image=image("job"), archive_url=f"file://{self.store}", command=self.job_command
+            ),
+            on_death=on_death,
+        )
+        await runtime.prepare()
+        self._opened.append(runtime)
+        return runtime
+
+    @property
+    def store(self) -> Path:
+        path = self.root / "store"
+        path.mkdir(exist_ok=True)
+        return path
+
+    async def kill_container(self, workspace_id: UUID) -> None:
+        self.api.kill(f"ws-{workspace_id}")
+
+    async def kill_job(self, workspace_id: UUID) -> None:
+        self.api.kill(f"ws-{workspace_id}-job")
+
+    async def write(self, workspace_id: UUID, name: str, content: str) -> None:
+        self.api.write_file(f"ws-{workspace_id}-home", name, content.encode(), image=self.image)
+
+    async def read(self, workspace_id: UUID, name: str) -> str | None:
+        data = self.api.read_file(f"ws-{workspace_id}-home", name, image=self.image)
+        return None if data is None else data.decode()
+
+    async def let_jobs(self, workspace_id: UUID, behaviour: str) -> None:
+        (self.store / f"{workspace_id}.behaviour").write_text(behaviour)
+
+    async def break_engine(self) -> None:
+        await self._relay.cut()
+
+    async def mend_engine(self) -> None:
+        await self._relay.open()
+
+    async def close(self) -> None:
+        for runtime in self._opened:
+            await runtime.close()
+        await self._relay.close()
+        for installation_id in self._installations:
+            self.api.remove_everything(f"{INSTALLATION}={installation_id}")
