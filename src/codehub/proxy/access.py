@@ -93,6 +93,7 @@ class Access:
         self.generation = 0  # grows with every change: whoever remembers something notes it
         self._principals: Memory[str, Principal] = _memory(settings, metrics)
         self._targets: Memory[UUID, WorkspaceTarget] = _memory(settings, metrics)
+        self._ports: Memory[tuple[UUID, int], tuple[str, int]] = _memory(settings, metrics)
         directory.subscribe(self)
 
     def recall(self, key: str, workspace_id: UUID, now: float) -> Recollection | None:
@@ -108,13 +109,24 @@ class Access:
     async def target(self, workspace_id: UUID) -> WorkspaceTarget | None:
         return await self._targets.get(workspace_id, lambda: self._directory.workspace(workspace_id))
 
+    def recall_port(self, workspace_id: UUID, port: int, now: float) -> tuple[tuple[str, int] | None, float]:
+        """Where the port is reached and until when that counts, if memory knows it."""
+        return self._ports.peek((workspace_id, port), now) or (None, now)
+
+    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+        return await self._ports.get(
+            (workspace_id, port), lambda: self._directory.port_address(workspace_id, port)
+        )
+
     def expire(self, now: float) -> None:
         self._principals.expire(now)
         self._targets.expire(now)
+        self._ports.expire(now)
 
     def workspace_changed(self, workspace_id: UUID) -> None:
         self.generation += 1
         self._targets.forget(workspace_id)
+        self._ports.clear()  # few are ever in it
 
     def user_changed(self, user_id: UUID) -> None:
         self.generation += 1
@@ -126,6 +138,7 @@ class Access:
         self.people_changed = True
         self._principals.clear()
         self._targets.clear()
+        self._ports.clear()
 
 
 def _memory(settings: ProxySettings, metrics: Metrics) -> "Memory[K, V]":

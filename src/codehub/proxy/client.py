@@ -206,7 +206,13 @@ class ClientConnection(Connection):
             return None
         principal, target, until = recalled
         verdict = judge(request, route, principal=principal, target=target, scheme=engine.scheme)
-        to = engine.destinations.workspace(target, route) if verdict is Verdict.RELAY else None
+        if verdict is not Verdict.RELAY:
+            return None
+        at = target.address
+        if route.port is not None:
+            at, port_until = engine.access.recall_port(target.id, route.port, now)
+            until = min(until, port_until)
+        to = engine.destinations.workspace(target, route, at)
         if to is not None and Pass.may_be_kept(request, route):
             rest = upstream_fields(
                 request,

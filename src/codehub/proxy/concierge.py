@@ -108,7 +108,12 @@ class Concierge:
             case Verdict.WAIT:
                 return self._pages.waiting(_context(request, route), target)
             case Verdict.RELAY:
-                to = self._destinations.workspace(target, route)
+                at = target.address
+                if route.port is not None:
+                    at = await self._access.port_address(target.id, route.port)
+                    if at is None:
+                        return self._port_closed(request, target, route.port, status=404)
+                to = self._destinations.workspace(target, route, at)
                 if to is not None:
                     return Onward(to, to.path(route))
         return self._asleep(request, route, target)
@@ -152,9 +157,7 @@ class Concierge:
             return self._unavailable(request)
         self._access.workspace_changed(target.id)  # the address may be an old one
         if to.port is not None:  # nothing listens there; the workspace itself may be well
-            if request.is_navigation:
-                return self._pages.port_closed(_context(request), target, to.port)
-            return problem(502, "port_closed", f"Nothing listens on port {to.port}.")
+            return self._port_closed(request, target, to.port, status=502)
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._directory.hint_observer(target.id)
@@ -163,6 +166,14 @@ class Concierge:
         if request.is_navigation and target.starting_up:
             return self._pages.waiting(_context(request, own_origin=not to.policy.prefix), target)
         return self.bad_gateway(request, to)
+
+    def _port_closed(
+        self, request: RequestHead, target: WorkspaceTarget, port: int, *, status: int
+    ) -> Answer:
+        """Whether nobody listens there or somebody else does is none of this person's business."""
+        if request.is_navigation:
+            return self._pages.port_closed(_context(request), target, port, status=status)
+        return problem(status, "port_closed", f"Nothing of this workspace listens on port {port}.")
 
     def bad_gateway(self, request: RequestHead, to: Destination | None) -> Answer:
         target = to.target if to is not None else None

@@ -39,12 +39,13 @@ class Destinations:
         policy = Policy(to_workspace=False, extra=extra) if extra else API_POLICY
         return Destination(self._pool.lane("api"), self._api, policy)
 
-    def workspace(self, target: WorkspaceTarget, route: Route) -> Destination | None:
-        """None while the container has no address yet."""
-        if target.address is None:
+    def workspace(
+        self, target: WorkspaceTarget, route: Route, at: tuple[str, int] | None
+    ) -> Destination | None:
+        """``at``: the workspace's address, or that of the port asked for. None: nobody is there yet."""
+        if at is None:
             return None
-        host, port = target.address
-        address = TcpAddress(host, route.port or port)
+        address = TcpAddress(*at)
         strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
         policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
         lane = self._pool.lane((target.id, address))

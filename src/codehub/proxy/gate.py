@@ -38,8 +38,6 @@ def judge(
         return Verdict.SIGN_IN if request.is_navigation else Verdict.UNAUTHORIZED
     if target is None or not principal.may_open(target):
         return Verdict.NOT_FOUND
-    if route.port is not None and not target.owns_host:
-        return Verdict.NOT_FOUND
     if request.websocket and not has_own_origin(request, scheme):
         return Verdict.BAD_ORIGIN
     if route.needs_slash:

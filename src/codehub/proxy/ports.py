@@ -68,8 +68,6 @@ class WorkspaceTarget:
 
     ``strip_prefix``: the image does not use ``{base_path}``, so it must see paths without ``/w/{id}``.
     ``starting_up``: it reached RUNNING a moment ago; a refused connection is no fault yet.
-    ``owns_host``: the address belongs to this workspace alone. Only then may other ports be reached:
-    on a shared host they would be somebody else's, the database's for example.
     """
 
     id: UUID
@@ -80,7 +78,6 @@ class WorkspaceTarget:
     address: tuple[str, int] | None = None
     strip_prefix: bool = True
     starting_up: bool = False
-    owns_host: bool = False
     error: ErrorNote | None = None
     progress: int | None = None
     version: int = 0
@@ -128,6 +125,10 @@ class Directory(Protocol):
     async def resolve(self, credential: Credential) -> Principal | None: ...
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None: ...
+
+    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+        """Where another port of a running workspace is reached. None unless the workspace itself listens
+        there: on a shared host it may be somebody else's, the database's for example."""
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         """Wish RUNNING in this person's name. Idempotent: a waking workspace answers WAKING."""

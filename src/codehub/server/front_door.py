@@ -61,6 +61,9 @@ class Addresses(Protocol):
 
     async def address(self, workspace_id: UUID) -> Address | None: ...
 
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+        """None unless the port is this workspace's own."""
+
 
 class Directory:
     """Who may open what, and where it is."""
@@ -73,7 +76,6 @@ class Directory:
         identities: Identities,
         addresses: Addresses,
         uses_base_path: Callable[[str], bool],
-        owns_host: bool,
         live: LiveFeed,
         hints: Hints,
         limits: RunningLimits,
@@ -84,7 +86,6 @@ class Directory:
         self._identities = identities
         self._addresses = addresses
         self._uses_base_path = uses_base_path
-        self._owns_host = owns_host
         self._live = live
         self._hints = hints
         self._limits = limits
@@ -115,6 +116,10 @@ class Directory:
         if record.view.observed_status is ObservedStatus.RUNNING:
             address = await self._addresses.address(workspace_id)
         return self._target(record, address)
+
+    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+        address = await self._addresses.port_address(workspace_id, port)
+        return (address.host, address.port) if address is not None else None
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         known = await self._identities.of_user(principal.user_id, fresh=True)
@@ -193,7 +198,6 @@ class Directory:
             address=(address.host, address.port) if address is not None else None,
             strip_prefix=not self._uses_base_path(view.image_ref),
             starting_up=view.operation is Operation.STARTING or _just_came_up(view),
-            owns_host=self._owns_host,
             error=_error_note(view) if view.in_error else None,
             version=view.version,
         )

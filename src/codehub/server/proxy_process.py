@@ -70,7 +70,6 @@ async def run_proxy(
             identities=Identities(sessions, reading=reading),
             addresses=runtime,
             uses_base_path=runtime.uses_base_path,
-            owns_host=runtime.owns_host,
             live=live,
             hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
             limits=RunningLimits(

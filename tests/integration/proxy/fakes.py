@@ -43,6 +43,7 @@ class FakeDirectory:
         self.hints: list[UUID] = []
         self.calls: Counter[str] = Counter()
         self.listeners: list[ChangeListener] = []
+        self.ports: set[tuple[UUID, int]] = set()  # those that workspaces listen on themselves
         self.gate: asyncio.Event | None = None  # holds every lookup while it is set and clear
         self.broken = False
 
@@ -72,6 +73,11 @@ class FakeDirectory:
         answer = self.targets.get(workspace_id)
         await self._pass()
         return answer
+
+    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+        self.calls["port_address"] += 1
+        await self._pass()
+        return ("127.0.0.1", port) if (workspace_id, port) in self.ports else None
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         self.wakes.append((workspace_id, principal.user_id))

@@ -115,9 +115,10 @@ async def test_signing_in_needs_the_right_to_the_workspace(house: House) -> None
 
 
 async def test_ports_have_origins_too(make_house: MakeHouse) -> None:
-    house = await make_house(public_url=HUB, base_domain="localhost", target={"owns_host": True})
+    house = await make_house(public_url=HUB, base_domain="localhost")
     app = RawUpstream(replies(ok(b"app")))
     await app.start()
+    house.directory.ports.add((house.workspace.id, app.port))
     first = await ask(house, host_of(house, app.port), "/x", *NAVIGATE)
     second, _ = await follow(house, first, cookie=f"codehub_session={SESSION}")
     third, host = await follow(house, second)

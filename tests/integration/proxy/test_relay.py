@@ -299,10 +299,10 @@ async def test_bytes_behind_an_answer_never_become_the_next_one(make_house: Make
     assert (await client.response()).body == b"real"
 
 
-async def test_ports_of_a_workspace_with_its_own_host(make_house: MakeHouse) -> None:
-    house = await make_house(target={"owns_host": True})
+async def test_ports_a_workspace_listens_on_are_reached(house: House) -> None:
     other = RawUpstream(replies(ok(b"port")))
     await other.start()
+    house.directory.ports.add((house.workspace.id, other.port))
     answer = await house.get(b"/port/%d/app?x" % other.port)
     assert answer.body == b"port"
     assert other.requests[0].line == b"GET /app?x HTTP/1.1"
@@ -313,6 +313,19 @@ async def test_ports_of_a_workspace_with_its_own_host(make_house: MakeHouse) -> 
     assert house.directory.hints == [], "a closed port says nothing about the workspace"
 
 
-async def test_ports_on_a_shared_host_are_nobodys(house: House) -> None:
+async def test_ports_of_somebody_else_are_nobodys(house: House) -> None:
     """They would be the database's, or another workspace's."""
+    assert (await house.get(b"/port/%d/" % house.upstream.port)).status == 404
+    page = await house.get(b"/port/%d/" % house.upstream.port, b"Sec-Fetch-Mode: navigate")
+    assert page.status == 404
+    assert b"Nothing listens on port" in page.body
+
+
+async def test_a_port_is_asked_about_once_and_again_after_a_change(house: House) -> None:
+    house.directory.ports.add((house.workspace.id, house.upstream.port))
+    for _ in range(3):
+        assert (await house.get(b"/port/%d/" % house.upstream.port)).status == 200
+    assert house.directory.calls["port_address"] == 1
+    house.directory.ports.clear()
+    house.directory.change(house.workspace.id, version=2)
     assert (await house.get(b"/port/%d/" % house.upstream.port)).status == 404

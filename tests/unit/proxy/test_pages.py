@@ -28,7 +28,7 @@ def everything(lang: str) -> dict[str, str]:
         "error": PAGES.error(context, TARGET, ErrorNote(EVIL, EVIL)),
         "not found": PAGES.not_found(context),
         "bad gateway": PAGES.bad_gateway(context, TARGET),
-        "port": PAGES.port_closed(context, TARGET, 3000),
+        "port": PAGES.port_closed(context, TARGET, 3000, status=404),
         "unavailable": PAGES.unavailable(context),
     }
     return {name: answer.body.decode() for name, answer in answers.items()}

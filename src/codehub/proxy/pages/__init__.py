@@ -152,8 +152,8 @@ class Pages:
     def bad_gateway(self, context: PageContext, target: WorkspaceTarget) -> Answer:
         return self._simple(502, context, "bad_gateway", name=target.name)
 
-    def port_closed(self, context: PageContext, target: WorkspaceTarget, port: int) -> Answer:
-        return self._simple(502, context, "port", name=target.name, port=port)
+    def port_closed(self, context: PageContext, target: WorkspaceTarget, port: int, *, status: int) -> Answer:
+        return self._simple(status, context, "port", name=target.name, port=port)
 
     def unavailable(self, context: PageContext) -> Answer:
         return self._simple(503, context, "unavailable")

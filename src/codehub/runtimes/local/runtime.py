@@ -31,7 +31,8 @@ from codehub.runtimes.local import jobs, locks, logs, ports, volumes
 from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
-from codehub.runtimes.local.processes import Identity, boot_id, is_alive
+from codehub.runtimes.local.listeners import listeners, loopback_host, socket_inodes
+from codehub.runtimes.local.processes import Identity, boot_id, is_alive, members
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.sight import Look, look
@@ -118,11 +119,6 @@ class LocalRuntime:
     async def images(self) -> list[str]:
         return list(self._images)
 
-    @property
-    def owns_host(self) -> bool:
-        """Whether a workspace's address is its alone. Here all of them share this machine's loopback."""
-        return False
-
     def uses_base_path(self, image_ref: str) -> bool:
         """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix."""
         return image_rules.uses_base_path(self._images, image_ref)
@@ -137,6 +133,10 @@ class LocalRuntime:
     async def address(self, workspace_id: UUID) -> Address | None:
         record = await self._threads.run(self._find_running, workspace_id)
         return None if record is None else Address(ports.HOST, record.port)
+
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+        """Where to connect for another port of this workspace; None unless its own processes listen there."""
+        return await self._threads.run(self._find_port, workspace_id, port)
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends when the container has ended and everything was read."""
@@ -356,6 +356,15 @@ class LocalRuntime:
     def _find_running(self, workspace_id: UUID) -> Record | None:
         record = self._find_process(workspace_id)
         return record if record is not None and is_alive(record.identity) else None
+
+    def _find_port(self, workspace_id: UUID, port: int) -> Address | None:
+        found = listeners(port)
+        record = self._find_running(workspace_id) if found else None
+        if record is None:
+            return None
+        family = members(record.identity, f"{WORKSPACE_VARIABLE}={workspace_id}")
+        host = loopback_host(found, socket_inodes(family))
+        return None if host is None else Address(host, port)
 
     def _look(self, ids: Collection[UUID] | None) -> Look:
         self._reap()
