@@ -37,7 +37,7 @@ def overview(json: bool = JSON) -> None:
             Text(clean(leader["holder_id"])),
             ago(leader["acquired_at"], now=now),
             str(leader["epoch"]),
-            ago(leader["last_tick_at"], now=now),
+            ago(leader["last_tick_at"], now=now) if leader["last_tick_at"] else "",
         )
     print_table(leaders)
 

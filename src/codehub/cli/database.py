@@ -5,7 +5,6 @@ import asyncio
 import typer
 
 from codehub.cli.output import say
-from codehub.server.settings import load_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +19,7 @@ def migrate() -> None:
 async def _migrate() -> None:
     from codehub.server import embedded
     from codehub.server.database import explained
+    from codehub.server.settings import load_settings
     from codehub.store import migrate as migrations
 
     async with embedded.database(load_settings()) as url, explained(url):

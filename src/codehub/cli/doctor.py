@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from codehub.cli.output import out, print_json
-from codehub.server.settings import load_settings
 
 if TYPE_CHECKING:
     from codehub.server.doctor import Finding
@@ -23,6 +22,7 @@ def register(app: typer.Typer) -> None:
 def doctor(json: bool = typer.Option(False, "--json", help="For machines.")) -> None:
     """Check every dependency and say what to do. Exit code 1 if something is bad."""
     from codehub.server.doctor import Verdict, examine
+    from codehub.server.settings import load_settings
 
     findings = asyncio.run(examine(load_settings()))
     bad = [finding for finding in findings if finding.verdict is Verdict.BAD]

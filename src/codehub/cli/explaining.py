@@ -116,9 +116,9 @@ def _summary(ws: Workspace) -> str:
 def _wanted(ws: Workspace, history: list[HistoryEntry], *, now: datetime) -> str:
     wish = ws["desired_state"]
     if ws["deleted_at"] is not None:
-        return f"gone, since {ago(ws['deleted_at'], now=now)}"
+        return f"gone, for {_for(ws['deleted_at'], now=now)}"
     entry = last_wish(history)
-    return wish if entry is None else f"{wish}, since {ago(entry['at'], now=now)} ({entry_words(entry)})"
+    return wish if entry is None else f"{wish}, for {_for(entry['at'], now=now)} ({entry_words(entry)})"
 
 
 def _seen(ws: Workspace, *, now: datetime) -> str:
@@ -133,7 +133,7 @@ def _doing(ws: Workspace, *, now: datetime) -> str:
         return "nothing"
     told = OPERATION_WORDS.get(ws["operation"], ws["operation"])
     if ws["op_started_at"]:
-        told += f", for {span(age(ws['op_started_at'], now=now).total_seconds())}"
+        told += f", for {_for(ws['op_started_at'], now=now)}"
     return told if ws["progress"] is None else f"{told}, {ws['progress']} % done"
 
 
@@ -164,7 +164,7 @@ def _obstacles(ws: Workspace, report: CoordinatorReport | None, *, now: datetime
         if tick is not None and age(tick, now=now).total_seconds() > QUIET_SECONDS:
             found.append(
                 f"{clean(leader['holder_id'])} leads {name}, which {TASKS[name]}, and has not worked for "
-                f"{span(age(tick, now=now).total_seconds())}: it hangs, or it died and nobody took over."
+                f"{_for(tick, now=now)}: it hangs, or it died and nobody took over."
             )
     for leader in report["coordinators"].values():
         for engine, why in (leader.get("away") or {}).items():
@@ -177,12 +177,16 @@ def _leader(leader: Coordinator, *, now: datetime) -> str:
         return "nobody"
     told = clean(leader["holder_id"])
     if leader["acquired_at"]:
-        told += f", since {ago(leader['acquired_at'], now=now)}"
+        told += f", for {_for(leader['acquired_at'], now=now)}"
     if leader["last_tick_at"]:
         told += f", last tick {ago(leader['last_tick_at'], now=now)}"
     if leader["last_error"]:
         told += f", last error: {clean(leader['last_error'])}"
     return told
+
+
+def _for(since: str, *, now: datetime) -> str:
+    return span(age(since, now=now).total_seconds())
 
 
 def _coordinators(client: "Client") -> CoordinatorReport | None:

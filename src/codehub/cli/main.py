@@ -42,7 +42,7 @@ def root(version: bool = typer.Option(False, "--version", help="Show the version
 def run() -> None:
     """Entry point of the installed command."""
     try:
-        app()
+        app(prog_name="codehub")  # however it was started: shells complete and people read this name
     except CodeHubError as error:
         complain(str(error))
         sys.exit(getattr(error, "exit_code", 1))

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 from codehub.cli.answers import Workspace
 from codehub.cli.output import err, out, print_json_line
 from codehub.cli.watching import Lost, State
-from codehub.cli.words import clean, error_words, next_words, parse_time, size, span, status_style
+from codehub.cli.words import clean, error_words, next_words, parse_time, span, status_style
 
 
 class Display(Protocol):
@@ -119,7 +119,7 @@ class Bars:
             description=f"[{style}]{told.partition(' (')[0]}[/]",
             total=None if percent is None else 100,
             completed=percent or 0,
-            detail=_amount(seen),
+            detail="" if percent is None else f"{percent} %",
         )
 
     def _finish_step(self) -> None:
@@ -136,11 +136,3 @@ def _headline(ws: Workspace) -> str:
     if ws["operation"] == "NONE" and ws["desired_state"] != ws["observed_status"]:
         return f"{ws['status']} ({next_words(ws, now=parse_time(ws['created_at']))})"
     return ws["status"]
-
-
-def _amount(seen: State) -> str:
-    detail = seen.detail or {}
-    done, total = detail.get("done_bytes"), detail.get("total_bytes")
-    if not isinstance(done, int):
-        return ""
-    return f"{size(done)} of {size(total)}" if isinstance(total, int) and total else size(done)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from codehub.cli.output import err, escape, out, say
-from codehub.cli.settings import SETTINGS_EPILOG
-from codehub.server.settings import LogFormat, Settings, load_settings
+from codehub.cli.settings import ConfiguredCommand
 
 if TYPE_CHECKING:
+    from codehub.server.settings import Settings
     from codehub.services.accounts import FirstAdmin
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog=SETTINGS_EPILOG)(up)
-    app.command(epilog=SETTINGS_EPILOG)(serve)
+    app.command(cls=ConfiguredCommand)(up)
+    app.command(cls=ConfiguredCommand)(serve)
 
 
 def up() -> None:
@@ -24,6 +24,8 @@ def up() -> None:
     PostgreSQL and Redis run embedded unless DATABASE_URL and REDIS_URL say otherwise. Ctrl-C stops all of it,
     workspaces included; the next start finds everything again.
     """
+    from codehub.server.settings import load_settings
+
     settings = load_settings()
     configure_logs(settings)
     if out.is_terminal:
@@ -51,6 +53,8 @@ def serve(
     ),
 ) -> None:
     """Run one replica: API, proxy and coordinators, or the CODEHUB_ROLES of them. Workspaces outlive it."""
+    from codehub.server.settings import load_settings
+
     settings = load_settings()
     configure_logs(settings)
     from codehub.server.main import Run, run_server, run_until_signal
@@ -65,8 +69,9 @@ def serve(
     run_until_signal(run_server(settings, run), on_stopping=run.on_stopping)
 
 
-def configure_logs(settings: Settings) -> None:
+def configure_logs(settings: "Settings") -> None:
     from codehub.kit import logs
+    from codehub.server.settings import LogFormat
 
     chosen = settings.log.format
     json = chosen is LogFormat.JSON if chosen is not None else not sys.stderr.isatty()

@@ -1,5 +1,8 @@
 """Waiting for what was wished, and saying how it ended."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from codehub.cli.failures import CommandError, ExitCode
@@ -48,13 +51,32 @@ def expect_no_error(ws: "Workspace") -> None:
 
 def _follow(client: "Client", ws: "Workspace", display: "Display", *, timeout: float | None) -> "Workspace":
     """Ctrl-C ends the watching; what is watched goes on."""
-    from codehub.cli.watching import Deadline, State, follow, rest_of
+    from codehub.cli.watching import State, follow, rest_of
 
-    with display:
-        for seen in follow(client, ws, deadline=Deadline(timeout)):
+    with _patience(timeout), display:
+        for seen in follow(client, ws):
             display.show(seen)
             if isinstance(seen, State):
                 ws = seen.workspace
                 if rest_of(ws) is not None:
                     break
     return ws
+
+
+@contextmanager
+def _patience(seconds: float | None) -> Iterator[None]:
+    """Raise inside when the time is over: by a signal, because what is waited for may never say anything."""
+    if seconds is None:
+        yield
+        return
+
+    def over(_signal: int, _frame: object) -> None:
+        raise CommandError(f"Not there after {seconds:g} s. It goes on; see: codehub ws watch")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

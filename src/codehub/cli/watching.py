@@ -7,14 +7,14 @@ whoever reconnects knows everything again.
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
 from codehub.cli.answers import Workspace
 from codehub.cli.client import Client, NotFound, Refusal
-from codehub.cli.failures import CommandError, Unreachable
+from codehub.cli.failures import Unreachable
 
 SILENCE_SECONDS = 75.0
 """The server's heart beats every 30 seconds: one that missed two beats is gone, whatever TCP thinks."""
@@ -61,32 +61,14 @@ def rest_of(ws: Workspace) -> Rest | None:
     return None
 
 
-class Deadline:
-    """When patience ends; ``seconds`` None: never."""
-
-    def __init__(self, seconds: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._at = None if seconds is None else clock() + seconds
-
-    def left(self, at_most: float) -> float:
-        """Seconds to wait, no longer than this. Raises once the time is over."""
-        if self._at is None:
-            return at_most
-        left = self._at - self._clock()
-        if left <= 0:
-            raise CommandError(f"Not there after {self._seconds:g} s. It goes on: codehub ws watch")
-        return min(at_most, left)
-
-
-def follow(client: Client, workspace: Workspace, *, deadline: Deadline) -> Iterator[State | Lost]:
+def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:
     """Every change, until the caller has seen enough. Ends by itself with a deletion."""
     known = workspace
     was_connected = False
     retry_seconds = FIRST_RETRY_SECONDS
     while True:
         try:
-            with client.events(known["id"], read_seconds=deadline.left(SILENCE_SECONDS)) as events:
+            with client.events(known["id"], read_seconds=SILENCE_SECONDS) as events:
                 for event in events:
                     was_connected, retry_seconds = True, FIRST_RETRY_SECONDS
                     state = _take(known, event.name, event.data)
@@ -95,7 +77,6 @@ def follow(client: Client, workspace: Workspace, *, deadline: Deadline) -> Itera
                         yield state
                         if rest_of(known) is Rest.DELETED:
                             return
-                    deadline.left(0)
             why = "the server ended it"
         except Refusal as refusal:
             if isinstance(refusal, NotFound) and known["deleted_at"] is not None:
@@ -106,12 +87,11 @@ def follow(client: Client, workspace: Workspace, *, deadline: Deadline) -> Itera
                 raise
             why = str(refusal)
         except Unreachable as error:
-            deadline.left(0)
             if not was_connected:
                 raise
             why = str(error)
         yield Lost(why)
-        time.sleep(deadline.left(retry_seconds * random.uniform(0.5, 1.5)))
+        time.sleep(retry_seconds * random.uniform(0.5, 1.5))
         retry_seconds = min(retry_seconds * 2, LONGEST_RETRY_SECONDS)
 
 

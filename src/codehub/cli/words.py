@@ -49,17 +49,14 @@ def parse_time(value: str) -> datetime:
 
 def span(seconds: float) -> str:
     """The two largest units: "42 s", "5 min", "2 h 5 min", "3 d 4 h"."""
-    whole = max(0, round(seconds))
-    units = [
-        (whole // 86400, "d"),
-        (whole % 86400 // 3600, "h"),
-        (whole % 3600 // 60, "min"),
-        (whole % 60, "s"),
-    ]
-    first = next((index for index, (count, _) in enumerate(units) if count), len(units) - 1)
-    # Seconds beside minutes say nothing to anybody.
-    last = first + 1 if units[first][1] == "min" else first + 2
-    told = [f"{count} {unit}" for count, unit in units[first:last] if count]
+    whole = max(0, round(seconds) if seconds < 60 else round(seconds / 60) * 60)
+    sizes = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    counts: list[tuple[int, str]] = []
+    for each, unit in sizes:
+        count, whole = divmod(whole, each)
+        counts.append((count, unit))
+    first = next((index for index, (count, _) in enumerate(counts) if count), len(counts) - 1)
+    told = [f"{count} {unit}" for count, unit in counts[first : first + 2] if count]
     return " ".join(told) or "0 s"
 
 
@@ -154,9 +151,7 @@ def age(since: str, *, now: datetime) -> timedelta:
 def _wish_words(ws: Workspace) -> str:
     wish, operation = ws["desired_state"], ws["operation"]
     if operation == "NONE":
-        return {"RUNNING": "is about to start", "STANDBY": "is about to stop"}.get(
-            wish, "is about to be archived"
-        )
+        return {"RUNNING": "about to start", "STANDBY": "about to sleep"}.get(wish, "about to be archived")
     if LEADS_TO.get(operation) == wish:
         return ""
     return {"RUNNING": "then starts", "STANDBY": "then sleeps"}.get(wish, "then is archived")

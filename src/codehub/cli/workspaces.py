@@ -239,7 +239,7 @@ def _report(ws: "Workspace", *, json: bool, told: str | None = None) -> None:
     if told:
         line.append(f" ({told})")
     line.append(".")
-    if ws["status"] == "running":
+    if ws["status"] == "running" and not told:
         line.append(f" {clean(ws['url'])}")
     out.print(line)
 

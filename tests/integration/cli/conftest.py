@@ -1,0 +1,39 @@
+"""A CodeHub over a real PostgreSQL and a real Redis, for the command to talk to."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import argon2
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+
+from codehub.services.passwords import Passwords
+from codehub.signals.connection import RedisLink
+from tests.integration.cli.hub import Hub
+from tests.support.control import Cell
+
+
+@pytest.fixture
+async def quiet_hub(
+    engine: AsyncEngine,
+    session_factory: async_sessionmaker[AsyncSession],
+    redis_link: RedisLink,
+    redis_url: str,
+    database_url: str,
+    tmp_path: Path,
+) -> AsyncIterator[Hub]:
+    """Not serving yet."""
+    cell = Cell(database_url, redis_url, tmp_path / "data", session_factory)
+    await cell.prepare()
+    passwords = Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    hub = Hub(cell, engine, redis_link, passwords, tmp_path)
+    yield hub
+    hub.close()
+    passwords.close()
+
+
+@pytest.fixture
+async def hub(quiet_hub: Hub) -> AsyncIterator[Hub]:
+    """Serving, without a control plane: nothing moves unless the test moves it."""
+    async with quiet_hub.serving():
+        yield quiet_hub

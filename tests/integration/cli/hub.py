@@ -1,0 +1,204 @@
+"""A CodeHub for the command to talk to: the real API on a real port, and a control plane where one is wanted.
+
+The API runs inside the test process and can be stopped and started again at the same address; the command
+runs as a process of its own, as it does for a person.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from codehub.api.app import create_app, end_streams
+from codehub.api.dependencies import ApiDependencies, ApiSettings
+from codehub.domain.states import Role
+from codehub.server.control_plane import ControlPlane
+from codehub.server.wiring import CoordinatorHealth
+from codehub.services import accounts
+from codehub.services.passwords import Passwords
+from codehub.services.readiness import Readiness
+from codehub.services.workspaces import RunningLimits
+from codehub.signals.activity import ActivityLog
+from codehub.signals.connection import RedisLink
+from codehub.signals.live import LiveFeed
+from codehub.signals.rate_limit import SharedRateLimit
+from codehub.store import engine as store_engine
+from codehub.store.users import UserRecord
+from tests.support.control import Cell
+from tests.support.instance import COMMAND, Outcome, codehub, environment
+from tests.support.waiting import until
+
+PASSWORD = "correct horse battery"
+
+
+@dataclass
+class Hub:
+    cell: Cell
+    engine: AsyncEngine
+    link: RedisLink
+    passwords: Passwords
+    directory: Path
+    limits: RunningLimits = field(default_factory=RunningLimits)
+    plane: ControlPlane | None = None
+    _port: socket.socket = field(default_factory=lambda: _reuseport(0))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port.getsockname()[1]}"
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """The API answers. Before and after, connections are refused; the port stays reserved."""
+        live = LiveFeed(self.link)
+        runtime = await self.cell.runtime()
+        app = create_app(self._dependencies(live, runtime))
+        config = uvicorn.Config(app, http="httptools", log_config=None, access_log=False, lifespan="off")
+        server = uvicorn.Server(config)
+        live.start()
+        async with app.router.lifespan_context(app):
+            taken = _reuseport(self._port.getsockname()[1])
+            task = asyncio.create_task(server.serve(sockets=[taken]))
+
+            async def started() -> bool:
+                return server.started
+
+            await until(started, what="server")
+            try:
+                yield
+            finally:
+                end_streams(app)
+                server.should_exit = True
+                await task
+                taken.close()
+        await runtime.close()
+        await live.close()
+
+    @asynccontextmanager
+    async def controlled(self) -> AsyncIterator[None]:
+        """What is wished is also done."""
+        async with self.cell.replica("node-one") as plane:
+            self.plane = plane
+            try:
+                yield
+            finally:
+                self.plane = None
+
+    async def add_user(self, username: str, role: Role = Role.USER) -> UserRecord:
+        async with self.cell.sessions.begin() as session:
+            return await accounts.create_user(
+                session, self.passwords, username=username, password=PASSWORD, role=role, actor="test"
+            )
+
+    def environment_of(self, username: str) -> dict[str, str]:
+        """Each person has a configuration directory of their own."""
+        return {"XDG_CONFIG_HOME": str(self.config_dir(username)), "HOME": str(self.directory)}
+
+    def config_dir(self, username: str) -> Path:
+        return self.directory / f"config-{username}"
+
+    def login_file(self, username: str) -> Path:
+        return self.config_dir(username) / "codehub" / "login.json"
+
+    async def signed_in(self, username: str, role: Role = Role.USER) -> "Person":
+        await self.add_user(username, role)
+        person = Person(self, username)
+        outcome = await person.run(
+            "login", self.url, "-u", username, "--password-stdin", stdin=PASSWORD + "\n"
+        )
+        assert outcome.code == 0, outcome.errors
+        return person
+
+    def close(self) -> None:
+        self._port.close()
+
+    def _dependencies(self, live: LiveFeed, runtime: Any) -> ApiDependencies:
+        async def coordinator_health() -> dict[str, Any]:
+            return await CoordinatorHealth(self.cell.settings, self.plane, self.cell.sessions)()
+
+        autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        return ApiDependencies(
+            settings=ApiSettings(base_url=self.url, limits=self.limits),
+            sessions=self.cell.sessions,
+            read_sessions=store_engine.session_factory(autocommit),
+            live=live,
+            runtime=runtime,
+            archives=self.cell.archives(),
+            rate_limit=SharedRateLimit(self.link),
+            passwords=self.passwords,
+            why_not_ready=Readiness(self.engine).why_not_ready,
+            coordinator_health=coordinator_health,
+            activity=ActivityLog(self.link),
+        )
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody at a shell."""
+
+    hub: Hub
+    username: str
+
+    async def run(self, *arguments: str, stdin: str = "", **variables: str) -> Outcome:
+        return await codehub(
+            *arguments, stdin=stdin, **{**self.hub.environment_of(self.username), **variables}
+        )
+
+    @asynccontextmanager
+    async def running(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The command under way; whatever the test leaves of it is ended."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *arguments,
+            env=environment(**self.hub.environment_of(self.username)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def at_terminal(self, *arguments: str, typed: str) -> tuple[int, str]:
+        """With a terminal, on which this is typed: exit code, and all that appeared on it."""
+        ours, theirs = os.openpty()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "codehub.cli.main"),
+            *arguments,
+            env=environment(**self.hub.environment_of(self.username), TERM="xterm", COLUMNS="200"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        seen = await asyncio.wait_for(asyncio.to_thread(_read_all, ours), 60)
+        return await process.wait(), seen
+
+
+def _read_all(terminal: int) -> str:
+    seen = b""
+    # A terminal whose other side has closed answers with an error, not with an end.
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 65536):
+            seen += piece
+    os.close(terminal)
+    return seen.decode("utf-8", "replace")
+
+
+def _reuseport(port: int) -> socket.socket:
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    taken.bind(("127.0.0.1", port))
+    return taken

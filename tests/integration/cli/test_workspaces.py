@@ -1,0 +1,172 @@
+"""``codehub ws …`` and ``codehub admin …`` where nothing moves by itself: words, JSON and exit codes."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from codehub.domain.states import Role
+from codehub.services.workspaces import RunningLimits
+from tests.integration.cli.hub import Hub, Person
+from tests.support.instance import Outcome
+
+
+def parsed(outcome: Outcome) -> Any:
+    assert outcome.code == 0, outcome.errors
+    assert outcome.errors == ""
+    return json.loads(outcome.output)
+
+
+async def create(person: Person, name: str, *more: str) -> Any:
+    return parsed(await person.run("ws", "create", name, "--json", *more))
+
+
+async def test_create_and_list(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    empty = await ann.run("ws", "list")
+    assert (empty.code, empty.output, "ws create" in empty.errors) == (0, "", True)
+
+    made = await create(ann, "thesis :smile:", "--description", "for spring", "--sleep-after", "900")
+    assert (made["name"], made["status"], made["standby_ttl_seconds"]) == ("thesis :smile:", "new", 900)
+    await create(ann, "notes")
+    listed = parsed(await ann.run("ws", "list", "--json"))
+    assert [ws["name"] for ws in listed] == ["notes", "thesis :smile:"]
+    assert listed[1] == made
+    assert [ws["name"] for ws in parsed(await ann.run("ws", "list", "--json", "-s", "spring"))] == [
+        "thesis :smile:"
+    ]
+    assert parsed(await ann.run("ws", "list", "--json", "--status", "running")) == []
+
+    shown = await ann.run("ws", "list")
+    lines = shown.output.splitlines()
+    assert lines[0].split() == ["name", "status", "next", "last", "used", "id"]
+    assert lines[1].startswith("notes")
+    assert "thesis :smile:" in lines[2]
+    assert len(lines) == 3, "one line each, however long, where nobody's screen has to fit"
+    assert "\x1b" not in shown.output
+
+
+async def test_refusals_have_words_and_codes(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    await create(ann, "thesis")
+    expected = {
+        ("create", "thesis"): (5, "exists already"),
+        ("create", "x" * 65): (2, "64"),
+        ("create", "new", "--image", "vim"): (2, "Known: tiny"),
+        ("start", "tesis"): (4, "Did you mean thesis?"),
+        ("explain", "zzz"): (4, "codehub ws list"),
+        ("stop", "thesis"): (5, "nothing to stop"),
+        ("recover", "thesis"): (1, "administrators"),
+        ("rm", "thesis"): (2, "--yes"),
+        ("list", "--status", "sleepy"): (2, "status"),
+        ("list", "--all"): (1, "administrators"),
+        ("watch",): (2, "WORKSPACE"),
+    }
+    for arguments, (code, words) in expected.items():
+        outcome = await ann.run("ws", *arguments)
+        assert (outcome.code, outcome.output) == (code, ""), (arguments, outcome)
+        assert words in outcome.errors, (arguments, outcome.errors)
+        assert "Traceback" not in outcome.errors
+
+
+async def test_a_limit_names_what_runs(hub: Hub) -> None:
+    assert hub.limits == RunningLimits(2, 100)
+    ann = await hub.signed_in("ann")
+    for name in ("one", "two"):
+        await create(ann, name, "--start")
+    await create(ann, "three")
+    outcome = await ann.run("ws", "start", "three", "--json")
+    assert (outcome.code, outcome.output) == (5, "")
+    assert "2 of 2" in outcome.errors
+    assert "one" in outcome.errors
+    assert "codehub ws stop" in outcome.errors
+    assert parsed(await ann.run("ws", "stop", "two", "--json"))["desired_state"] == "STANDBY"
+    started = await ann.run("ws", "start", "three")
+    assert (started.code, started.output) == (0, "three is new (about to start).\n")
+
+
+async def test_by_id_and_by_name_among_people(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    bob = await hub.signed_in("bob")
+    root = await hub.signed_in("root", Role.ADMIN)
+    anns, _ = await create(ann, "shared"), await create(bob, "shared")
+    only = await create(ann, "only hers")
+
+    assert parsed(await ann.run("ws", "archive", anns["id"], "--json"))["id"] == anns["id"]
+    assert parsed(await ann.run("ws", "open", "shared", "--json")) == {
+        key: anns[key] for key in ("id", "name", "url")
+    }
+    assert (await bob.run("ws", "open", "only hers", "--json")).code == 4
+    assert (await bob.run("ws", "open", only["id"], "--json")).code == 4
+    assert parsed(await root.run("ws", "open", "only hers", "--json"))["id"] == only["id"]
+    ambiguous = await root.run("ws", "start", "shared")
+    assert (ambiguous.code, "2 workspaces are named shared" in ambiguous.errors) == (5, True)
+    assert anns["id"] in ambiguous.errors
+    assert len(parsed(await root.run("ws", "list", "--all", "--json"))) == 3
+
+
+async def test_deleting_needs_a_word(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    made = await create(ann, "thesis")
+    code, seen = await ann.at_terminal("ws", "rm", "thesis", typed="no\n")
+    assert (code, "Nothing was deleted" in seen) == (1, True)
+    assert (await hub.cell.view(UUID(made["id"]))).deleted_at is None
+    code, seen = await ann.at_terminal("ws", "rm", "thesis", typed="thesis\n")
+    assert (code, "deleting" in seen) == (0, True)
+    assert (await hub.cell.view(UUID(made["id"]))).deleted_at is not None
+
+    again = await create(ann, "thesis")
+    gone = parsed(await ann.run("ws", "rm", "thesis", "--yes", "--json"))
+    assert (gone["id"], gone["status"]) == (again["id"], "deleting"), "the living one is meant"
+    said_twice = await ann.run("ws", "rm", made["id"], "--yes")
+    assert said_twice.code == 0
+    late = await ann.run("ws", "start", made["id"])
+    assert (late.code, "deleted" in late.errors) == (5, True)
+
+
+async def test_open_prints_the_address(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    made = await create(ann, "thesis")
+    printed = await ann.run("ws", "open", "thesis", "--print")
+    assert (printed.code, printed.output, printed.errors) == (0, made["url"] + "\n", "")
+    opened = hub.directory / "opened"
+    browser = hub.directory / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    browser.chmod(0o755)
+    outcome = await ann.run("ws", "open", "thesis", BROWSER=str(browser))
+    assert (outcome.code, opened.read_text()) == (0, made["url"])
+
+
+async def test_the_shell_is_offered_names(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    for name in ("thesis", "theory", "notes"):
+        await create(ann, name)
+
+    async def offered(line: str, by: Person = ann) -> set[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+        outcome = await by.run(_CODEHUB_COMPLETE="complete_bash", **words)
+        assert outcome.errors == ""
+        return set(outcome.output.split())
+
+    assert await offered("codehub ws start the") == {"thesis", "theory"}
+    assert await offered("codehub ws list --status run") == {"running"}
+    assert await offered("codehub ws start ", Person(hub, "nobody")) == set(), "silent for strangers"
+
+
+async def test_operators_look(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    root = await hub.signed_in("root", Role.ADMIN)
+    await create(ann, "thesis")
+    overview = parsed(await root.run("admin", "overview", "--json"))
+    assert overview["counts"] == {"new": 1}
+    assert overview["archive_bytes"] == 0
+    shown = await root.run("admin", "overview")
+    assert "new" in shown.output
+    assert parsed(await root.run("admin", "orphans", "--json")) == []
+    (hub.cell.data_dir / "volumes" / "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home").mkdir()
+    found = parsed(await root.run("admin", "orphans", "--json"))
+    assert [(each["kind"], each["name"]) for each in found] == [
+        ("volume", "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home")
+    ]
+    assert "volume" in (await root.run("admin", "orphans")).output
+    refused = await ann.run("admin", "overview")
+    assert (refused.code, "administrators" in refused.errors) == (1, True)

@@ -1,0 +1,26 @@
+"""When a workspace has come to rest."""
+
+from typing import Any
+
+import pytest
+
+from codehub.cli.watching import Rest, rest_of
+from tests.unit.cli.samples import error, workspace
+
+
+@pytest.mark.parametrize(
+    ("changes", "rest"),
+    [
+        ({}, Rest.CONVERGED),
+        ({"desired_state": "STANDBY"}, None),
+        ({"operation": "STOPPING", "status": "stopping"}, None),
+        ({"error_info": error(is_terminal=False)}, Rest.CONVERGED),
+        ({"status": "error", "error_info": error()}, Rest.FAILED),
+        # Recovered just now: the Observer has not looked yet.
+        ({"status": "error", "error_info": None, "health_status": "ERROR"}, None),
+        ({"status": "deleting", "deleted_at": "2025-01-01T12:00:00+00:00"}, None),
+        ({"status": "deleted", "deleted_at": "2025-01-01T12:00:00+00:00"}, Rest.DELETED),
+    ],
+)
+def test_rest(changes: dict[str, Any], rest: Rest | None) -> None:
+    assert rest_of(workspace(**changes)) is rest
