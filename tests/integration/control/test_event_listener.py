@@ -1,0 +1,116 @@
+"""From a committed change to everybody who waits for it: coordinators and browsers."""
+
+import asyncio
+from uuid import UUID
+
+import asyncpg
+
+from codehub.server.control_plane import ControlPlane
+from codehub.signals.connection import RedisLink
+from codehub.signals.live import Change, LiveFeed, LiveSubscription, Resync
+from codehub.store.engine import asyncpg_dsn
+from tests.support.control import Cell, fast_settings
+from tests.support.redis import RedisServer
+from tests.support.waiting import until
+
+# Polling so slow that whatever arrives within the test came by an event.
+SLOW = {
+    "OBSERVER_INTERVAL": "3600",
+    "OBSERVER_ACTIVE_INTERVAL": "3600",
+    "RECONCILER_INTERVAL": "3600",
+    "RECONCILER_ACTIVE_INTERVAL": "3600",
+    "RECONCILER_CONVERGE_INTERVAL": "3600",
+    "TTL_INTERVAL": "3600",
+}
+
+
+async def next_change(subscription: LiveSubscription, workspace_id: UUID, *, column: str) -> Change:
+    async with asyncio.timeout(20):
+        async for notice in subscription:
+            if isinstance(notice, Change) and notice.id == workspace_id and column in notice.changed:
+                return notice
+    raise AssertionError("the feed ended")
+
+
+async def _leads(plane: ControlPlane) -> bool:
+    return all(loop.leadership.is_leader for loop in plane.loops.values())
+
+
+async def test_hints_alone_carry_the_whole_walk(cell: Cell) -> None:
+    """No poll helps here: whatever happens was caused by an event."""
+    async with cell.replica(settings=fast_settings(**SLOW)) as plane:
+        await until(lambda: _leads(plane), what="all five to lead")
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running", seconds=20)
+        await cell.wish(workspace_id, "stop")
+        await cell.until_status(workspace_id, "standby", seconds=20)
+
+
+async def test_every_change_reaches_a_subscriber_in_order(cell: Cell, redis_link: RedisLink) -> None:
+    feed = LiveFeed(redis_link)
+    feed.start()
+    try:
+        with feed.subscribe_user(cell.owner_id) as subscription:
+            async with cell.replica() as plane:
+                await until(lambda: _leads(plane))
+                workspace_id = await cell.create()
+                seen: list[int] = []
+                async with asyncio.timeout(30):
+                    async for notice in subscription:
+                        if isinstance(notice, Change) and notice.id == workspace_id:
+                            seen.append(notice.version)
+                            if (await cell.record(workspace_id)).status == "running" and seen[-1] == (
+                                await cell.view(workspace_id)
+                            ).version:
+                                break
+                assert seen == sorted(set(seen)), "each version once, in order"
+    finally:
+        await feed.close()
+
+
+async def test_a_lost_session_ends_in_a_resync_and_goes_on(cell: Cell, redis_link: RedisLink) -> None:
+    feed = LiveFeed(redis_link)
+    feed.start()
+    admin = await asyncpg.connect(asyncpg_dsn(cell.database_url))
+    try:
+        async with cell.replica() as plane:
+            await until(lambda: _leads(plane))
+            workspace_id = await cell.create(start=False)
+            with feed.subscribe_workspace(workspace_id) as subscription:
+                await admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'codehub-events' AND datname = current_database()"
+                )
+                async with asyncio.timeout(20):
+                    async for notice in subscription:
+                        if isinstance(notice, Resync):
+                            break
+                await cell.wish(workspace_id, "start")
+                await next_change(subscription, workspace_id, column="desired_state")
+    finally:
+        await admin.close()
+        await feed.close()
+
+
+async def test_redis_away_is_answered_by_a_resync_when_it_is_back(
+    cell: Cell, redis_server: RedisServer, redis_link: RedisLink
+) -> None:
+    feed = LiveFeed(redis_link)
+    feed.start()
+    try:
+        async with cell.replica() as plane:
+            await until(lambda: _leads(plane))
+            workspace_id = await cell.create(start=False)
+            with feed.subscribe_workspace(workspace_id) as subscription:
+                redis_server.kill()
+                await cell.wish(workspace_id, "start")  # nobody hears of this one
+                await cell.until_status(workspace_id, "running")
+                redis_server.start()
+                async with asyncio.timeout(20):
+                    async for notice in subscription:
+                        if isinstance(notice, Resync):
+                            break
+                await cell.wish(workspace_id, "stop")
+                await next_change(subscription, workspace_id, column="desired_state")
+    finally:
+        await feed.close()
