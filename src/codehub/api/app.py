@@ -21,6 +21,7 @@ from codehub.api import (
     workspaces,
 )
 from codehub.api.dependencies import ApiDependencies
+from codehub.api.express import Express
 from codehub.api.gate import Gate
 from codehub.api.parts import Parts
 from codehub.api.strictness import no_unknown_parameters
@@ -56,6 +57,7 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
     app.include_router(health.router)
     dashboard.install(app)
     openapi.install(app)
+    app.add_middleware(Express, parts=parts)
     app.add_middleware(Gate, https=dependencies.settings.is_https)
     return app
 

@@ -182,6 +182,11 @@ async def _on_http(_request: Request, error: Exception) -> Response:
 
 
 async def _on_database_away(_request: Request, error: Exception) -> Response:
+    return of_database_error(error)
+
+
+def of_database_error(error: Exception) -> Response:
+    """An outage is worth trying again; a statement the database refuses is a mistake of ours."""
     if isinstance(error, DBAPIError) and not _is_outage(error):
         log.error("the database refused a statement", exc_info=error)
         return internal()

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from codehub.api.progress import ProgressBoard
 from codehub.domain.states import Operation
-from codehub.domain.ttl import Activity, next_transition
+from codehub.domain.ttl import Activity, Transition, next_transition
 from codehub.store.records import WorkspaceRecord
 
 MAX_REMEMBERED = 4096
@@ -36,20 +36,9 @@ class WorkspaceRenderer:
         if view.operation is not Operation.NONE:
             percent = self._progress.percent(view.id, view.operation)
         following = next_transition(view, activity=activity, now=now)
-        tail = _encode(
-            {
-                "progress": percent,
-                "activity": {
-                    "connections": activity.connections if activity else None,
-                    "last_seen_at": _time(activity.last_seen_at) if activity else None,
-                    "kind": activity.kind if activity else None,
-                    "next": {"to": following.to.value, "at": _time(following.at), "why": following.why}
-                    if following
-                    else None,
-                },
-            }
-        )
-        return f"{self._columns(record)},{tail[1:]}"
+        if percent is None and following is None and activity is _UNUSED:
+            return self._columns(record) + _NOTHING_GOING_ON
+        return self._columns(record) + _tail(percent, activity, following)
 
     def page(
         self,
@@ -80,10 +69,27 @@ class WorkspaceRenderer:
 
 def _of(activities: Mapping[UUID, Activity] | None, workspace_id: UUID) -> Activity | None:
     """None only if nobody can tell; a workspace Redis has never heard of was simply not used."""
-    return None if activities is None else activities.get(workspace_id, _NONE)
+    if activities is None:
+        return None
+    activity = activities.get(workspace_id, _UNUSED)
+    return _UNUSED if activity == _UNUSED else activity
 
 
-_NONE = Activity()
+def _tail(percent: int | None, activity: Activity | None, following: Transition | None) -> str:
+    """The part that changes without the row: what follows the columns, with the closing brace."""
+    heard = activity or _UNUSED
+    live = {
+        "progress": percent,
+        "activity": {
+            "connections": heard.connections if activity else None,
+            "last_seen_at": _time(heard.last_seen_at),
+            "kind": heard.kind,
+            "next": {"to": following.to.value, "at": _time(following.at), "why": following.why}
+            if following
+            else None,
+        },
+    }
+    return "," + _encode(live)[1:]
 
 
 def _columns_of(record: WorkspaceRecord) -> dict[str, Any]:
@@ -133,3 +139,7 @@ def _url_pattern(base_url: str, base_domain: str | None) -> str:
     base = urlsplit(base_url)
     port = f":{base.port}" if base.port and ":" not in base_domain else ""
     return f"{base.scheme}://{{id}}.{base_domain}{port}/"
+
+
+_UNUSED = Activity()
+_NOTHING_GOING_ON = _tail(None, _UNUSED, None)  # most of a long list sleeps

@@ -51,6 +51,13 @@ RECORD_COLUMNS = (
     w.c.status,
 )
 
+# ``to_view`` goes by position: ``WorkspaceView`` has its fields in the order of the columns.
+_VIEW_WIDTH = len(VIEW_COLUMNS)
+_NAMES = [column.name for column in VIEW_COLUMNS]
+_ERROR_INFO, _HOME_CTX = _NAMES.index("error_info"), _NAMES.index("home_ctx")
+
+_NO_HOME = HomeContext()
+
 AnyRow = Row[*tuple[Any, ...]]
 
 
@@ -68,44 +75,18 @@ class WorkspaceRecord:
 
 
 def to_view(row: AnyRow) -> WorkspaceView:
-    """From a row that begins with ``VIEW_COLUMNS``."""
-    return WorkspaceView(
-        id=row.id,
-        owner_id=row.owner_id,
-        desired_state=row.desired_state,
-        observed_status=row.observed_status,
-        health_status=row.health_status,
-        operation=row.operation,
-        last_access_at=row.last_access_at,
-        image_ref=row.image_ref,
-        observed_at=row.observed_at,
-        op_id=row.op_id,
-        op_seq=row.op_seq,
-        op_started_at=row.op_started_at,
-        op_acted_at=row.op_acted_at,
-        archive_key=row.archive_key,
-        error_count=row.error_count,
-        error_info=ErrorInfo.from_json(row.error_info) if row.error_info is not None else None,
-        last_retry_at=row.last_retry_at,
-        previous_status=row.previous_status,
-        home=HomeContext.from_json(row.home_ctx),
-        standby_ttl_seconds=row.standby_ttl_seconds,
-        archive_ttl_seconds=row.archive_ttl_seconds,
-        awake_until=row.awake_until,
-        active_until=row.active_until,
-        deleted_at=row.deleted_at,
-        version=row.version,
+    """From a row that begins with ``VIEW_COLUMNS``. By position: looking names up costs three times more."""
+    values: tuple[Any, ...] = row[:_VIEW_WIDTH]
+    error_info, home_ctx = values[_ERROR_INFO], values[_HOME_CTX]
+    return WorkspaceView(  # type: ignore[call-arg]  # mypy cannot count slices
+        *values[:_ERROR_INFO],
+        ErrorInfo.from_json(error_info) if error_info is not None else None,
+        *values[_ERROR_INFO + 1 : _HOME_CTX],
+        HomeContext.from_json(home_ctx) if home_ctx else _NO_HOME,
+        *values[_HOME_CTX + 1 :],
     )
 
 
 def to_record(row: AnyRow) -> WorkspaceRecord:
     """From a row of ``RECORD_COLUMNS``."""
-    return WorkspaceRecord(
-        view=to_view(row),
-        name=row.name,
-        description=row.description,
-        memo=row.memo,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        status=row.status,
-    )
+    return WorkspaceRecord(to_view(row), *row[_VIEW_WIDTH:])

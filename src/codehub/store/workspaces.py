@@ -5,19 +5,22 @@ workspace the ORM's bookkeeping would cost more than the query.
 """
 
 from collections.abc import Collection
+from functools import cache
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import any_, bindparam, func, or_, select
+from sqlalchemy import ARRAY, Integer, Select, Text, Uuid, any_, bindparam, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.records import RECORD_COLUMNS, VIEW_COLUMNS, WorkspaceRecord, to_record, to_view
-from codehub.store.statements import Page, like_pattern, uuid_array
+from codehub.store.statements import Page, like_pattern
 from codehub.store.tables import NOT_GONE
 from codehub.store.tables import workspaces as w
 
 _RECORD = select(*RECORD_COLUMNS)
 _BY_ID = _RECORD.where(w.c.id == bindparam("workspace_id"))
+_BY_IDS = _RECORD.where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
 _BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
 _VIEW_BY_ID = select(*VIEW_COLUMNS).where(w.c.id == bindparam("workspace_id"))
 
@@ -43,8 +46,7 @@ async def find_locked(session: AsyncSession, workspace_id: UUID) -> WorkspaceRec
 
 
 async def find_many(session: AsyncSession, ids: Collection[UUID]) -> list[WorkspaceRecord]:
-    rows = await session.execute(_RECORD.where(w.c.id == any_(uuid_array(ids))))
-    return [to_record(row) for row in rows]
+    return [to_record(row) for row in (await session.execute(_BY_IDS, {"ids": list(ids)})).all()]
 
 
 async def find_by_name(session: AsyncSession, owner_id: UUID, name: str) -> WorkspaceRecord | None:
@@ -68,21 +70,36 @@ async def list_page(
     Ids are time-ordered, so the last id is the whole cursor: rows that come or go elsewhere in the list
     neither repeat nor skip any.
     """
-    statement = _RECORD.order_by(w.c.id.desc()).limit(limit + 1)
-    if status is not None:
-        statement = statement.where(w.c.status == status)
-    if status != "deleted":
-        statement = statement.where(NOT_GONE)
-    if owner_id is not None:
-        statement = statement.where(w.c.owner_id == owner_id)
-    if q:
-        pattern = like_pattern(q)
-        statement = statement.where(or_(w.c.name.ilike(pattern), w.c.description.ilike(pattern)))
-    if cursor is not None:
-        statement = statement.where(w.c.id < cursor)
-    items = [to_record(row) for row in await session.execute(statement)]
+    given: dict[str, Any] = {
+        "status": status,
+        "owner_id": owner_id,
+        "pattern": like_pattern(q) if q else None,
+        "cursor": cursor,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    statement = _page_statement(frozenset(given), gone=status == "deleted")
+    rows = (await session.execute(statement, {**given, "most": limit + 1})).all()
+    items = [to_record(row) for row in rows]
     more = len(items) > limit
     return Page(items[:limit], str(items[limit - 1].view.id) if more else None)
+
+
+@cache
+def _page_statement(given: frozenset[str], *, gone: bool) -> Select[*tuple[Any, ...]]:
+    """Built once for each combination of filters: building costs as much as asking."""
+    statement = _RECORD.order_by(w.c.id.desc()).limit(bindparam("most", type_=Integer()))
+    if not gone:
+        statement = statement.where(NOT_GONE)
+    if "status" in given:
+        statement = statement.where(w.c.status == bindparam("status"))
+    if "owner_id" in given:
+        statement = statement.where(w.c.owner_id == bindparam("owner_id"))
+    if "pattern" in given:
+        pattern = bindparam("pattern", type_=Text())
+        statement = statement.where(or_(w.c.name.ilike(pattern), w.c.description.ilike(pattern)))
+    if "cursor" in given:
+        statement = statement.where(w.c.id < bindparam("cursor"))
+    return statement
 
 
 async def list_ids(session: AsyncSession, *, owner_id: UUID | None = None) -> list[UUID]:

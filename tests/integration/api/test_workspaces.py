@@ -1,0 +1,266 @@
+"""Wishes, limits and lists."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from codehub.api.schemas import Workspace
+from codehub.kit.ids import uuid7
+from codehub.signals.activity import ActivityKind
+from tests.integration.api.world import World, create_workspace, user_id
+from tests.support.redis import RedisServer
+
+WORKSPACES = "/api/v1/workspaces"
+
+
+async def wish(client: httpx.AsyncClient, workspace: dict[str, Any], what: str) -> httpx.Response:
+    return await client.post(f"{WORKSPACES}/{workspace['id']}/{what}")
+
+
+async def execute(world: World, statement: str, **values: Any) -> None:
+    async with world.sessions.begin() as session:
+        await session.execute(text(statement), values)
+
+
+async def test_an_answer_is_what_the_description_says(world: World) -> None:
+    ann = await world.sign_in("ann")
+    made = await create_workspace(ann, "thesis", description="draft", memo="m", standby_ttl_seconds=60)
+    assert made.keys() == Workspace.model_fields.keys()
+    Workspace.model_validate(made)
+    assert (made["status"], made["progress"], made["version"]) == ("new", None, 1)
+    assert made["url"] == f"http://codehub.test/w/{made['id']}/"
+    assert made["image_ref"] == "fake"
+    assert (made["standby_ttl_seconds"], made["archive_ttl_seconds"]) == (60, 86400)
+    assert made["activity"] == {"connections": 0, "last_seen_at": None, "kind": None, "next": None}
+
+
+async def test_with_a_base_domain_each_workspace_has_an_origin_of_its_own(world: World) -> None:
+    ann = await world.sign_in("ann")
+    made = await create_workspace(ann)
+    app = world.with_settings(base_url="http://localhost:8000", base_domain="localhost")
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://codehub.test", cookies=ann.cookies
+    ) as client:
+        answer = await client.get(f"{WORKSPACES}/{made['id']}")
+    assert answer.json()["url"] == f"http://{made['id']}.localhost:8000/"
+
+
+async def test_wishes_are_taken_and_repeating_one_changes_nothing(world: World) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    for what, desired in (("start", "RUNNING"), ("stop", "STANDBY"), ("archive", "PENDING")):
+        first, second = await wish(ann, workspace, what), await wish(ann, workspace, what)
+        assert (first.status_code, second.status_code) == (202, 202)
+        assert first.json()["desired_state"] == second.json()["desired_state"] == desired
+        assert first.json()["version"] == second.json()["version"]
+    refused = await wish(ann, workspace, "stop")
+    assert (refused.status_code, refused.json()["code"]) == (409, "archived")
+
+
+async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(world: World) -> None:
+    ann, admin = await world.sign_in("ann"), await world.sign_in("admin")
+    workspace = await create_workspace(ann)
+    path = f"{WORKSPACES}/{workspace['id']}"
+    assert (await ann.delete(path)).json()["status"] == "deleting"
+    assert (await ann.delete(path)).status_code == 202
+    for what in ("start", "stop", "archive"):
+        answer = await wish(ann, workspace, what)
+        assert (answer.status_code, answer.json()["code"]) == (409, "deleted")
+    assert (await ann.patch(path, json={"memo": "late"})).json()["code"] == "deleted"
+    await create_workspace(ann)  # its name is free again
+    await execute(
+        world, "UPDATE workspaces SET observed_status = 'DELETED' WHERE id = :id", id=UUID(workspace["id"])
+    )
+    assert (await ann.get(path)).status_code == 404
+    assert (await ann.get(f"{path}/history")).status_code == 404
+    assert (await admin.get(path)).json()["status"] == "deleted"
+    listed = (await admin.get(f"{WORKSPACES}?owner=all&status=deleted")).json()["items"]
+    assert [each["id"] for each in listed] == [workspace["id"]]
+    assert (await ann.get(f"{WORKSPACES}?status=deleted")).status_code == 403
+
+
+async def test_at_the_limit_one_is_told_what_runs(world: World) -> None:
+    ann = await world.sign_in("ann")
+    running = [await create_workspace(ann, f"ws {number}", start=True) for number in range(2)]
+    refused = await ann.post(WORKSPACES, json={"name": "third", "start": True})
+    assert refused.status_code == 429
+    problem = refused.json()
+    assert (problem["code"], problem["used"], problem["allowed"]) == ("limit_user", 2, 2)
+    assert {each["id"] for each in problem["running"]} == {each["id"] for each in running}
+    assert {each["name"] for each in problem["running"]} == {"ws 0", "ws 1"}
+    assert all(each["status"] for each in problem["running"])
+    assert len((await ann.get(WORKSPACES)).json()["items"]) == 2, "nothing was made"
+    assert (await ann.get("/api/v1/limits")).json() == {
+        "user": {"used": 2, "allowed": 2},
+        "global": {"used": 2, "allowed": 100},
+    }
+    assert (await wish(ann, running[0], "start")).status_code == 202, "already wanted: no new place"
+
+
+async def test_two_hundred_simultaneous_starts_take_exactly_the_two_places(world: World) -> None:
+    ann = await world.sign_in("ann")
+    tokened = await world.token_client(ann)
+    owner_id = await user_id(ann)
+    ids = [uuid7() for _ in range(200)]
+    await execute(
+        world,
+        "INSERT INTO workspaces (id, owner_id, name, image_ref) "
+        "SELECT id, :owner, 'ws ' || id, 'fake' FROM unnest(cast(:ids as uuid[])) AS id",
+        owner=owner_id,
+        ids=ids,
+    )
+    answers = await asyncio.gather(*(tokened.post(f"{WORKSPACES}/{each}/start") for each in ids))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [202] * 2 + [429] * 198
+    assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 2
+
+
+async def test_keep_awake_is_a_promise_that_can_be_taken_back(world: World) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    path = f"{WORKSPACES}/{workspace['id']}/keep-awake"
+    assert (await ann.post(path, json={"hours": 4})).json()["awake_until"] is not None
+    assert (await ann.post(path, json={"hours": 0})).json()["awake_until"] is None
+    for hours in (-1, 24.5, "4", None):
+        answer = await ann.post(path, json={"hours": hours})
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == "hours"
+
+
+async def test_recover_lifts_an_error_and_without_one_changes_nothing(world: World) -> None:
+    ann, admin = await world.sign_in("ann"), await world.sign_in("admin")
+    workspace = await create_workspace(ann)
+    before = (await wish(admin, workspace, "recover")).json()
+    assert before["version"] == workspace["version"]
+    info = (
+        '{"reason": "DataLost", "message": "checksum mismatch", "is_terminal": true, "context": {}, '
+        '"operation": "RESTORING", "error_count": 1, "occurred_at": "2025-01-01T00:00:00+00:00"}'
+    )
+    await execute(world, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
+    shown = (await ann.get(f"{WORKSPACES}/{workspace['id']}")).json()
+    assert (shown["status"], shown["error_info"]["reason"]) == ("error", "DataLost")
+    assert (await wish(admin, workspace, "recover")).json()["error_info"] is None
+
+
+async def test_activity_says_who_is_there_and_what_happens_next(
+    world: World, redis_server: RedisServer
+) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann, start=True)
+    await execute(world, "UPDATE workspaces SET observed_status = 'RUNNING'")
+    workspace_id = UUID(workspace["id"])
+    await world.activity.touch(workspace_id, 300, ActivityKind.HTTP)
+    world.app.state.parts.activity._remembered.clear()
+    activity = (await ann.get(f"{WORKSPACES}/{workspace_id}")).json()["activity"]
+    assert (activity["connections"], activity["kind"]) == (0, "http")
+    assert (activity["next"]["to"], activity["next"]["why"]) == ("STANDBY", "idle for 5 min")
+    await world.activity.take(workspace_id, "lease", ttl_seconds=300)
+    world.app.state.parts.activity._remembered.clear()
+    activity = (await ann.get(f"{WORKSPACES}/{workspace_id}")).json()["activity"]
+    assert (activity["connections"], activity["next"]) == (1, None)
+    redis_server.kill()
+    world.app.state.parts.activity._remembered.clear()
+    answer = await ann.get(f"{WORKSPACES}/{workspace_id}")
+    assert answer.status_code == 200
+    assert answer.json()["activity"] == {
+        "connections": None,
+        "last_seen_at": None,
+        "kind": None,
+        "next": None,
+    }
+
+
+async def test_edits_change_what_they_name(world: World) -> None:
+    ann = await world.sign_in("ann")
+    first, second = await create_workspace(ann, "first", memo="keep"), await create_workspace(ann, "second")
+    path = f"{WORKSPACES}/{first['id']}"
+    changed = (await ann.patch(path, json={"name": "renamed", "archive_ttl_seconds": 0})).json()
+    assert (changed["name"], changed["memo"], changed["archive_ttl_seconds"]) == ("renamed", "keep", 0)
+    taken = await ann.patch(path, json={"name": second["name"]})
+    assert (taken.status_code, taken.json()["code"]) == (409, "name_taken")
+    assert (await ann.patch(path, json={"image_ref": "other"})).status_code == 422
+    assert (await ann.patch(path, json={})).json()["version"] == changed["version"]
+    history = (await ann.get(f"{path}/history")).json()["items"]
+    assert history[0]["changes"]["name"] == ["first", "renamed"]
+    assert history[0]["actor"] == "user:ann"
+
+
+@pytest.fixture
+def rows_read(engine: AsyncEngine) -> list[int]:
+    """How many rows each SELECT on workspaces returned, from here on."""
+    counts: list[int] = []
+
+    @event.listens_for(engine.sync_engine, "after_cursor_execute")
+    def count(_c: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("SELECT workspaces"):
+            counts.append(cursor.rowcount)
+
+    return counts
+
+
+async def test_ten_thousand_workspaces_are_paged_at_a_constant_price(
+    world: World, rows_read: list[int]
+) -> None:
+    ann = await world.sign_in("ann")
+    ids = sorted(uuid7() for _ in range(10_000))
+    await execute(
+        world,
+        "INSERT INTO workspaces (id, owner_id, name, image_ref) "
+        "SELECT id, :owner, 'ws ' || id, 'fake' FROM unnest(cast(:ids as uuid[])) AS id",
+        owner=await user_id(ann),
+        ids=ids,
+    )
+    await execute(world, "ANALYZE workspaces")
+    rows_read.clear()
+    seen: list[str] = []
+    cursor: str | None = None
+    for _ in range(10_000 // 200):
+        query = f"?limit=200&cursor={cursor}" if cursor else "?limit=200"
+        page = (await ann.get(f"{WORKSPACES}{query}")).json()
+        seen += [each["id"] for each in page["items"]]
+        cursor = page["next_cursor"]
+    assert cursor is None
+    assert seen == [str(each) for each in reversed(ids)], "each once, newest first"
+    assert len(rows_read) == 50, "one query a page"
+    assert max(rows_read) <= 201
+    deep = await _explain(world, ids[300])
+    assert "Index Scan" in deep, deep
+    assert "Sort" not in deep
+    assert "Rows Removed by Filter" not in deep
+
+
+async def _explain(world: World, cursor: UUID) -> str:
+    """The plan of a page far down the list."""
+    async with world.sessions() as session:
+        owner = (await session.execute(text("SELECT owner_id FROM workspaces LIMIT 1"))).scalar_one()
+        rows = await session.execute(
+            text(
+                "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT * FROM workspaces "
+                "WHERE observed_status <> 'DELETED' AND owner_id = :owner AND id < :cursor "
+                "ORDER BY id DESC LIMIT 51"
+            ),
+            {"owner": owner, "cursor": cursor},
+        )
+        return "\n".join(row[0] for row in rows)
+
+
+async def test_filters_by_status_and_text(world: World) -> None:
+    ann = await world.sign_in("ann")
+    await create_workspace(ann, "alpha 100%")
+    await create_workspace(ann, "beta", description="about Alpha")
+    await create_workspace(ann, "gamma")
+    await execute(world, "UPDATE workspaces SET observed_status = 'STANDBY' WHERE name = 'gamma'")
+
+    async def names(query: str) -> set[str]:
+        return {each["name"] for each in (await ann.get(f"{WORKSPACES}?{query}")).json()["items"]}
+
+    assert await names("q=ALPHA") == {"alpha 100%", "beta"}
+    assert await names("q=100%25") == {"alpha 100%"}
+    assert await names("q=%25") == {"alpha 100%"}, "a percent sign is a percent sign"
+    assert await names("status=standby") == {"gamma"}
+    assert await names("status=new&q=alpha") == {"alpha 100%", "beta"}
