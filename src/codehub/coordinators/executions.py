@@ -39,9 +39,17 @@ class Execution:
         return self.task is not None and not self.task.done()
 
 
+Work = Callable[[Execution], Awaitable[None]]
+
+
 class Executions:
-    def __init__(self, *, slots: dict[Lane, int], on_end: Callable[[], None]) -> None:
+    """``clock``: the database's time, as this leader carries it forward."""
+
+    def __init__(
+        self, *, slots: dict[Lane, int], clock: Callable[[], datetime], on_end: Callable[[], None]
+    ) -> None:
         self._slots = slots
+        self._clock = clock
         self._on_end = on_end
         self._by_workspace: dict[UUID, Execution] = {}
 
@@ -69,28 +77,12 @@ class Executions:
             excused_until=excused_until,
         )
 
-    def start(
-        self,
-        ws: WorkspaceView,
-        work: Callable[[Execution], Awaitable[None]],
-        *,
-        lane: Lane,
-        clock: Callable[[], datetime],
-    ) -> None:
+    def start(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
         """Run ``work`` beside the loop. The caller has seen that the workspace is not busy."""
         assert not self.is_busy(ws.id), "one actor per workspace"
-        execution = Execution(ws.id, ws.op_id, lane, started_at=clock())
-        execution.task = asyncio.create_task(self._run(execution, work, clock), name=f"act-{ws.id}")
-        self._by_workspace[ws.id] = execution
+        self._launch(ws, work, lane=lane)
 
-    def replace(
-        self,
-        ws: WorkspaceView,
-        work: Callable[[Execution], Awaitable[None]],
-        *,
-        lane: Lane,
-        clock: Callable[[], datetime],
-    ) -> None:
+    def replace(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
         """Cancel what runs for this workspace, and once it has ended run ``work`` in its place."""
         before = self._by_workspace.get(ws.id)
 
@@ -99,9 +91,7 @@ class Executions:
                 await cancel_and_wait([before.task])
             await work(execution)
 
-        execution = Execution(ws.id, ws.op_id, lane, started_at=clock())
-        execution.task = asyncio.create_task(self._run(execution, cancel_then_work, clock))
-        self._by_workspace[ws.id] = execution
+        self._launch(ws, cancel_then_work, lane=lane)
 
     def forget_older_than(self, moment: datetime) -> None:
         """Drop the memory of attempts nobody will ask about again."""
@@ -113,14 +103,14 @@ class Executions:
         executions, self._by_workspace = self._by_workspace, {}
         await cancel_and_wait([each.task for each in executions.values() if each.task is not None])
 
-    async def _run(
-        self,
-        execution: Execution,
-        work: Callable[[Execution], Awaitable[None]],
-        clock: Callable[[], datetime],
-    ) -> None:
+    def _launch(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
+        execution = Execution(ws.id, ws.op_id, lane, started_at=self._clock())
+        execution.task = asyncio.create_task(self._run(execution, work), name=f"act-{ws.id}")
+        self._by_workspace[ws.id] = execution
+
+    async def _run(self, execution: Execution, work: Work) -> None:
         try:
             await work(execution)
         finally:
-            execution.ended_at = clock()
+            execution.ended_at = self._clock()
             self._on_end()

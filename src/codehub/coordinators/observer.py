@@ -103,6 +103,8 @@ class Observer:
         return TickReport(seen=len(rows), changed=len(changed))
 
     async def _look_at_everything(self) -> TickReport:
+        # Set before the look: an engine that is away is asked again after a pause, not in a tight circle.
+        self._next_full = monotonic() + self._timing.active_seconds
         async with self._lead.transaction() as session:
             began_at = await statements.now(session)
         seen = await self._runtime.observe()

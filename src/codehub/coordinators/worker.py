@@ -77,27 +77,19 @@ class Worker:
 
     def run(self, ws: WorkspaceView) -> None:
         """Execute the operation in flight of ``ws``."""
-        self._executions.start(
-            ws, partial(self._execute, ws), lane=lane_of(ws.operation), clock=self._clock.now
-        )
+        self._executions.start(ws, partial(self._execute, ws), lane=lane_of(ws.operation))
 
     def fail(self, ws: WorkspaceView, failure: EffectError) -> None:
         """One execution counts as failed: its effect never showed, or it hangs and is cut."""
-        self._executions.replace(
-            ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation), clock=self._clock.now
-        )
+        self._executions.replace(ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation))
 
     def expire(self, ws: WorkspaceView, error: ErrorInfo) -> None:
         """Over its limit: cancel, confirm gone, then go terminal."""
-        self._executions.replace(
-            ws, partial(self._give_up, ws, error), lane=lane_of(ws.operation), clock=self._clock.now
-        )
+        self._executions.replace(ws, partial(self._give_up, ws, error), lane=lane_of(ws.operation))
 
     def examine_crash(self, ws: WorkspaceView) -> None:
         """It ended by itself soon after it had started: read its last words and write the failure down."""
-        self._executions.start(
-            ws, partial(self._record_crash, ws), lane=lane_of(Operation.STARTING), clock=self._clock.now
-        )
+        self._executions.start(ws, partial(self._record_crash, ws), lane=lane_of(Operation.STARTING))
 
     async def _execute(self, ws: WorkspaceView, execution: Execution) -> None:
         bound = log.bind(workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value)

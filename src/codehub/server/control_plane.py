@@ -155,6 +155,7 @@ class _Builder:
         )
         executions = Executions(
             slots={Lane.CONTROL: config.max_concurrent, Lane.STORAGE: config.max_storage_jobs},
+            clock=clock.now,
             on_end=wakeups.poke,
         )
         worker = Worker(
