@@ -4,19 +4,20 @@ import asyncio
 
 import typer
 
-from codehub.cli.output import say
+from codehub.cli.options import JSON
+from codehub.cli.output import print_json, say
 
 
 def register(app: typer.Typer) -> None:
     app.command()(migrate)
 
 
-def migrate() -> None:
+def migrate(json: bool = JSON) -> None:
     """Bring the database to this program's schema. Safe to repeat, and from several machines at once."""
-    asyncio.run(_migrate())
+    asyncio.run(_migrate(json=json))
 
 
-async def _migrate() -> None:
+async def _migrate(*, json: bool) -> None:
     from codehub.server import embedded
     from codehub.server.database import explained
     from codehub.server.settings import load_settings
@@ -25,7 +26,9 @@ async def _migrate() -> None:
     async with embedded.database(load_settings()) as url, explained(url):
         before = await migrations.current(url)
         await migrations.upgrade(url)
-    if before == migrations.head():
+    if json:
+        print_json({"before": before, "after": migrations.head()})
+    elif before == migrations.head():
         say(f"The database is at {before} already.")
     else:
         say(f"The database went from {before or 'nothing'} to {migrations.head()}.")

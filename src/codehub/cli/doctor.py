@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from codehub.cli.options import JSON
 from codehub.cli.output import out, print_json
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(json: bool = typer.Option(False, "--json", help="For machines.")) -> None:
+def doctor(json: bool = JSON) -> None:
     """Check every dependency and say what to do. Exit code 1 if something is bad."""
     from codehub.server.doctor import Verdict, examine
     from codehub.server.settings import load_settings

@@ -6,6 +6,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand
 
+from codehub.cli.options import JSON
 from codehub.cli.output import out, print_json
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    json: bool = typer.Option(False, "--json", help="For machines."),
+    json: bool = JSON,
     markdown: bool = typer.Option(False, "--markdown", help="As the table in docs/configuration.md."),
 ) -> None:
     """List every setting: environment variable, default, meaning."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
+from codehub.cli.options import JSON as _JSON
 from codehub.cli.output import escape, out, print_json, say
 from codehub.domain.states import Role
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Accounts, directly on the database.", no_args_is_help=True)
 
 _STDIN = typer.Option(False, "--password-stdin", help="Read the password from standard input.")
-_JSON = typer.Option(False, "--json", help="For machines.")
 
 
 @app.command()
@@ -58,24 +58,32 @@ def list_users(json: bool = _JSON) -> None:
 
 
 @app.command()
-def passwd(username: str, password_stdin: bool = _STDIN) -> None:
+def passwd(username: str, password_stdin: bool = _STDIN, json: bool = _JSON) -> None:
     """Set another password and sign the person out everywhere."""
     from codehub.cli import accounts
 
     password, generated = _new_password(password_stdin)
     asyncio.run(accounts.set_password(username, password=password))
+    if json:
+        print_json({"username": username, **({"password": password} if generated else {})})
+        return
     say(f"The password of [bold]{escape(username)}[/] is changed.")
     _print_generated(password if generated else None)
 
 
 @app.command()
 def disable(
-    username: str, undo: bool = typer.Option(False, "--undo", help="Let the person sign in again.")
+    username: str,
+    undo: bool = typer.Option(False, "--undo", help="Let the person sign in again."),
+    json: bool = _JSON,
 ) -> None:
     """Sign a person out everywhere, for good. Workspaces and files stay."""
     from codehub.cli import accounts
 
     user = asyncio.run(accounts.set_disabled(username, disabled=not undo))
+    if json:
+        print_json(_as_json(user))
+        return
     say(f"[bold]{escape(user.username)}[/] is {'disabled' if user.disabled_at else 'active'}.")
 
 

@@ -173,7 +173,7 @@ def _rest_words(ws: Workspace) -> str:
         case "standby":
             return "stays asleep until opened" if ws["archive_ttl_seconds"] == 0 else ""
         case "archived":
-            return "comes back with every file when opened"
+            return "comes back when opened"
         case "new":
             return "starts when opened"
         case _:

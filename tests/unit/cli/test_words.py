@@ -61,7 +61,7 @@ def test_ages_and_sizes() -> None:
             "is archived in 1 h",
         ),
         ({**ASLEEP, "activity": activity(next=None), "archive_ttl_seconds": 0}, "stays asleep until opened"),
-        (ARCHIVED, "comes back with every file when opened"),
+        (ARCHIVED, "comes back when opened"),
         ({**ARCHIVED, "status": "new"}, "starts when opened"),
         ({**ARCHIVED, "desired_state": "RUNNING"}, "about to start"),
         (
