@@ -24,6 +24,10 @@ _GONE_SECONDS = 30.0
 _TAIL_LINES = 40
 
 
+class NetworkGone(Exception):
+    """What the container was to be connected to is not there any more."""
+
+
 class Containers:
     def __init__(self, engine: Engine, names: Names, fences: Fences) -> None:
         self._engine = engine
@@ -41,7 +45,7 @@ class Containers:
         return _described(found)
 
     async def launch(self, order: Order, config: dict[str, Any], *, settle_seconds: float) -> None:
-        """It runs, or an ``EffectError`` says why not. Raises ``NotFound`` if network or image vanished."""
+        """It runs, or an ``EffectError`` says why not; ``NetworkGone`` if its network was removed."""
         for _ in range(_TRIES):
             container_id = await self._create_or_adopt(order, config)
             if container_id is None:
@@ -50,8 +54,11 @@ class Containers:
             try:
                 await self._engine.start_container(container_id)
                 exit_code = await self._settle(container_id, seconds=settle_seconds)
-            except NotFound:
-                continue  # swept by somebody who took it for a leftover
+            except NotFound as error:
+                if not await self._exists(container_id):
+                    continue  # swept by somebody who took it for a leftover
+                await self.remove(container_id)
+                raise NetworkGone(str(error)) from error
             except (Refused, Conflict) as error:
                 await self.remove(container_id)
                 raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
@@ -81,13 +88,20 @@ class Containers:
             await asyncio.sleep(0.1)
         raise EffectError(FailureCode.CONTAINER_STOP_FAILED, f"The container could not be removed: {why}")
 
+    async def _exists(self, container_id: str) -> bool:
+        try:
+            await self._engine.container(container_id)
+        except NotFound:
+            return False
+        return True
+
     async def _create_or_adopt(self, order: Order, config: dict[str, Any]) -> str | None:
         """The id of a container to start; None if one runs already."""
         name = self._names.container(order.workspace_id)
         for _ in range(_TRIES):
             try:
                 return await self._engine.create_container(name, config)
-            except Refused as error:
+            except (Refused, NotFound) as error:  # not found: the image, removed since we looked
                 raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
             except Conflict:
                 pass

@@ -26,7 +26,7 @@ from codehub.runtimes.base import (
     Token,
 )
 from codehub.runtimes.docker import names as labels
-from codehub.runtimes.docker.containers import Containers
+from codehub.runtimes.docker.containers import Containers, NetworkGone
 from codehub.runtimes.docker.deaths import DeathWatch, OnDeath
 from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
 from codehub.runtimes.docker.fences import Fences
@@ -293,8 +293,8 @@ class DockerRuntime:
             config = container_config(order, image=image, names=self._names, network=network)
             try:
                 await self._containers.launch(order, config, settle_seconds=self._settings.settle_seconds)
-            except NotFound as error:
-                self._network.forget()  # it, or the image, was removed since we looked
+            except NetworkGone as error:
+                self._network.forget()
                 if last:
                     raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
             else:

@@ -1,0 +1,255 @@
+"""Containers as the engine sees them: what they may do, whose they are, and what happens around them."""
+
+import asyncio
+import urllib.request
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.domain.states import ContainerState
+from codehub.runtimes.base import Address, Limits, Sighting, Token
+from codehub.runtimes.docker import DockerRuntime
+from codehub.runtimes.docker.names import INSTALLATION
+from tests.contract.runtime_suite import FIRST, SECOND, failure_of, sight, start
+from tests.support.docker_engine import DockerBench
+from tests.support.docker_images import image
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.needs_docker
+
+
+async def bring_up(bench: DockerBench, runtime: DockerRuntime, workspace_id: UUID) -> Address:
+    await runtime.provision(workspace_id, token=FIRST)
+    await start(runtime, workspace_id, image=bench.image)
+    address = await runtime.address(workspace_id)
+    assert address is not None
+    return address
+
+
+def fetch(address: Address) -> bytes:
+    with urllib.request.urlopen(f"http://{address.host}:{address.port}/", timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def run_inside(bench: DockerBench, workspace_id: UUID, *command: str) -> int:
+    """The exit code of a command in the workspace's container."""
+    config = {"Cmd": list(command), "AttachStdout": True}
+    created = bench.api.call("POST", f"/containers/ws-{workspace_id}/exec", body=config)
+    bench.api.call("POST", f"/exec/{created['Id']}/start", body={"Detach": False})
+    return int(bench.api.call("GET", f"/exec/{created['Id']}/json")["ExitCode"])
+
+
+def can_connect(bench: DockerBench, workspace_id: UUID, address: Address) -> bool:
+    command = f"echo | nc -w 2 {address.host} {address.port}"
+    return run_inside(bench, workspace_id, "/bin/sh", "-c", command) == 0
+
+
+def inspect(bench: DockerBench, name: str) -> dict[str, Any]:
+    found = bench.api.container(name)
+    assert found is not None
+    return found
+
+
+async def test_the_person_reaches_the_workspace_and_nobody_else_does(bench: DockerBench) -> None:
+    runtime = await bench.open()
+    one, other = uuid4(), uuid4()
+    first, second = await asyncio.gather(*(bring_up(bench, runtime, each) for each in (one, other)))
+    assert await asyncio.to_thread(fetch, first) == b"a workspace\n"
+    assert can_connect(bench, one, first)
+    assert not can_connect(bench, one, second)
+
+
+async def test_a_container_may_do_little(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open()
+    limits = Limits(cpus=0.5, memory_bytes=64 * 1024 * 1024, pids=50)
+    await runtime.provision(ws, token=FIRST)
+    await runtime.start(ws, token=FIRST, image_ref=bench.image, env={"GREETING": "hi"}, limits=limits)
+    found = inspect(bench, f"ws-{ws}")
+    host = found["HostConfig"]
+    assert not host["Privileged"]
+    assert host["CapDrop"] == ["ALL"]
+    assert not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]  # and no word on seccomp: Docker's own holds
+    assert host["RestartPolicy"]["Name"] == "no"
+    assert not host["PortBindings"]
+    assert not host["Binds"]
+    assert [mount["Destination"] for mount in found["Mounts"]] == ["/home/person"]
+    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (500_000_000, 64 << 20, 64 << 20)
+    assert host["PidsLimit"] == 50
+    assert found["Config"]["User"] == "1000:1000"
+    env = set(found["Config"]["Env"])
+    assert {"GREETING=hi", "HOME=/home/person", "CODEHUB_PORT=8081", f"CODEHUB_BASE_PATH=/w/{ws}/"} <= env
+
+
+async def test_a_new_home_belongs_to_the_images_user(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open()
+    await bring_up(bench, runtime, ws)
+    assert run_inside(bench, ws, "/bin/sh", "-c", "echo mine > /home/person/notes.txt") == 0
+    assert await bench.read(ws, "notes.txt") == "mine\n"
+    assert await bench.read(ws, ".profile") == "# from the image\n"
+
+
+async def test_a_container_that_ignores_sigterm_is_gone_after_the_grace(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open()
+    await runtime.provision(ws, token=FIRST)
+    await start(runtime, ws, image=image("stubborn"))
+    await runtime.stop(ws, token=FIRST)
+    assert await sight(runtime, ws) == Sighting(volume=True)
+
+
+async def test_a_death_is_heard_of_at_once(bench: DockerBench, ws: UUID) -> None:
+    heard: list[UUID] = []
+    runtime = await bench.open(on_death=heard.append)
+    await bring_up(bench, runtime, ws)
+
+    async def was_heard() -> bool:
+        if not heard:  # whoever comes too early to listen misses it; nobody depends on it
+            await bench.kill_container(ws)
+            await runtime.start(ws, token=FIRST, image_ref=bench.image, env={}, limits=Limits())
+        return heard != []
+
+    await until(was_heard, what="hint of the death")
+    assert set(heard) == {ws}
+
+
+async def test_deaths_are_heard_of_again_after_the_engine_was_away(bench: DockerBench, ws: UUID) -> None:
+    heard: list[UUID] = []
+    runtime = await bench.open(on_death=heard.append)
+    await bring_up(bench, runtime, ws)
+    await bench.break_engine()
+    assert await failure_of(runtime.address(ws)) is FailureCode.DOCKER_API_ERROR
+    await bench.mend_engine()
+    heard.clear()
+
+    async def was_heard() -> bool:
+        await start(runtime, ws, image=bench.image)
+        await bench.kill_container(ws)
+        return heard != []
+
+    await until(was_heard, what="hint after reconnecting", seconds=60)
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, {INSTALLATION: "somebody-else"}], ids=["a stranger's", "another CodeHub's"]
+)
+async def test_a_container_of_our_name_that_is_not_ours_is_left_alone(
+    bench: DockerBench, ws: UUID, labels: dict[str, str]
+) -> None:
+    runtime = await bench.open()
+    await runtime.provision(ws, token=FIRST)
+    config = {"Image": bench.image, "Labels": labels, "Env": ["CODEHUB_PORT=8081"]}
+    created = bench.api.call("POST", "/containers/create", body=config, name=f"ws-{ws}")
+    try:
+        assert await failure_of(start(runtime, ws, image=bench.image)) is FailureCode.CONTAINER_START_FAILED
+        await runtime.stop(ws, token=FIRST)
+        await runtime.remove_orphan_container(ws)
+        assert inspect(bench, f"ws-{ws}")["Id"] == created["Id"]
+        assert await sight(runtime, ws) == Sighting(volume=True)
+    finally:
+        bench.api.remove_container(created["Id"])
+
+
+async def test_a_volume_of_our_name_that_is_not_ours_is_left_alone(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open()
+    name = f"ws-{ws}-home"
+    bench.api.call("POST", "/volumes/create", body={"Name": name, "Labels": {"whose": "mine"}})
+    try:
+        assert await failure_of(runtime.provision(ws, token=FIRST)) is FailureCode.VOLUME_CREATE_FAILED
+        assert await failure_of(start(runtime, ws, image=bench.image)) is FailureCode.VOLUME_MISSING
+        await runtime.delete_volume(ws, token=FIRST)
+        assert bench.api.call("GET", f"/volumes/{name}")["Labels"] == {"whose": "mine"}
+    finally:
+        bench.api.call("DELETE", f"/volumes/{name}")
+
+
+async def test_a_volume_that_vanishes_before_the_start_is_not_replaced_by_an_empty_one(
+    bench: DockerBench, ws: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await bench.open()
+    await runtime.provision(ws, token=FIRST)
+    create = runtime._engine.create_container
+
+    async def create_too_late(name: str, config: dict[str, Any]) -> str:
+        bench.api.call("DELETE", f"/volumes/ws-{ws}-home")
+        return await create(name, config)
+
+    monkeypatch.setattr(runtime._engine, "create_container", create_too_late)
+    assert await failure_of(start(runtime, ws, image=bench.image)) is FailureCode.VOLUME_MISSING
+    assert await sight(runtime, ws) == Sighting()
+    monkeypatch.undo()
+    await runtime.provision(ws, token=FIRST)  # what Docker made by itself is out of the way
+    await start(runtime, ws, image=bench.image)
+
+
+async def test_a_container_left_created_by_a_dead_codehub_is_replaced(
+    bench: DockerBench, ws: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = await bench.open()
+    await dying.provision(ws, token=FIRST)
+
+    async def die(container_id: str) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(dying._engine, "start_container", die)
+    with pytest.raises(asyncio.CancelledError):
+        await start(dying, ws, image=bench.image)
+    left = inspect(bench, f"ws-{ws}")
+    assert left["State"]["Status"] == "created"
+    successor = await bench.open()
+    assert await sight(successor, ws) == Sighting(container=ContainerState.DEAD, volume=True)
+    await start(successor, ws, token=Token(1, 2), image=bench.image)
+    assert inspect(bench, f"ws-{ws}")["Id"] != left["Id"]
+    assert (await sight(successor, ws)).container is ContainerState.RUNNING
+
+
+async def test_an_image_that_cannot_be_had_says_so(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open(images=())
+    await runtime.provision(ws, token=FIRST)
+    with pytest.raises(EffectError) as caught:
+        await start(runtime, ws, image="127.0.0.1:1/nobody/has-this:1")
+    assert caught.value.failure is FailureCode.IMAGE_PULL_FAILED
+    assert "127.0.0.1:1/nobody/has-this:1" in caught.value.message
+    assert await sight(runtime, ws) == Sighting(volume=True)
+
+
+async def test_an_outranked_start_does_not_come_through(
+    bench: DockerBench, ws: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, newer = await bench.open(), await bench.open()
+    await late.provision(ws, token=FIRST)
+    create = late._engine.create_container
+
+    async def create_while_somebody_takes_over(name: str, config: dict[str, Any]) -> str:
+        created = await create(name, config)
+        await newer.provision(ws, token=SECOND)
+        return created
+
+    monkeypatch.setattr(late._engine, "create_container", create_while_somebody_takes_over)
+    assert await failure_of(start(late, ws, image=bench.image)) is FailureCode.STALE_TOKEN
+    assert await sight(newer, ws) == Sighting(volume=True)
+
+
+async def test_fences_do_not_pile_up(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open()
+    for op_seq in range(1, 6):
+        await runtime.provision(ws, token=Token(op_seq, 1))
+    volumes = bench.api.listed("volumes", f"{INSTALLATION}={bench.installation_id()}")
+    assert sorted(each["Labels"]["codehub.role"] for each in volumes) == ["fence", "home"]
+
+
+async def test_a_network_removed_by_somebody_is_made_again(bench: DockerBench) -> None:
+    runtime = await bench.open()
+    one, other = uuid4(), uuid4()
+    await bring_up(bench, runtime, one)
+    await runtime.stop(one, token=FIRST)
+    for network in bench.api.listed("networks", f"{INSTALLATION}={bench.installation_id()}"):
+        bench.api.call("DELETE", f"/networks/{network['Id']}")
+    await bring_up(bench, runtime, other)
+
+
+async def test_several_codehubs_make_one_network(bench: DockerBench) -> None:
+    runtimes = [await bench.open() for _ in range(4)]
+    await asyncio.gather(*(bring_up(bench, runtime, uuid4()) for runtime in runtimes))
+    assert len(bench.api.listed("networks", f"{INSTALLATION}={bench.installation_id()}")) == 1
