@@ -2,16 +2,15 @@
 
 from dataclasses import asdict
 
-from fastapi import APIRouter
-
 from codehub.api import problems
 from codehub.api.caller import Admin
 from codehub.api.paging import Limit, NumberCursor
 from codehub.api.parts import TheParts
+from codehub.api.routers import api_router
 from codehub.api.schemas import AuditEntry, Leader, Orphan, Overview, Page
 from codehub.store import audit
 
-router = APIRouter(prefix="/admin", tags=["admin"])
+router = api_router("/admin", "admin")
 
 _ADMIN = problems.documented("unauthorized", "forbidden")
 

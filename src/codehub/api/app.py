@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import FastAPI
 
 from codehub import __version__
 from codehub.api import (
@@ -24,9 +24,10 @@ from codehub.api.dependencies import ApiDependencies
 from codehub.api.express import Express
 from codehub.api.gate import Gate
 from codehub.api.parts import Parts
-from codehub.api.strictness import no_unknown_parameters
+from codehub.api.routers import PREFIX, add_flat
 
-PREFIX = "/api/v1"
+# ``events`` and ``workspace_details`` first: their paths are longer than ``/workspaces/{id}``.
+RESOURCES = (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin, health)
 
 
 def create_app(dependencies: ApiDependencies) -> FastAPI:
@@ -53,8 +54,7 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
     )
     app.state.parts = parts
     problems.install(app)
-    app.include_router(_api(), prefix=PREFIX)
-    app.include_router(health.router)
+    add_flat(app, (each.router for each in RESOURCES))
     dashboard.install(app)
     openapi.install(app)
     app.add_middleware(Express, parts=parts)
@@ -66,11 +66,3 @@ def end_streams(app: FastAPI) -> None:
     """Event streams never end by themselves: call this when the server begins to stop, before it drains."""
     parts: Parts = app.state.parts
     parts.guard.end_all()
-
-
-def _api() -> APIRouter:
-    api = APIRouter(dependencies=[Depends(no_unknown_parameters)])
-    # ``events`` and ``workspace_details`` first: their paths are longer than ``/workspaces/{id}``.
-    for each in (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin):
-        api.include_router(each.router)
-    return api

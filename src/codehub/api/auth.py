@@ -1,15 +1,16 @@
 """Signing in and out: ``/auth``."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from codehub.api import problems
 from codehub.api.caller import Caller, FromHere, client_address, cookie_name, session_secret
 from codehub.api.parts import Parts, TheParts
+from codehub.api.routers import api_router
 from codehub.api.schemas import Login, PasswordChange, SessionInfo, User
 from codehub.services.accounts import UnfitPasswordError
 from codehub.services.identity import ABSOLUTE
 
-router = APIRouter(prefix="/auth", tags=["auth"])
+router = api_router("/auth", "auth")
 
 
 @router.post(

@@ -1,14 +1,13 @@
 """What there is to choose from, and how much of it is left: ``/images`` and ``/limits``."""
 
-from fastapi import APIRouter
-
 from codehub.api import problems
 from codehub.api.caller import Caller
 from codehub.api.parts import TheParts
+from codehub.api.routers import api_router
 from codehub.api.schemas import Image, Images, Limits, Usage
 from codehub.store import limits as places
 
-router = APIRouter(tags=["catalogue"])
+router = api_router("", "catalogue")
 
 
 @router.get(

@@ -2,18 +2,19 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from codehub.api import problems
 from codehub.api.caller import Caller
 from codehub.api.parts import TheParts
+from codehub.api.routers import api_router
 from codehub.api.sse import EventStream, Write
 from codehub.api.streams import OneWorkspace, Topic, WorkspaceList, WorkspaceStream
 from codehub.api.workspaces import Owner, find_visible, whose
 from codehub.services.identity import Principal
 from codehub.signals.live import LiveSubscription
 
-router = APIRouter(tags=["events"])
+router = api_router("", "events")
 
 _STREAM = {
     "description": "Events: snapshot, state_changed, progress, error, deleted, resync, heartbeat",

@@ -3,17 +3,18 @@
 from datetime import timedelta
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from codehub.api import problems
 from codehub.api.caller import Caller
 from codehub.api.paging import IdCursor, Limit
 from codehub.api.parts import TheParts
+from codehub.api.routers import api_router
 from codehub.api.schemas import NewToken, Page, Token, TokenShownOnce
 from codehub.services import api_tokens
 from codehub.store import tokens
 
-router = APIRouter(prefix="/tokens", tags=["tokens"])
+router = api_router("/tokens", "tokens")
 
 
 @router.get(

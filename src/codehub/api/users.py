@@ -2,17 +2,16 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter
-
 from codehub.api import problems
 from codehub.api.caller import Admin
 from codehub.api.paging import IdCursor, Limit
 from codehub.api.parts import TheParts
+from codehub.api.routers import api_router
 from codehub.api.schemas import NewUser, Page, User, UserChange
 from codehub.services import accounts
 from codehub.store import users
 
-router = APIRouter(prefix="/users", tags=["users"])
+router = api_router("/users", "users")
 
 
 @router.get(

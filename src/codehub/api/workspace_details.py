@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from codehub.api import problems, schemas
 from codehub.api.caller import Caller
 from codehub.api.paging import Limit, NumberCursor
 from codehub.api.parts import Parts, TheParts
+from codehub.api.routers import api_router
 from codehub.api.sse import EventStream, Write
 from codehub.api.streams import heartbeat
 from codehub.api.workspaces import find_visible
@@ -20,7 +21,7 @@ from codehub.domain.errors import EffectError
 from codehub.services.identity import Principal
 from codehub.store import events
 
-router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["workspaces"])
+router = api_router("/workspaces/{workspace_id}", "workspaces")
 
 _SEEN = problems.documented("unauthorized", "not_found", "validation_failed")
 

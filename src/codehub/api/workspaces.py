@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from codehub.api import problems, schemas
 from codehub.api.caller import Admin, Caller
 from codehub.api.fields import Fragment
 from codehub.api.paging import IdCursor, Limit
 from codehub.api.parts import JSON, TheParts
+from codehub.api.routers import api_router
 from codehub.domain.status import Status
 from codehub.services import workspaces as service
 from codehub.services.errors import UnknownImage
@@ -22,7 +23,7 @@ from codehub.services.workspaces import NewWorkspace
 from codehub.store import workspaces as store
 from codehub.store.records import WorkspaceRecord
 
-router = APIRouter(prefix="/workspaces", tags=["workspaces"])
+router = api_router("/workspaces", "workspaces")
 
 Owner = Annotated[
     str | None,
