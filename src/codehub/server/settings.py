@@ -17,9 +17,7 @@ from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -28,8 +26,10 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from codehub.server.bind import Bind
+from codehub.server.docker_settings import DockerGroup
 from codehub.server.variables import (
     EnvironmentSource,
+    Group,
     SettingsError,
     Variable,
     WholeSeconds,
@@ -65,14 +65,6 @@ class LogLevel(StrEnum):
 
 
 _ARCHIVE_SCHEMES = ("file", "s3", "gs", "az")
-
-
-class Group(BaseModel):
-    """A branch of the tree. ``Group(field=…)`` works too, for tests and embedding."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True, allow_inf_nan=False
-    )
 
 
 def _default_data_dir() -> Path:
@@ -410,6 +402,7 @@ class Settings(BaseSettings):
     http: HttpSettings
     admin: AdminSettings
     runtime: RuntimeSettings
+    docker: DockerGroup
     coordinator: CoordinatorSettings
     observer: ObserverSettings
     reconciler: ReconcilerSettings

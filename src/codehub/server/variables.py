@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
@@ -55,6 +55,14 @@ def variable(
         description=meaning,
         json_schema_extra={"shown": shown, "secret": secret},
         **limits,
+    )
+
+
+class Group(BaseModel):
+    """A branch of the tree. ``Group(field=…)`` works too, for tests and embedding."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True, allow_inf_nan=False
     )
 
 

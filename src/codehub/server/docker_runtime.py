@@ -1,0 +1,48 @@
+"""The Docker runtime as the settings want it."""
+
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from codehub.runtimes.base import Limits
+from codehub.runtimes.docker import DockerRuntime, DockerSettings, JobSettings
+from codehub.server.settings import Settings
+from codehub.server.variables import SettingsError
+
+
+async def build_docker_runtime(
+    settings: Settings,
+    installation_id: str,
+    *,
+    job_env: Mapping[str, str],
+    on_death: Callable[[UUID], None] | None = None,
+) -> DockerRuntime:
+    """``job_env``: what storage jobs need to reach the archive store. Does not wait for the engine."""
+    docker = settings.docker
+    images = _default_first(docker.allowed_images, settings.runtime.default_image)
+    runtime = DockerRuntime(
+        installation_id,
+        DockerSettings(
+            engine_url=docker.host,
+            images=images,
+            network=docker.network,
+            default_limits=Limits(cpus=docker.cpus, memory_bytes=docker.memory, pids=docker.pids),
+        ),
+        jobs=JobSettings(
+            image=docker.job_image,
+            archive_url=settings.archive_url,
+            env=job_env,
+            archive_source=docker.archive_source,
+            network=docker.job_network,
+        ),
+        on_death=on_death,
+    )
+    await runtime.prepare()
+    return runtime
+
+
+def _default_first(images: tuple[str, ...], default: str | None) -> tuple[str, ...]:
+    if default is None or not images:
+        return images
+    if default not in images:
+        raise SettingsError(f"CODEHUB_DEFAULT_IMAGE={default} is not among DOCKER_IMAGES={','.join(images)}.")
+    return (default, *(each for each in images if each != default))
