@@ -5,9 +5,11 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol, assert_never
 from uuid import UUID
 
+from codehub.runtimes.base import Address, Runtime
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.server.settings import RuntimeKind, Settings
@@ -19,16 +21,50 @@ STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
 """Prefixes of the variables a storage job needs to reach its store; workspaces get none of them."""
 
 
+class HostedRuntime(Runtime, Protocol):
+    """A runtime as the server uses it: with what the proxy asks about images and ports too."""
+
+    def uses_base_path(self, image_ref: str) -> bool: ...
+
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None: ...
+
+    async def stop_all(self) -> None:
+        """End every workspace; homes and wishes stay."""
+
+
 async def build_runtime(
     settings: Settings,
     installation: InstallationRecord,
     *,
     has_homes: bool,
     on_death: Callable[[UUID], None] | None = None,
-) -> LocalRuntime:
+) -> HostedRuntime:
     """``has_homes``: the database knows of volumes, so an empty data directory is a disk not mounted."""
-    if settings.runtime.kind is not RuntimeKind.LOCAL:
-        raise SettingsError(f"CODEHUB_RUNTIME={settings.runtime.kind.value} is not built yet; use local.")
+    job_env = {key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)}
+    match settings.runtime.kind:
+        case RuntimeKind.LOCAL:
+            return await _local(
+                settings, installation, job_env=job_env, has_homes=has_homes, on_death=on_death
+            )
+        case RuntimeKind.DOCKER:
+            # Imported where it is chosen: whoever runs local processes pays nothing for a Docker client.
+            from codehub.server.docker_runtime import build_docker_runtime
+
+            return await build_docker_runtime(
+                settings, str(installation.id), job_env=job_env, on_death=on_death
+            )
+        case _:
+            assert_never(settings.runtime.kind)
+
+
+async def _local(
+    settings: Settings,
+    installation: InstallationRecord,
+    *,
+    job_env: Mapping[str, str],
+    has_homes: bool,
+    on_death: Callable[[UUID], None] | None,
+) -> LocalRuntime:
     images = dict(settings.runtime.local_images or default_images())
     default = settings.runtime.default_image
     if default is not None and default not in images:
@@ -42,7 +78,7 @@ async def build_runtime(
         images,
         job_command=JOB_COMMAND,
         archive_url=settings.archive_url,
-        job_env={key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)},
+        job_env=job_env,
         on_death=on_death,
     )
     await runtime.prepare(create=not has_homes)

@@ -17,11 +17,9 @@ from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
 from codehub.coordinators.leadership import lock_name
 from codehub.proxy.identity import verify_principal
-from codehub.runtimes.base import Runtime
-from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
 from codehub.server.embedded import Endpoints
-from codehub.server.runtime_choice import build_runtime
+from codehub.server.runtime_choice import HostedRuntime, build_runtime
 from codehub.server.settings import ProcessRole, Settings
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
@@ -49,7 +47,7 @@ class Application:
     engine: AsyncEngine
     redis: RedisLink
     live: LiveFeed
-    runtime: Runtime
+    runtime: HostedRuntime
     control_plane: ControlPlane | None
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -68,7 +66,7 @@ class Application:
     async def stop(self, *, stop_workspaces: bool) -> None:
         """End it, and give back connections. ``stop_workspaces``: end local workspaces too; wishes stay."""
         await self.step_down()
-        if stop_workspaces and isinstance(self.runtime, LocalRuntime):
+        if stop_workspaces:
             await self.runtime.stop_all()
         await self.runtime.close()
         await self.live.close()

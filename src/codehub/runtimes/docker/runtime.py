@@ -14,6 +14,7 @@ from uuid import UUID
 import structlog
 
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.domain.states import ContainerState
 from codehub.kit.tasks import cancel_and_wait, finish
 from codehub.runtimes.base import (
     Address,
@@ -120,6 +121,11 @@ class DockerRuntime:
         self._learn_base_path(container)
         return container.address if container is not None and container.is_running else None
 
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+        """Any port: the container's address is its alone."""
+        address = await self.address(workspace_id)
+        return Address(address.host, port) if address is not None else None
+
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends with the container."""
         container = await self._containers.find(workspace_id)
@@ -186,6 +192,12 @@ class DockerRuntime:
     async def remove_orphan_container(self, workspace_id: UUID) -> None:
         async with self._locks.hold(workspace_id):
             await self._end((await self._looking.at(workspace_id)).container)
+
+    async def stop_all(self) -> None:
+        """End every container of this installation; volumes and wishes stay. For ``codehub up``'s Ctrl-C."""
+        seen = await self.observe()
+        running = [each for each, what in seen.sightings.items() if what.container is not ContainerState.NONE]
+        await asyncio.gather(*(self.remove_orphan_container(each) for each in running))
 
     # Storage jobs
 
