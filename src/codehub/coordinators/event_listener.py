@@ -16,15 +16,18 @@ import structlog
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint, HintTarget
 from codehub.signals.live import LivePublisher
 from codehub.signals.notices import Change
 from codehub.signals.notify import ChangeListener, FeedLost
+from codehub.store import leadership as terms
 
 log = structlog.get_logger(__name__)
 
 IDLE_SECONDS = 30.0
 OWED_SECONDS = 0.5
+RECORD_SECONDS = 10.0
 
 WAKES_BOTH = frozenset({"desired_state", "deleted_at", "operation"})
 WAKES_OBSERVER = frozenset({"error_info"})
@@ -45,6 +48,7 @@ class EventListener:
         self._queue: list[Change] = []
         self._owes_resync = True
         self._feed_lost: str | None = None
+        self._record_at = 0.0
 
     async def on_elected(self) -> None:
         self._listener = ChangeListener()
@@ -72,7 +76,15 @@ class EventListener:
             await self._resync()
         elif changes:
             await self._forward(changes)
+        await self._record_now_and_then()
         return TickReport(seen=len(changes), changed=len(changes))
+
+    async def _record_now_and_then(self) -> None:
+        """For people who ask who leads what; not with every event, which is to arrive at once."""
+        if monotonic() >= self._record_at:
+            self._record_at = monotonic() + RECORD_SECONDS
+            async with self._lead.transaction() as session:
+                await terms.record_tick(session, self._lead.name, detail={})
 
     async def _resync(self) -> None:
         """Everybody begins again; whatever was queued is included in that."""

@@ -16,6 +16,7 @@ from codehub.api.app import create_app
 from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
 from codehub.coordinators.leadership import lock_name
+from codehub.domain.errors import EffectError
 from codehub.proxy.identity import verify_principal
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
 from codehub.server.embedded import Endpoints
@@ -64,10 +65,13 @@ class Application:
             self.control_plane = None
 
     async def stop(self, *, stop_workspaces: bool) -> None:
-        """End it, and give back connections. ``stop_workspaces``: end local workspaces too; wishes stay."""
+        """End it, and give back connections. ``stop_workspaces``: end workspaces too; wishes stay."""
         await self.step_down()
         if stop_workspaces:
-            await self.runtime.stop_all()
+            try:
+                await self.runtime.stop_all()
+            except EffectError as error:  # an engine that is away must not keep us from leaving
+                log.warning("workspaces go on", error=error.message)
         await self.runtime.close()
         await self.live.close()
         await self.redis.close()
