@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -30,9 +30,14 @@ async def keep_writing(metrics: Metrics, path: Path) -> None:
     aside = path.with_suffix(".new")
     while True:
         with suppress(OSError):
-            aside.write_text(json.dumps(asdict(metrics)))
+            aside.write_text(json.dumps(_numbers(metrics)))
             aside.replace(path)
         await asyncio.sleep(WRITE_EVERY)
+
+
+def _numbers(metrics: Metrics) -> dict[str, int | dict[str, int]]:
+    # Not ``asdict``: it counts a Counter's items anew, as pairs that no JSON can have for keys.
+    return {each.name: getattr(metrics, each.name) for each in fields(metrics)}
 
 
 class ProxyCollector:
