@@ -49,6 +49,7 @@ from codehub.store.due import Lane
 
 log = structlog.get_logger(__name__)
 
+STALE_SECONDS = 1.0
 MEMORY_OF_ATTEMPTS = timedelta(hours=1)
 
 OPERATIONS = Counter("codehub_operations_total", "Operations that ended", ["operation", "outcome"])
@@ -141,6 +142,8 @@ class Reconciler:
             wait = self._timing.converge_seconds
         if self._executions.running() or self._last.seen > self._last.unmet:
             wait = self._timing.active_seconds
+        if not self._last.may_claim:  # the Observer's next look may be all that is missing
+            wait = min(wait, STALE_SECONDS)
         probe_at = self._engines.next_probe_at()
         if probe_at is not None:
             wait = min(wait, max(0.0, (probe_at - self._clock.now()).total_seconds()))
