@@ -113,7 +113,12 @@ class DockerBench:
         return Names(self.installation_id(installation))
 
     async def open(
-        self, installation: str = "one", *, on_death: OnDeath | None = None, **changes: object
+        self,
+        installation: str = "one",
+        *,
+        on_death: OnDeath | None = None,
+        create: bool = True,
+        **changes: object,
     ) -> DockerRuntime:
         installation_id = self.installation_id(installation)
         self._installations.add(installation_id)
@@ -126,7 +131,7 @@ class DockerBench:
             ),
             on_death=on_death,
         )
-        await runtime.prepare()
+        await runtime.prepare(create=create)
         self._opened.append(runtime)
         return runtime
 

@@ -13,10 +13,15 @@ async def build_docker_runtime(
     settings: Settings,
     installation_id: str,
     *,
+    has_homes: bool,
     job_env: Mapping[str, str],
     on_death: Callable[[UUID], None] | None = None,
 ) -> DockerRuntime:
-    """``job_env``: what storage jobs need to reach the archive store. Does not wait for the engine."""
+    """Does not wait for the engine.
+
+    ``has_homes``: the database knows of volumes, so an engine that has none of ours is the wrong one.
+    ``job_env``: what storage jobs need to reach the archive store.
+    """
     docker = settings.docker
     images = _default_first(docker.allowed_images, settings.runtime.default_image)
     runtime = DockerRuntime(
@@ -36,7 +41,7 @@ async def build_docker_runtime(
         ),
         on_death=on_death,
     )
-    await runtime.prepare()
+    await runtime.prepare(create=not has_homes)
     return runtime
 
 

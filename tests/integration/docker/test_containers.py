@@ -231,12 +231,31 @@ async def test_an_outranked_start_does_not_come_through(
     assert await sight(newer, ws) == Sighting(volume=True)
 
 
+async def test_the_wrong_engine_is_an_engine_that_is_away(bench: DockerBench, ws: UUID) -> None:
+    """Homes are known to exist and this engine has never seen us: then nothing follows from its emptiness."""
+    runtime = await bench.open(create=False)
+    assert await failure_of(runtime.observe()) is FailureCode.DOCKER_API_ERROR
+    assert await failure_of(runtime.observe([ws])) is FailureCode.DOCKER_API_ERROR
+    assert await failure_of(runtime.provision(ws, token=FIRST)) is FailureCode.DOCKER_API_ERROR
+    first = await bench.open()
+    await first.provision(ws, token=FIRST)
+    assert await sight(runtime, ws) == Sighting(volume=True)
+
+
+async def test_an_engine_that_lost_its_disk_is_away(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open()
+    await runtime.provision(ws, token=FIRST)
+    for volume in bench.api.listed("volumes", f"{INSTALLATION}={bench.installation_id()}"):
+        bench.api.call("DELETE", f"/volumes/{volume['Name']}")
+    assert await failure_of(runtime.observe()) is FailureCode.DOCKER_API_ERROR
+
+
 async def test_fences_do_not_pile_up(bench: DockerBench, ws: UUID) -> None:
     runtime = await bench.open()
     for op_seq in range(1, 6):
         await runtime.provision(ws, token=Token(op_seq, 1))
     volumes = bench.api.listed("volumes", f"{INSTALLATION}={bench.installation_id()}")
-    assert sorted(each["Labels"]["codehub.role"] for each in volumes) == ["fence", "home"]
+    assert sorted(each["Labels"]["codehub.role"] for each in volumes) == ["fence", "home", "marker"]
 
 
 async def test_a_network_removed_by_somebody_is_made_again(bench: DockerBench) -> None:

@@ -1,9 +1,10 @@
-"""Looking at the engine: one listing of containers, one of volumes, however many there are."""
+"""Looking at the engine: is it ours, one listing of containers, one of volumes, however many there are."""
 
 from collections.abc import Collection
 from uuid import UUID
 
 from codehub.runtimes.docker.engine import Engine
+from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import INSTALLATION, WORKSPACE, Names
 from codehub.runtimes.docker.sight import Things, sort_things
 
@@ -11,9 +12,10 @@ from codehub.runtimes.docker.sight import Things, sort_things
 class Looking:
     """Raises ``DOCKER_API_ERROR`` when it could not look: never a partial answer."""
 
-    def __init__(self, engine: Engine, names: Names) -> None:
+    def __init__(self, engine: Engine, names: Names, marker: Marker) -> None:
         self._engine = engine
         self._names = names
+        self._marker = marker
 
     async def at(self, workspace_id: UUID) -> Things:
         found = await self._look([f"{WORKSPACE}={workspace_id}"])
@@ -39,6 +41,7 @@ class Looking:
 
     async def _look_once(self, labels: list[str]) -> dict[UUID, Things]:
         ours = [f"{INSTALLATION}={self._names.installation_id}", *labels]
+        await self._marker.require()
         containers = await self._engine.containers(ours)
         volumes = await self._engine.volumes(ours)
         return sort_things(self._names, containers=containers, volumes=volumes)

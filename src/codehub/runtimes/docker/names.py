@@ -8,6 +8,7 @@ carries our installation, its workspace and its role.
     ws-{id}-job        container   role storage-job
     ws-{id}-home       volume      role home
     ws-{id}-fence-…    volume      role fence: the highest token seen (``fences``)
+    codehub-{…}        volume      role marker: this engine holds our homes (``marker``)
 """
 
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ class Role(StrEnum):
     STORAGE_JOB = "storage-job"
     HOME = "home"
     FENCE = "fence"
+    MARKER = "marker"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,10 @@ class Names:
     """The names and labels of one installation."""
 
     installation_id: str
+
+    @property
+    def marker(self) -> str:
+        return f"codehub-{self.installation_id}"
 
     def container(self, workspace_id: UUID) -> str:
         return f"ws-{workspace_id}"

@@ -35,6 +35,7 @@ from codehub.runtimes.docker.images import Images
 from codehub.runtimes.docker.jobs import Jobs, in_use
 from codehub.runtimes.docker.locks import WorkspaceLocks
 from codehub.runtimes.docker.look import Looking
+from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import Names, Role
 from codehub.runtimes.docker.network import PrivateNetwork
 from codehub.runtimes.docker.order import Order, container_config, image_labels, serves_base_path
@@ -64,7 +65,8 @@ class DockerRuntime:
         self._settings = settings
         self._names = Names(installation_id)
         self._engine = Engine(settings.engine_url, call_seconds=settings.call_seconds)
-        self._looking = Looking(self._engine, self._names)
+        self._marker = Marker(self._engine, self._names)
+        self._looking = Looking(self._engine, self._names, self._marker)
         self._fences = Fences(self._engine, self._names, self._looking)
         self._containers = Containers(self._engine, self._names, self._fences)
         self._network = PrivateNetwork(self._engine, self._names, given=settings.network)
@@ -79,8 +81,13 @@ class DockerRuntime:
     def name(self) -> str:
         return "docker"
 
-    async def prepare(self) -> None:
-        """Begin to listen and to tidy up. Succeeds with the engine away: it may come later."""
+    async def prepare(self, *, create: bool = True) -> None:
+        """Begin to listen and to tidy up. Succeeds with the engine away: it may come later.
+
+        ``create`` false when homes are known to exist: an engine that was never ours is then the wrong one.
+        """
+        if not create:
+            self._marker.forbid_creation()
         self._deaths.start()
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep_now_and_then())

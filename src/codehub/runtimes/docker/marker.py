@@ -1,0 +1,54 @@
+"""Is this the engine that holds our homes?
+
+An engine whose disk was not mounted, or another engine because of a wrong address, looks exactly like "every
+home is gone". So an installation marks its engine with an empty volume, and where the mark is missing nothing
+is reported and nothing is made: the control plane takes it for an engine that is away.
+"""
+
+import asyncio
+
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role
+
+
+class Marker:
+    def __init__(self, engine: Engine, names: Names) -> None:
+        self._engine = engine
+        self._names = names
+        self._may_create = True
+        self._creating = asyncio.Lock()
+
+    def forbid_creation(self) -> None:
+        """There are homes somewhere: an engine without the mark is not the one that has them."""
+        self._may_create = False
+
+    async def require(self) -> None:
+        """Raises ``DOCKER_API_ERROR`` on an engine that is not ours; marks one when it is first used."""
+        if not await self._is_there():
+            async with self._creating:
+                if not await self._is_there():
+                    await self._create()
+        self._may_create = False  # it was there once: from now on it has to be
+
+    async def _is_there(self) -> bool:
+        try:
+            await self._engine.volume(self._names.marker)
+        except NotFound:
+            return False
+        return True
+
+    async def _create(self) -> None:
+        name = self._names.marker
+        if not self._may_create:
+            raise EffectError(
+                FailureCode.DOCKER_API_ERROR,
+                f"This Docker engine has no volume {name}, so it is not the one that holds the homes of this "
+                "installation: its disk is not mounted, or DOCKER_HOST names another engine.",
+                endpoint="docker",
+            )
+        labels = {INSTALLATION: self._names.installation_id, ROLE: Role.MARKER.value}
+        try:
+            await self._engine.create_volume(name, labels=labels, driver="local")
+        except (Refused, Conflict, NotFound) as error:
+            raise EffectError(FailureCode.DOCKER_API_ERROR, f"The engine takes no volume: {error}") from error
