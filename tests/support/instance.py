@@ -6,9 +6,11 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 COMMAND = (sys.executable, "-m", "codehub.cli.main")
 READY = re.compile(r"CodeHub is ready: (http://\S+)")
@@ -33,9 +35,15 @@ class Instance:
     """A running ``codehub up``."""
 
     process: asyncio.subprocess.Process
+    log: IO[bytes]  # a file: a pipe nobody empties would stop it once it is full
     output: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
     url: str = ""
+
+    @property
+    def errors(self) -> str:
+        """What it logged so far."""
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
 
     @property
     def password(self) -> str | None:
@@ -49,23 +57,17 @@ class Instance:
             while not self.url:
                 line = (await self.process.stdout.readline()).decode()
                 if not line:
-                    raise AssertionError("codehub ended:\n" + await self.read_errors())
+                    raise AssertionError("codehub ended:\n" + self.errors)
                 self.output.append(line)
                 if found := READY.search(line):
                     self.url = found.group(1)
-
-    async def read_errors(self) -> str:
-        assert self.process.stderr is not None
-        self.errors.append((await self.process.stderr.read()).decode())
-        return "".join(self.errors)
 
     async def end(self, with_signal: signal.Signals = signal.SIGINT) -> int:
         """Send the signal and wait for the end; gives the exit code."""
         if self.process.returncode is None:
             self.process.send_signal(with_signal)
-        output, errors = await asyncio.wait_for(self.process.communicate(), SECONDS_TO_STOP)
+        output, _ = await asyncio.wait_for(self.process.communicate(), SECONDS_TO_STOP)
         self.output.append(output.decode())
-        self.errors.append(errors.decode())
         assert self.process.returncode is not None
         return self.process.returncode
 
@@ -75,23 +77,24 @@ async def codehub_up(
     data_dir: Path, *, bind: str = "127.0.0.1:0", ready: bool = True, **variables: str
 ) -> AsyncIterator[Instance]:
     """``codehub up`` in ``data_dir``; whatever the test leaves of it is ended."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        "up",
-        env=environment(CODEHUB_DATA_DIR=str(data_dir), CODEHUB_BIND=bind, **variables),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    instance = Instance(process)
-    try:
-        if ready:
-            await instance.wait_until_ready()
-        yield instance
-    finally:
-        if process.returncode is None:
-            await instance.end()
+    with tempfile.TemporaryFile("a+b") as log:  # appending: reading it does not move where it is written
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            "up",
+            env=environment(CODEHUB_DATA_DIR=str(data_dir), CODEHUB_BIND=bind, **variables),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        instance = Instance(process, log)
+        try:
+            if ready:
+                await instance.wait_until_ready()
+            yield instance
+        finally:
+            if process.returncode is None:
+                await instance.end()
 
 
 @dataclass(frozen=True)

@@ -189,3 +189,22 @@ async def test_a_slow_upstream_is_not(make_house: MakeHouse) -> None:
 
     house = await make_house(slow)
     assert (await house.get()).body == b"drip"
+
+
+async def test_an_upstream_that_closes_its_side_after_each_answer_is_not_asked_again(
+    make_house: MakeHouse,
+) -> None:
+    """Without announcing it, and then waits for us to close too: what it is sent meanwhile is lost."""
+    finished: set[asyncio.StreamWriter] = set()
+
+    async def answer_once(_: Received, __: object, writer: asyncio.StreamWriter) -> None:
+        if writer not in finished:
+            finished.add(writer)
+            writer.write(ok())
+            writer.write_eof()
+
+    house = await make_house(answer_once)
+    client = await house.client()
+    for _ in range(200):
+        await client.send(house.request())
+        assert (await client.response()).body == b"hello"
