@@ -15,7 +15,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: help setup run test check format lock web clean
+.PHONY: help setup run test check bench format lock web clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench: $(VENV)/.dev bench/.env/.installed ## Measure CodeHub beside its peers: all, or BENCH="start api"
+	$(BIN)/python -m bench $(BENCH)
+
 format: $(VENV)/.dev ## Put the source into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -45,9 +48,10 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) pyproject.toml --extra jupyter -c requirements/dev.txt -o requirements/jupyter.txt
 	$(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt
 
 clean: ## Remove everything that was installed or built; data stays
-	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static
+	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static bench/.env bench/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the Python environment -----------------------------------------------------------------------
@@ -72,6 +76,16 @@ LOCK = $(VENV)/lock/bin/uv pip compile --upgrade --universal --python-version 3.
 $(VENV)/lock/bin/uv: $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet uv==0.13.7
+
+# --- what the benchmarks compare with; nginx, wrk, zstd and curl come from the system -------------------
+
+bench/.env/.installed: bench/requirements.txt bench/package-lock.json $(VENV)/bin/python
+	@for tool in nginx wrk zstd curl npm; do command -v $$tool >/dev/null \
+	  || { echo "The benchmarks need $$tool: apt install nginx-light wrk zstd curl npm" >&2; exit 1; }; done
+	@requirements/make-venv "$(PYTHON)" bench/.env
+	bench/.env/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r bench/requirements.txt
+	cd bench && npm ci
+	@touch $@
 
 # --- the dashboard --------------------------------------------------------------------------------
 

@@ -1,0 +1,61 @@
+"""``python -m bench [name …] [--rounds N]``: run benchmarks, print their tables, keep their figures."""
+
+# ruff: noqa: T201 - a program that prints
+import argparse
+import asyncio
+import shutil
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from bench import api, proxying, starts
+from bench.runner import Report
+
+Benchmark = Callable[..., Awaitable[Report]]
+
+BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and how many rounds
+    "start": (starts.one_at_a_time, 15),
+    "start-50": (starts.at_once, 3),
+    "api": (api.read, 5),
+    "proxy-http": (proxying.small_requests, 5),
+    "proxy-websocket": (proxying.websockets, 5),
+    "proxy-download": (proxying.download, 5),
+}
+
+
+async def main() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    # Peers are ended by the blocks that started them: these must unwind, however the end is asked for.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
+    parser.add_argument("--keep", action="store_true", help="keep the data directories and logs")
+    options = parser.parse_args()
+    for name in options.names or BENCHMARKS:
+        benchmark, rounds = BENCHMARKS[name]
+        directory = _directory()
+        print(f"{name} …", flush=True)
+        try:
+            report = await benchmark(directory, rounds=options.rounds or rounds)
+        finally:
+            if options.keep:
+                print(f"kept: {directory}")
+            else:
+                shutil.rmtree(directory, ignore_errors=True)
+        print(report.table(), flush=True)
+        report.save()
+
+
+def _directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="codehub-bench-"))
+    directory.chmod(0o755)  # PostgreSQL runs as another user when this runs as root
+    return directory
+
+
+if __name__ == "__main__":
+    uvloop.run(main())  # the WebSocket load generator runs in here and must not be what is measured

@@ -1,0 +1,173 @@
+"""A real CodeHub to measure: ``codehub up`` in a directory of its own, signed in, with workspaces of ours."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench.processes import PROGRAMS, command_line, running, tree
+from codehub.server.data_dir import DataDir
+from codehub.server.embedded import postgres
+
+PASSWORD = "a password for measuring"
+SECONDS_TO_START = 90.0
+_PYTHON = shlex.quote(sys.executable)
+
+IMAGES = {
+    "trivial": f"{_PYTHON} -I -S {PROGRAMS}/trivial_server.py {{port}}",
+    "echo": f"{_PYTHON} {PROGRAMS}/echo_server.py {{port}}",
+    "nginx": f"{PROGRAMS}/nginx_server.sh {{port}} {{home}}",
+}
+NO_LIMITS = {"LIMITS_MAX_RUNNING_PER_USER": "100000", "LIMITS_MAX_RUNNING_GLOBAL": "100000"}
+OURS = re.compile(
+    r"^(CODEHUB_|COORDINATOR_|OBSERVER_|RECONCILER_|TTL_|GC_|LIMITS_|REDIS_|LOG_|LOCAL_IMAGES|DATABASE_URL|ARCHIVE_URL)"
+)
+
+
+def environment(data_dir: Path, *, bind: str = "127.0.0.1:0", **variables: str) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if not OURS.match(key)}
+    return {
+        **inherited,
+        "CODEHUB_DATA_DIR": str(data_dir),
+        "CODEHUB_BIND": bind,
+        "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+        "LOCAL_IMAGES": json.dumps(IMAGES),
+        "LOG_LEVEL": "warning",
+        "TTL_STANDBY_SECONDS": "0",
+        **NO_LIMITS,
+        **variables,
+    }
+
+
+@dataclass
+class CodeHub:
+    """One that runs, and its first user's session."""
+
+    pid: int
+    url: str
+    data_dir: Path
+    client: httpx.AsyncClient
+    token: str
+
+    @property
+    def database_url(self) -> str:
+        return postgres.url(DataDir(self.data_dir))
+
+    @property
+    def cookie(self) -> str:
+        return "; ".join(f"{name}={value}" for name, value in self.client.cookies.items())
+
+    def pids(self) -> list[int]:
+        """The control plane: server, proxy, Redis, PostgreSQL."""
+        return tree([self.pid])
+
+    def pids_without_database(self) -> list[int]:
+        return [pid for pid in self.pids() if not is_postgres(pid)]
+
+    def proxy_pids(self) -> list[int]:
+        return [pid for pid in self.pids() if "codehub.server.proxy_process" in command_line(pid)]
+
+    async def create(self, name: str, *, image: str = "trivial", start: bool = True) -> str:
+        body = {"name": name, "image_ref": image, "start": start}
+        answer = await self.client.post("/api/v1/workspaces", json=body)
+        answer.raise_for_status()
+        return str(answer.json()["id"])
+
+    async def ask(self, workspace_id: str, wish: str) -> None:
+        (await self.client.post(f"/api/v1/workspaces/{workspace_id}/{wish}")).raise_for_status()
+
+    async def delete(self, workspace_id: str) -> None:
+        (await self.client.delete(f"/api/v1/workspaces/{workspace_id}")).raise_for_status()
+
+    async def answers(self, workspace_id: str) -> bool:
+        return (await self.client.get(f"/w/{workspace_id}/")).status_code == httpx.codes.OK
+
+
+@dataclass
+class Events:
+    """My event stream, read in the background: the status of each workspace as it is told."""
+
+    statuses: dict[str, str]
+    changed: asyncio.Condition
+
+    async def until(self, workspace_id: str, *statuses: str) -> None:
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.statuses.get(workspace_id) in statuses)
+
+
+@contextlib.asynccontextmanager
+async def events(hub: CodeHub) -> AsyncIterator[Events]:
+    seen = Events({}, asyncio.Condition())
+    connected = asyncio.Event()
+
+    async def read() -> None:
+        async with hub.client.stream("GET", "/api/v1/events", timeout=None) as stream:
+            connected.set()
+            async for line in stream.aiter_lines():
+                if not line.startswith("data:"):
+                    continue
+                data = json.loads(line[5:])
+                if isinstance(data, dict) and "id" in data and "status" in data:
+                    async with seen.changed:
+                        seen.statuses[data["id"]] = data["status"]
+                        seen.changed.notify_all()
+
+    task = asyncio.create_task(read())
+    await connected.wait()
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def codehub(directory: Path, **variables: str) -> AsyncIterator[CodeHub]:
+    data_dir = directory / "codehub"
+    log = directory / "codehub.log"
+    command = (sys.executable, "-m", "codehub.cli.main", "up")
+    async with running(command, log=log, env=environment(data_dir, **variables)) as process:
+        url = await until_ready(process, log)
+        async with httpx.AsyncClient(base_url=url, timeout=60.0, trust_env=False, limits=MANY) as client:
+            token = await sign_in(client)
+            yield CodeHub(process.pid, url, data_dir, client, token)
+
+
+MANY = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+
+
+async def until_ready(process: asyncio.subprocess.Process, log: Path) -> str:
+    async with asyncio.timeout(SECONDS_TO_START):
+        while True:
+            said = log.read_text(errors="replace")  # noqa: ASYNC240 - nothing else runs yet
+            if found := re.search(r"CodeHub is ready: (http://\S+)", said):
+                return found.group(1)
+            if process.returncode is not None:
+                raise RuntimeError(f"codehub ended:\n{said}")
+            await asyncio.sleep(0.05)
+
+
+async def sign_in(client: httpx.AsyncClient) -> str:
+    """A session (in the client's cookies) and a token."""
+    client.headers["Origin"] = str(client.base_url).rstrip("/")
+    credentials = {"username": "admin", "password": PASSWORD}
+    (await client.post("/api/v1/auth/login", json=credentials)).raise_for_status()
+    answer = await client.post("/api/v1/tokens", json={"name": "bench"})
+    answer.raise_for_status()
+    made: dict[str, Any] = answer.json()
+    return str(made["token"])
+
+
+def is_postgres(pid: int) -> bool:
+    line = command_line(pid)
+    return line.startswith("postgres:") or "/bin/postgres " in line

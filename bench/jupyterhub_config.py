@@ -1,0 +1,30 @@
+"""JupyterHub as the benchmarks run it: its own defaults, PostgreSQL, and a trivial single-user server."""
+
+import json
+import os
+import sys
+
+c = get_config()  # type: ignore[name-defined] # noqa: F821
+told = json.loads(os.environ["BENCH"])
+
+c.JupyterHub.bind_url = f"http://127.0.0.1:{told['port']}"
+c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{told['hub_port']}"
+c.JupyterHub.db_url = told["database_url"]
+c.JupyterHub.cookie_secret_file = told["directory"] + "/cookie_secret"
+c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{told['proxy_api_port']}"
+c.ConfigurableHTTPProxy.command = [told["proxy"]]
+c.ConfigurableHTTPProxy.pid_file = told["directory"] + "/proxy.pid"
+c.JupyterHub.authenticator_class = "dummy"
+c.JupyterHub.spawner_class = "simple"
+c.SimpleLocalProcessSpawner.home_dir_template = told["directory"] + "/homes/{username}"
+c.Spawner.cmd = [sys.executable, "-I", "-S", told["server"]]
+c.JupyterHub.log_level = "WARN"
+c.JupyterHub.concurrent_spawn_limit = 0  # its throttle is a protection, not what is measured
+c.JupyterHub.services = [{"name": "bench", "api_token": told["token"]}]
+c.JupyterHub.load_roles = [
+    {
+        "name": "bench",
+        "services": ["bench"],
+        "scopes": ["admin:users", "admin:servers", "list:users", "read:users", "access:servers", "tokens"],
+    }
+]
