@@ -1,11 +1,7 @@
 """The storage job: a process of its own that moves a home into an archive or back.
 
 The runtime knows neither tar nor object stores. It starts a command (given by the wiring), writes one
-JSON object to its standard input and reads JSON lines from its standard output:
-
-    {"event": "progress", "done_bytes": 1, "total_bytes": 2, "files": 3}
-    {"event": "done", "archive_key": "…", "bytes": 1, "files": 2, "skipped": 0}
-    {"event": "failed", "code": "TAR_CREATE_FAILED", "message": "…", "context": {}}
+JSON object to its standard input and reads JSON lines from its standard output (``runtimes/job_protocol``).
 
 **One per workspace.** The job holds ``flock`` on the workspace's ``job.lock`` through a descriptor it
 inherits, for its whole life: if the leader that started it dies, the job still holds it, and the next
@@ -24,7 +20,8 @@ from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.runtimes.base import ProgressCallback, StorageJob, StorageProgress, StorageResult, Token
+from codehub.runtimes.base import ProgressCallback, StorageJob, StorageResult, Token
+from codehub.runtimes.job_protocol import find_message, find_progress, outcome
 from codehub.runtimes.local import locks, logs
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout
@@ -124,8 +121,8 @@ async def follow_job(
     closing = asyncio.create_task(_close_after_exit(child, transport))
     try:
         async for message in _messages(reader):
-            if message.get("event") == "progress":
-                await on_progress(_progress(message))
+            if (progress := find_progress(message)) is not None:
+                await on_progress(progress)
             else:
                 final = message
     finally:
@@ -133,7 +130,7 @@ async def follow_job(
         transport.close()
     exit_code = await _exit_code(child)
     tail = logs.last_lines(layout.state(job.workspace_id) / "job.log", since=running.log_start)
-    return _outcome(final, exit_code=exit_code, tail=tail)
+    return outcome(final, exit_code=exit_code, output=tail)
 
 
 async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running: RunningJob) -> None:
@@ -207,12 +204,9 @@ async def _open_reader(pipe: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.R
 
 
 async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
-    """JSON objects, one per line. Other output (a library that prints) is not for us."""
     while line := await reader.readline():
-        with suppress(ValueError):
-            message = json.loads(line)
-            if isinstance(message, dict):
-                yield message
+        if (message := find_message(line)) is not None:
+            yield message
 
 
 async def _close_after_exit(child: Child, transport: asyncio.ReadTransport) -> None:
@@ -228,44 +222,3 @@ async def _exit_code(child: Child) -> int:
         await asyncio.sleep(pause)
         pause = min(pause * 2, 0.05)
     return code
-
-
-def _progress(message: Mapping[str, Any]) -> StorageProgress:
-    total = message.get("total_bytes")
-    return StorageProgress(
-        done_bytes=int(message.get("done_bytes") or 0),
-        total_bytes=None if total is None else int(total),
-        files=int(message.get("files") or 0),
-    )
-
-
-def _outcome(final: Mapping[str, Any] | None, *, exit_code: int, tail: list[str]) -> StorageResult:
-    """Done is what says so *and* exits with 0; everything else is a failure with its reasons."""
-    event = final.get("event") if final else None
-    if final and event == "done" and exit_code == 0:
-        known = {"event", "archive_key", "bytes", "files", "skipped"}
-        return StorageResult(
-            archive_key=str(final["archive_key"]),
-            bytes=int(final["bytes"]),
-            files=int(final["files"]),
-            skipped=int(final.get("skipped") or 0),
-            extra={key: value for key, value in final.items() if key not in known},
-        )
-    if final and event == "failed":
-        context = dict(final.get("context") or {})
-        context.pop("code", None)
-        context.setdefault("exit_code", exit_code)
-        raise EffectError(_failure_code(final.get("code")), str(final.get("message") or "failed"), **context)
-    raise EffectError(
-        FailureCode.STORAGE_JOB_FAILED,
-        f"the storage job ended with {exit_code} and no result",
-        exit_code=exit_code,
-        output=tail,
-    )
-
-
-def _failure_code(value: object) -> FailureCode:
-    try:
-        return FailureCode(str(value))
-    except ValueError:
-        return FailureCode.STORAGE_JOB_FAILED
