@@ -205,7 +205,15 @@ class ClientConnection(Connection):
         if recalled is None:
             return None
         principal, target, until = recalled
-        verdict = judge(request, route, principal=principal, target=target, scheme=engine.scheme)
+        verdict = judge(
+            request,
+            route,
+            principal=principal,
+            target=target,
+            scheme=engine.scheme,
+            by_token=identity.by_token,
+            own_origins=engine.own_origins,
+        )
         if verdict is not Verdict.RELAY:
             return None
         at = target.address

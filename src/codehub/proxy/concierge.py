@@ -21,7 +21,7 @@ from codehub.proxy.own import OwnEndpoints, safe_next
 from codehub.proxy.pages import PageContext, Pages
 from codehub.proxy.ports import Directory, Ports, Principal, WakeOutcome, WakeResult, WorkspaceTarget
 from codehub.proxy.request import RequestHead
-from codehub.proxy.routing import Door, Route
+from codehub.proxy.routing import Door, Route, label_of
 from codehub.proxy.settings import ProxySettings
 
 log = structlog.get_logger(__name__)
@@ -77,7 +77,15 @@ class Concierge:
         target = None
         if principal is not None and route.workspace_id is not None:
             target = await self._access.target(route.workspace_id)
-        verdict = judge(request, route, principal=principal, target=target, scheme=self._scheme)
+        verdict = judge(
+            request,
+            route,
+            principal=principal,
+            target=target,
+            scheme=self._scheme,
+            by_token=identity.by_token,
+            own_origins=self._settings.base_domain is not None,
+        )
         return await self._carry_out(verdict, request, route, principal, target)
 
     async def _carry_out(
@@ -97,6 +105,8 @@ class Concierge:
         match verdict:
             case Verdict.BAD_ORIGIN:
                 return self.bad_origin()
+            case Verdict.MOVE:
+                return self._move(request, route, target)
             case Verdict.ADD_SLASH:
                 return redirect(308, (route.prefix + b"/" + route.path).decode("latin-1"))
             case Verdict.ENTER_BASE_PATH:
@@ -203,6 +213,14 @@ class Concierge:
             return self._pages.error(_context(request), target, target.error)
         detail = target.error.message if target.error else "The workspace is in an error state."
         return problem(502, "workspace_error", detail)
+
+    def _move(self, request: RequestHead, route: Route, target: WorkspaceTarget) -> Answer:
+        if not request.is_navigation:
+            return problem(403, "own_origin", "Workspaces are open to browsers at their own origins only.")
+        origin = self._settings.workspace_origin(label_of(target.id, route.port))
+        stripped = target.strip_prefix or route.port is not None
+        path = route.path if stripped else route.prefix + route.path
+        return redirect(302, origin + ("" if path.startswith(b"/") else "/") + path.decode("latin-1"))
 
     def _asleep(self, request: RequestHead, route: Route, target: WorkspaceTarget) -> Answer:
         if request.is_navigation:  # running, but its address is not known yet

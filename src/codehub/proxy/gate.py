@@ -19,6 +19,7 @@ class Verdict(Enum):
     BAD_ORIGIN = "bad origin"
     ADD_SLASH = "add slash"
     ENTER_BASE_PATH = "enter base path"
+    MOVE = "move to its own origin"
     RELAY = "relay"
     WAKE = "wake"
     WAIT = "wait"
@@ -33,11 +34,18 @@ def judge(
     principal: Principal | None,
     target: WorkspaceTarget | None,
     scheme: bytes,
+    by_token: bool = False,
+    own_origins: bool = False,
 ) -> Verdict:
+    """``own_origins``: each workspace has one, and pages of a workspace belong nowhere else."""
     if principal is None:  # before anything else: strangers learn nothing about what exists
         return Verdict.SIGN_IN if request.is_navigation else Verdict.UNAUTHORIZED
     if target is None or not principal.may_open(target):
         return Verdict.NOT_FOUND
+    if own_origins and not route.own_origin and not by_token:
+        # Under a path its pages would be the dashboard's and could act as the person. A page at the own
+        # origin could lead there by itself, so the path is closed to browsers, not just left unused.
+        return Verdict.MOVE
     if request.websocket and not has_own_origin(request, scheme):
         return Verdict.BAD_ORIGIN
     if route.needs_slash:

@@ -47,6 +47,11 @@ class Identity:
         self.authorization = authorization
         self.key = "" if credential is None else _key(credential)
 
+    @property
+    def by_token(self) -> bool:
+        """A program's: browsers never send one by themselves."""
+        return self.credential is not None and self.credential.kind is CredentialKind.TOKEN
+
 
 def identify(
     cookie: bytes | None,

@@ -42,8 +42,8 @@ class Route(NamedTuple):
 
 class Router:
     def __init__(self, settings: ProxySettings) -> None:
-        base = settings.base_domain
-        self._suffix = b"." + base.lower().encode() if base else None
+        base = settings.base_host
+        self._suffix = b"." + base.encode() if base else None
         self._public_host = settings.public_host.encode()
 
     def match(self, host: bytes, target: bytes) -> Route:

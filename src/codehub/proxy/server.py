@@ -43,6 +43,7 @@ class Engine:
         self.scheme = settings.scheme.encode()
         self.public_authority = settings.public_url.partition("://")[2].strip("/").lower().encode()
         self.cookies = CookieNames.of(secure=settings.secure)
+        self.own_origins = settings.base_domain is not None
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
         self.activity = ActivityBook(ports.activity, settings, metrics)

@@ -25,7 +25,8 @@ class ProxySettings:
     """Times are seconds, sizes are bytes.
 
     ``public_url`` is where people open the dashboard; its scheme decides about Secure and ``__Host-``.
-    ``base_domain`` gives each workspace an origin of its own, ``{id}.{base_domain}``; None: paths only.
+    ``base_domain`` gives each workspace an origin of its own, ``{id}.{base_domain}``; None: paths only. It
+    may name a port (``localhost:8000``); without one the dashboard's is meant.
     ``internal_secret`` is shared with the API and signs the identity header.
     """
 
@@ -72,7 +73,13 @@ class ProxySettings:
     def public_host(self) -> str:
         return (urlsplit(self.public_url).hostname or "").lower()
 
+    @property
+    def base_host(self) -> str | None:
+        """The base domain without its port."""
+        return self.base_domain.partition(":")[0].lower() if self.base_domain else None
+
     def workspace_origin(self, label: str) -> str:
-        """``https://{label}.{base_domain}[:port]``; the port is the dashboard's."""
+        """``https://{label}.{base_domain}[:port]``"""
         port = urlsplit(self.public_url).port
-        return f"{self.scheme}://{label}.{self.base_domain}" + (f":{port}" if port else "")
+        suffix = f":{port}" if port and ":" not in (self.base_domain or "") else ""
+        return f"{self.scheme}://{label}.{self.base_domain}{suffix}"

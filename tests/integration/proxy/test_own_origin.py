@@ -209,3 +209,44 @@ async def test_a_cookie_for_the_parent_domain_is_dropped(make_house: MakeHouse) 
     cookie = await sign_in(house)
     answer = await ask(house, host_of(house), "/", cookie=cookie)
     assert answer.values(b"set-cookie") == [b"b=2; Domain=" + host_of(house).partition(b":")[0]]
+
+
+async def test_the_path_on_the_dashboards_host_is_closed_to_browsers(house: House) -> None:
+    """A page of a workspace could lead its person there, and would then be a page of the dashboard's."""
+    hub, cookie = b"hub.localhost:8000", f"codehub_session={SESSION}"
+    here = house.base.decode()
+    page = await ask(house, hub, f"{here}/evil?x=1", *NAVIGATE, cookie=cookie)
+    assert page.status == 302
+    assert page.values(b"location") == [b"http://" + host_of(house) + b"/evil?x=1"]
+    without_slash = await ask(house, hub, here, *NAVIGATE, cookie=cookie)
+    assert without_slash.values(b"location") == [b"http://" + host_of(house) + b"/"]
+    port = await ask(house, hub, f"{here}/port/3000/app", *NAVIGATE, cookie=cookie)
+    assert port.values(b"location") == [b"http://" + host_of(house, 3000) + b"/app"]
+    for _ in range(2):  # with and without what the proxy remembers
+        assert (await ask(house, hub, f"{here}/evil.js", cookie=cookie)).status == 403
+    upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Origin: " + HUB.encode())
+    key = (b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==")
+    assert (await ask(house, hub, f"{here}/socket", *upgrade, *key, cookie=cookie)).status == 403
+    assert house.upstream.requests == []
+    stranger = await ask(house, hub, f"{here}/", *NAVIGATE, cookie=f"codehub_session={STRANGER_SESSION}")
+    assert stranger.status == 404
+    by_token = await ask(house, hub, f"{here}/evil.js", f"Authorization: Bearer {TOKEN}".encode())
+    assert by_token.body == b"hello"
+
+
+async def test_an_image_with_a_base_path_keeps_it_on_the_way_to_its_origin(make_house: MakeHouse) -> None:
+    house = await make_house(public_url=HUB, base_domain="localhost", target={"strip_prefix": False})
+    page = await ask(
+        house,
+        b"hub.localhost:8000",
+        f"{house.base.decode()}/lab",
+        *NAVIGATE,
+        cookie=f"codehub_session={SESSION}",
+    )
+    assert page.values(b"location") == [b"http://" + host_of(house) + house.base + b"/lab"]
+
+
+async def test_a_base_domain_may_name_its_port(make_house: MakeHouse) -> None:
+    house = await make_house(public_url=HUB, base_domain="localhost:8000")
+    cookie = await sign_in(house)
+    assert (await ask(house, host_of(house), "/", cookie=cookie)).body == b"hello"
