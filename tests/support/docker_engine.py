@@ -94,7 +94,7 @@ class DockerBench:
             settle_seconds=30,  # all these images listen or end, however busy the machine is
         )
         self.image, self.failing_image = image("tiny"), image("wrong")
-        self.job_command = JOB_COMMAND
+        self.jobs = JobSettings(image=image("job"), archive_url=f"file://{self.store}", command=JOB_COMMAND)
         self._mark = uuid4().hex[:8]
         self._relay = Relay(self.api.socket_path)
         self._opened: list[DockerRuntime] = []
@@ -126,9 +126,7 @@ class DockerBench:
         runtime = DockerRuntime(
             installation_id,
             settings,
-            jobs=JobSettings(
-                image=image("job"), archive_url=f"file://{self.store}", command=self.job_command
-            ),
+            jobs=self.jobs,
             on_death=on_death,
         )
         await runtime.prepare(create=create)

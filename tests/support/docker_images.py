@@ -29,6 +29,7 @@ from tests.support.requirements import require_program
 REPOSITORY = "codehub-test"
 APP = "/app"
 PYTHON = os.path.realpath(sys.executable)
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 JOB_SCRIPT = Path(__file__).with_name("docker_job.py")
 
 _SERVE = 'echo "listens on $CODEHUB_PORT as $(id -u) in $HOME"; exec httpd -f -p "$CODEHUB_PORT" -h /www'
@@ -116,6 +117,8 @@ def _job_tar() -> bytes:
     paths.update({f"{APP}/{each.relative_to(source)}": each for each in _source_files()})
     paths[f"{APP}/{JOB_SCRIPT.name}"] = JOB_SCRIPT
     paths.update({str(each): each for each in binaries})
+    if CERTIFICATES.exists():  # without any, obstore makes no client at all
+        paths[str(CERTIFICATES)] = CERTIFICATES
     loaded = [each for each in paths.values() if each.suffix == ".so" or each in binaries]
     paths.update({library: Path(library) for library in _libraries(loaded)})
     buffer = io.BytesIO()

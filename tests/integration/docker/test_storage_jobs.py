@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ from codehub.runtimes.base import Sighting, StorageJob, StorageKind, Token
 from codehub.runtimes.docker import DockerRuntime
 from tests.contract.runtime_suite import FIRST, SECOND, ignore, job_of, running_job, sight, start
 from tests.support.docker_engine import DockerBench
+from tests.support.object_stores import moto_server
 from tests.support.trees import hardlink_groups, make_every_kind, make_socket, snapshot
 
 pytestmark = pytest.mark.needs_docker
@@ -56,6 +58,24 @@ async def test_a_restored_home_can_be_worked_in(bench: DockerBench, ws: UUID) ->
     assert (owner.st_uid, owner.st_gid) == (1000, 1000)
     await start(runtime, ws, token=SECOND, image=bench.image)
     assert await bench.read(ws, "notes.txt") == "mine"
+
+
+async def test_a_home_goes_to_an_object_store_and_comes_back(bench: DockerBench, ws: UUID) -> None:
+    with moto_server() as server:
+        bench.jobs = replace(
+            bench.jobs,
+            archive_url=f"s3://{server.new_bucket()}/homes",
+            storage_options=server.options(),
+            network="host",  # where the test's server listens
+        )
+        runtime = await bench.open()
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        archived = await runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)
+        await runtime.delete_volume(ws, token=FIRST)
+        job = job_of(ws, restore=archived.archive_key)
+        await runtime.run_storage_job(job, token=SECOND, on_progress=ignore)
+        assert await bench.read(ws, "notes.txt") == "mine"
 
 
 async def test_a_job_sees_its_volume_and_the_store_and_nothing_else(bench: DockerBench, ws: UUID) -> None:
