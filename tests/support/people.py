@@ -40,6 +40,7 @@ class Person:
 
     def __init__(self, url: str, client: httpx.AsyncClient) -> None:
         self.url = url
+        self.username = ""
         self.client = client
 
     @classmethod
@@ -55,6 +56,7 @@ class Person:
     async def sign_in(cls, url: str, username: str, password: str = PASSWORD) -> "AsyncIterator[Person]":
         async with cls.nobody(url) as person:
             await person.api("POST", "/auth/login", json={"username": username, "password": password})
+            person.username = username
             yield person
 
     @classmethod
@@ -120,11 +122,16 @@ class Person:
 
         await until(answers, seconds=seconds, what=f"{workspace_id} to answer")
 
-    def socket(self, path: str, *, origin: str | None = None) -> "websockets.connect":
-        """A WebSocket of a page of this site, or of ``origin``."""
-        headers = {"Cookie": self.cookie} if self.cookie else {}
+    def socket(
+        self, path: str, *, origin: str | None = None, host: str | None = None, cookie: str | None = None
+    ) -> "websockets.connect":
+        """A WebSocket of a page of this site, or of ``origin``; ``host``: the name asked for, if another."""
+        cookie = self.cookie if cookie is None else cookie
+        headers = {"Cookie": cookie} if cookie else {}
         return websockets.connect(
-            f"ws://{urlsplit(self.url).netloc}{path}",
+            f"ws://{host or urlsplit(self.url).netloc}{path}",
+            host="127.0.0.1",
+            port=urlsplit(self.url).port,
             origin=websockets.Origin(origin or self.url),
             additional_headers=headers,
             proxy=None,
