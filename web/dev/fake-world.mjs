@@ -18,7 +18,7 @@ export const orphans = () => [
     first_seen_at: ago(5400),
     bytes: 412_000_000,
   },
-  { kind: "container", name: "ws-0191c001", first_seen_at: ago(240), bytes: null },
+  { kind: "container", name: "ws-0191c001", first_seen_at: ago(240), bytes: null, why: "unknown_workspace" },
 ];
 
 const refuse = (status, code, detail, extra) => ({ status, code, detail, extra });

@@ -89,6 +89,7 @@ ORPHAN: dict[str, Any] = {
     "name": _KEY,
     "first_seen_at": "2025-01-01T09:00:00+00:00",
     "bytes": None,
+    "why": "expiring",
 }
 OVERVIEW: dict[str, Any] = {
     "counts": {"running": 3, "standby": 5, "archived": 40},

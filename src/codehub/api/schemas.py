@@ -24,6 +24,7 @@ from codehub.api.fields import (
 from codehub.domain.errors import Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation, Role
 from codehub.domain.status import Status
+from codehub.services.overview import OrphanReason
 
 T = TypeVar("T")
 
@@ -314,6 +315,7 @@ class Orphan(Answer):
     name: str
     first_seen_at: datetime | None
     bytes: int | None
+    why: OrphanReason
 
 
 class AuditEntry(Answer):

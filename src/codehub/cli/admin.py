@@ -11,6 +11,13 @@ from codehub.cli.words import ago, clean, size, status_style
 app = typer.Typer(help="For administrators.", no_args_is_help=True)
 
 
+WHY = {
+    "unknown_workspace": "unknown workspace",
+    "expiring": "will be removed",
+    "only_copy": "kept: the only copy",
+}
+
+
 @app.command()
 def overview(json: bool = JSON) -> None:
     """How many workspaces are how, who leads what, and how much is archived."""
@@ -57,6 +64,7 @@ def orphans(json: bool = JSON) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("kind")
     table.add_column("name", overflow="fold")
+    table.add_column("why")
     table.add_column("seen first")
     table.add_column("size", justify="right")
     for orphan in found:
@@ -64,6 +72,7 @@ def orphans(json: bool = JSON) -> None:
         table.add_row(
             orphan["kind"],
             Text(clean(orphan["name"])),
+            WHY.get(orphan["why"], orphan["why"]),
             ago(since, now=now) if since else "",
             size(bytes_) if bytes_ is not None else "",
         )

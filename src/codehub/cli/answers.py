@@ -112,3 +112,4 @@ class Orphan(TypedDict):
     name: str
     first_seen_at: str | None
     bytes: int | None
+    why: str

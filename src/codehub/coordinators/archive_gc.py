@@ -23,7 +23,14 @@ from codehub.archives.store import ArchiveObject
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wakeups import Wakeups
-from codehub.domain.retention import Owner, StoredAttempt, may_delete, sort_archives
+from codehub.domain.retention import (
+    Owner,
+    Protection,
+    Sorted,
+    StoredAttempt,
+    may_delete,
+    sort_archives,
+)
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.signals.hints import Hint
 from codehub.store import leadership as terms
@@ -33,6 +40,7 @@ log = structlog.get_logger(__name__)
 
 OWNERS_AT_ONCE = 1000
 DELETE_AT_ONCE = 500
+SHOWN = 200
 
 DELETED = Counter("codehub_gc_archives_deleted_total", "Archive attempts removed")
 STORED = Gauge("codehub_archive_attempts", "Archive attempts seen in the last cycle", ["kind"])
@@ -78,9 +86,10 @@ class ArchiveGc:
         attempts = await self._list()
         async with self._lead.transaction() as session:
             now = await statements.now(session)
-            candidates = await self._orphans(session, attempts)
+            found = await self._sort(session, attempts)
+            candidates = found.orphans
             first_seen = await orphans.replace_seen(session, [each.key for each in candidates])
-            await terms.record_tick(session, self._lead.name, detail={})
+            await terms.record_tick(session, self._lead.name, detail=_for_the_operator(found))
         known_before = [each for each in candidates if self._is_due(first_seen.get(each.key), now=now)]
         deleted = await self._delete(known_before)
         return TickReport(seen=len(attempts), changed=deleted)
@@ -106,15 +115,13 @@ class ArchiveGc:
             for path, parts in objects.items()
         ]
 
-    async def _orphans(
-        self, session: AsyncSession, attempts: Collection[StoredAttempt]
-    ) -> tuple[StoredAttempt, ...]:
+    async def _sort(self, session: AsyncSession, attempts: Collection[StoredAttempt]) -> Sorted:
         owners = await _load_owners(session, {each.workspace_id for each in attempts})
         found = sort_archives(attempts, owners, keep_generations=self._timing.keep_generations)
         STORED.labels("protected").set(len(found.protected))
         STORED.labels("orphan").set(len(found.orphans))
         STORED.labels("unknown").set(len(found.unknown))
-        return found.orphans
+        return found
 
     async def _delete(self, due: Sequence[StoredAttempt]) -> int:
         """In batches, each asked about once more: minutes may have passed since the listing."""
@@ -132,6 +139,15 @@ class ArchiveGc:
             deleted += len(still)
             log.info("archives removed", count=len(still))
         return deleted
+
+
+def _for_the_operator(found: Sorted) -> dict[str, list[str]]:
+    """What is kept though nothing points at it: shown to people, never removed by itself."""
+    only = [key for key, why in found.protected.items() if why is Protection.ONLY_COPY]
+    return {
+        "only_copies": sorted(only)[:SHOWN],
+        "unknown": sorted(each.key for each in found.unknown)[:SHOWN],
+    }
 
 
 async def _load_owners(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Owner]:

@@ -51,7 +51,7 @@ async def build_runtime(
             from codehub.server.docker_runtime import build_docker_runtime
 
             return await build_docker_runtime(
-                settings, str(installation.id), job_env=job_env, on_death=on_death
+                settings, str(installation.id), job_env=job_env, has_homes=has_homes, on_death=on_death
             )
         case _:
             assert_never(settings.runtime.kind)

@@ -1,9 +1,10 @@
 """What operators look at: how many workspaces are how, who leads what, and what belongs to nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
@@ -40,6 +41,14 @@ class Overview:
     archive_bytes: int | None  # None: not known (yet)
 
 
+class OrphanReason(StrEnum):
+    """Why it is listed, and so what becomes of it."""
+
+    UNKNOWN_WORKSPACE = "unknown_workspace"  # kept; a container goes after a delay
+    EXPIRING = "expiring"  # the GC will remove it
+    ONLY_COPY = "only_copy"  # kept: the last trace of a live workspace's home
+
+
 @dataclass(frozen=True)
 class Orphan:
     """Something that exists and belongs to no workspace."""
@@ -48,6 +57,7 @@ class Orphan:
     name: str
     first_seen_at: datetime | None = None
     bytes: int | None = None
+    why: OrphanReason = OrphanReason.UNKNOWN_WORKSPACE
 
 
 class Overviews:
@@ -79,18 +89,21 @@ class Overviews:
         return self._counts[1]
 
     async def orphans(self) -> list[Orphan]:
-        """Containers and volumes nobody knows, and archives the GC will take. Raises ``EffectError``."""
+        """Containers and volumes nobody knows, archives the GC will take, and those it keeps for a person to
+        look at. Raises ``EffectError``."""
         seen = (await self._runtime.observe()).sightings
         async with self._reading() as session:
             known = {record.view.id for record in await workspaces.find_many(session, list(seen))}
             archives = await orphans.list_all(session)
+            terms = await leadership.read_terms(session)
         found: list[Orphan] = []
         for workspace_id in sorted(seen.keys() - known):
             if seen[workspace_id].container is not ContainerState.NONE:
                 found.append(Orphan("container", f"ws-{workspace_id}"))
             if seen[workspace_id].volume:
                 found.append(Orphan("volume", f"ws-{workspace_id}-home"))
-        return found + [Orphan("archive", path, first_seen_at) for path, first_seen_at in archives]
+        found += [Orphan("archive", path, at, why=OrphanReason.EXPIRING) for path, at in archives]
+        return found + list(_kept(terms.values()))
 
     async def _archive_bytes(self) -> int | None:
         """Listing a large store takes long: it goes on in the background and the next one asking has it."""
@@ -110,3 +123,12 @@ class Overviews:
             log.warning("the archives could not be added up", error=error.message)
         finally:
             self._adding_up = None
+
+
+def _kept(terms: Iterable[Term]) -> Iterator[Orphan]:
+    """What the GC saw in its last cycle and leaves to the operator."""
+    for term in terms:
+        for path in term.detail.get("only_copies", ()):
+            yield Orphan("archive", path, why=OrphanReason.ONLY_COPY)
+        for path in term.detail.get("unknown", ()):
+            yield Orphan("archive", path)

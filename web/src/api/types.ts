@@ -169,6 +169,7 @@ export interface Orphan {
   name: string;
   first_seen_at: string | null;
   bytes: number | null;
+  why: "unknown_workspace" | "expiring" | "only_copy";
 }
 
 export interface AuditEntry {

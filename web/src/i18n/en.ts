@@ -386,6 +386,7 @@ export const en = {
       state: "State",
       kind: "Kind",
       resource: "Resource",
+      why: "Why",
       firstSeen: "First seen",
       size: "Size",
       at: "When",
@@ -431,6 +432,11 @@ export const en = {
     orphansLead:
       "Resources and archives that belong to no living workspace. Containers and old archives go by themselves after a while; volumes never do.",
     orphansEmpty: "Nothing without an owner. Everything on the machine belongs to a workspace.",
+    orphanReasons: {
+      unknown_workspace: "Its workspace is unknown here. Volumes and archives are kept.",
+      expiring: "Nobody needs it any more. Removed after the delay.",
+      only_copy: "The only copy of a home. Kept until a person has looked.",
+    },
     orphanKinds: { container: "Container", volume: "Volume", archive: "Archive", unknown: "Unknown" },
     auditLead: "Who did what, newest first. Entries cannot be changed.",
     auditEmpty: "Nothing has been done yet.",

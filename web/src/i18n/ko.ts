@@ -378,6 +378,7 @@ export const ko: Messages = {
       state: "상태",
       kind: "종류",
       resource: "자원",
+      why: "이유",
       firstSeen: "처음 발견",
       size: "크기",
       at: "언제",
@@ -423,6 +424,11 @@ export const ko: Messages = {
     orphansLead:
       "살아 있는 워크스페이스에 속하지 않는 자원과 보관본입니다. 컨테이너와 오래된 보관본은 시간이 지나면 저절로 사라지지만 볼륨은 그렇지 않습니다.",
     orphansEmpty: "주인 없는 것이 없습니다. 기기의 모든 것이 워크스페이스에 속합니다.",
+    orphanReasons: {
+      unknown_workspace: "여기에 없는 워크스페이스의 것입니다. 볼륨과 보관본은 그대로 둡니다.",
+      expiring: "더는 필요하지 않습니다. 유예 기간이 지나면 지웁니다.",
+      only_copy: "홈의 유일한 사본입니다. 사람이 확인할 때까지 그대로 둡니다.",
+    },
     orphanKinds: { container: "컨테이너", volume: "볼륨", archive: "보관본", unknown: "알 수 없음" },
     auditLead: "누가 무엇을 했는지, 최신순입니다. 기록은 바꿀 수 없습니다.",
     auditEmpty: "아직 기록이 없습니다.",

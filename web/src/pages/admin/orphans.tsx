@@ -11,6 +11,7 @@ export function OrphansSection() {
   const language = useLanguage();
   const orphans = useQuery(orphansQuery);
   const { columns } = m.admin;
+  const reasons = m.admin.orphanReasons as Record<string, string>;
   const kinds = m.admin.orphanKinds as Record<string, string>;
   return (
     <div className="stack">
@@ -34,6 +35,7 @@ export function OrphansSection() {
               cell: (o) => <strong>{kinds[o.kind] ?? o.kind}</strong>,
             },
             { key: "resource", title: columns.resource, cell: (o) => <span className="mono">{o.name}</span> },
+            { key: "why", title: columns.why, cell: (o) => reasons[o.why] ?? o.why },
             {
               key: "seen",
               title: columns.firstSeen,
