@@ -30,6 +30,8 @@ class Relay:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._relaying: set[asyncio.Task[None]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
 
     @property
     def address(self) -> str:
@@ -49,7 +51,12 @@ class Relay:
         if self._relaying:
             await asyncio.wait(self._relaying)
 
+    def freeze(self) -> None:
+        """Whoever connects is taken, and gets no answer."""
+        self._flowing.clear()
+
     async def close(self) -> None:
+        self._flowing.set()
         await self.cut()
         self._folder.cleanup()
 
@@ -66,20 +73,20 @@ class Relay:
             return
         self._writers |= {writer, there_writer}
         try:
-            await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
+            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
         finally:
             self._writers -= {writer, there_writer}
             for each in (writer, there_writer):
                 each.transport.abort()
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
 
 
 class DockerBench:
@@ -157,6 +164,9 @@ class DockerBench:
 
     async def break_engine(self) -> None:
         await self._relay.cut()
+
+    async def freeze_engine(self) -> None:
+        self._relay.freeze()
 
     async def mend_engine(self) -> None:
         await self._relay.open()

@@ -70,7 +70,7 @@ def _make(api: DockerApi, name: str) -> None:
         "LABEL codehub.port=8081",
         f'ENTRYPOINT ["/bin/sh", "-c", "{script}"]',
     ]
-    api.import_image(image(name), _busybox_tar(), changes=changes)
+    api.import_image(image(name), busybox_tar(), changes=changes)
 
 
 @cache
@@ -91,7 +91,7 @@ def _source_files() -> list[Path]:
     return [source / "__init__.py", *rooms]
 
 
-def _busybox_tar() -> bytes:
+def busybox_tar() -> bytes:
     busybox = require_program("busybox", package="busybox-static")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:

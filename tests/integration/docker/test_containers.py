@@ -2,6 +2,7 @@
 
 import asyncio
 import urllib.request
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,11 +11,12 @@ import pytest
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Limits, Sighting, Token
-from codehub.runtimes.docker import DockerRuntime
+from codehub.runtimes.docker import DockerRuntime, fences
 from codehub.runtimes.docker.names import INSTALLATION
 from tests.contract.runtime_suite import FIRST, SECOND, failure_of, sight, start
 from tests.support.docker_engine import DockerBench
-from tests.support.docker_images import image
+from tests.support.docker_images import busybox_tar, image
+from tests.support.tiny_registry import run_registry
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_docker
@@ -214,6 +216,40 @@ async def test_an_image_that_cannot_be_had_says_so(bench: DockerBench, ws: UUID)
     assert await sight(runtime, ws) == Sighting(volume=True)
 
 
+async def test_a_missing_image_is_pulled_once_however_many_wait_for_it(bench: DockerBench) -> None:
+    config = {
+        "Entrypoint": ["/bin/sh", "-c", "echo listens; exec httpd -f -p $CODEHUB_PORT -h /www"],
+        "Labels": {"codehub.base-path": "true"},
+        "User": "1000",
+    }
+    with run_registry(busybox_tar(), config) as registry:
+        reference = registry.reference("pulled")
+        runtime = await bench.open(images=(reference,))
+        ids = [uuid4() for _ in range(3)]
+        try:
+            for each in ids:
+                await runtime.provision(each, token=FIRST)
+            await asyncio.gather(*(start(runtime, each, image=reference) for each in ids))
+            assert registry.requests[f"/v2/pulled/blobs/{registry.layer_digest}"] == 1
+            assert runtime.uses_base_path(reference)
+            asked = registry.requests.total()
+            await runtime.stop(ids[0], token=FIRST)
+            await start(runtime, ids[0], image=reference)
+            assert registry.requests.total() == asked  # what is there is used as it is
+            for each in ids:
+                await runtime.stop(each, token=FIRST)
+        finally:
+            bench.api.call("DELETE", f"/images/{reference}", force="1", expect=(404, 409))
+
+
+async def test_a_frozen_engine_is_an_engine_that_is_away(bench: DockerBench, ws: UUID) -> None:
+    runtime = await bench.open(call_seconds=0.5)
+    await runtime.provision(ws, token=FIRST)
+    await bench.freeze_engine()
+    assert await failure_of(runtime.observe()) is FailureCode.DOCKER_API_ERROR
+    assert await failure_of(runtime.stop(ws, token=FIRST)) is FailureCode.DOCKER_API_ERROR
+
+
 async def test_an_outranked_start_does_not_come_through(
     bench: DockerBench, ws: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +292,20 @@ async def test_fences_do_not_pile_up(bench: DockerBench, ws: UUID) -> None:
         await runtime.provision(ws, token=Token(op_seq, 1))
     volumes = bench.api.listed("volumes", f"{INSTALLATION}={bench.installation_id()}")
     assert sorted(each["Labels"]["codehub.role"] for each in volumes) == ["fence", "home", "marker"]
+
+
+async def test_tokens_are_forgotten_once_they_protect_nothing(
+    bench: DockerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await bench.open()
+    kept, gone = uuid4(), uuid4()
+    for each in (kept, gone):
+        await runtime.provision(each, token=FIRST)
+    await runtime.delete_volume(gone, token=SECOND)
+    monkeypatch.setattr(fences, "KEPT", timedelta(0))
+    await runtime._fences.sweep()
+    left = bench.api.listed("volumes", f"{INSTALLATION}={bench.installation_id()}", "codehub.role=fence")
+    assert [each["Labels"]["codehub.workspace"] for each in left] == [str(kept)]
 
 
 async def test_a_network_removed_by_somebody_is_made_again(bench: DockerBench) -> None:
