@@ -23,7 +23,7 @@ Setup = Callable[[Page], None]
 
 
 def axe_violations(page: Page) -> list[str]:
-    """What axe has against this page, one line each. Evaluated from outside: the page's own policy stays as it is."""
+    """What axe has against this page, one line each. Evaluated from outside: the page's policy stays."""
     page.evaluate(AXE.read_text())
     result = page.evaluate("axe.run({resultTypes: ['violations']})")
     return [
@@ -175,7 +175,9 @@ def look(base: str, options: argparse.Namespace) -> list[str]:
                         )
                         page = context.new_page()
                         said: list[str] = []
-                        page.on("console", lambda m, said=said: said.append(m.text) if m.type == "error" else None)
+                        page.on(
+                            "console", lambda m, said=said: said.append(m.text) if m.type == "error" else None
+                        )
                         page.on("pageerror", lambda e, said=said: said.append(str(e)))
                         try:
                             page.request.post("/dev/fail")
@@ -194,8 +196,11 @@ def look(base: str, options: argparse.Namespace) -> list[str]:
                             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                                 problems.append(f"{label}: scrolls sideways")
                             if not options.no_images:
-                                page.screenshot(path=options.out / f"{label}.png", full_page=page.locator("dialog[open]").count() == 0)
-                        except Exception as error:  # one broken scene must not hide the others
+                                page.screenshot(
+                                    path=options.out / f"{label}.png",
+                                    full_page=page.locator("dialog[open]").count() == 0,
+                                )
+                        except Exception as error:  # noqa: BLE001 - one broken scene must not hide the others
                             problems.append(f"{label}: {error}")
                         problems += [f"{label}: console: {text}" for text in said if "status of" not in text]
                         context.close()
