@@ -1,4 +1,4 @@
-"""A running CodeHub loses its proxy, its database, its breath: people notice little, nobody has to repair it."""
+"""A running CodeHub loses its proxy, its database, its breath: people notice little, nobody repairs it."""
 
 import asyncio
 import json
