@@ -91,7 +91,7 @@ def _source_files() -> list[Path]:
     return [source / "__init__.py", *rooms]
 
 
-def busybox_tar() -> bytes:
+def busybox_tar(*, page: bytes = b"a workspace\n") -> bytes:
     busybox = require_program("busybox", package="busybox-static")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -101,7 +101,7 @@ def busybox_tar() -> bytes:
         for applet in ("sh", "httpd", "sleep", "id", "cat", "wget", "nc", "ls"):
             _add_link(tar, f"bin/{applet}", "busybox")
         _add_file(tar, "home/person/.profile", b"# from the image\n", owner=1000)
-        _add_file(tar, "www/index.html", b"a workspace\n")
+        _add_file(tar, "www/index.html", page)
     return buffer.getvalue()
 
 

@@ -222,7 +222,8 @@ async def test_a_missing_image_is_pulled_once_however_many_wait_for_it(bench: Do
         "Labels": {"codehub.base-path": "true"},
         "User": "1000",
     }
-    with run_registry(busybox_tar(), config) as registry:
+    layer = busybox_tar(page=uuid4().bytes)  # one the engine has never seen
+    with run_registry(layer, config) as registry:
         reference = registry.reference("pulled")
         runtime = await bench.open(images=(reference,))
         ids = [uuid4() for _ in range(3)]
