@@ -15,7 +15,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: help setup run test check bench format lock web clean
+.PHONY: help setup run test simulate check bench format lock web clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ setup: $(VENV)/.run web ## Prepare without starting anything; .venv/bin/codehub 
 test: $(VENV)/.dev web ## Run every test
 	$(WEB_TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --continue-on-collection-errors $(PYTEST_ARGS)
+
+simulate: $(VENV)/.dev ## Run seeds of the simulation: SEEDS=0-999, or SEEDS=123 for one with its trace
+	@SEEDS="$(SEEDS)" $(BIN)/python -m tests.simulation
 
 check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
 	$(WEB_CHECK)

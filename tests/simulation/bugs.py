@@ -1,0 +1,264 @@
+"""Planted bugs: what the product would be without one of its rules. Each must be found by some seed.
+
+They are put in from outside, for the length of a ``with``; the product has no switch for any of them.
+``faults`` names those without which the bug does no harm, with their rates: the hunt has these alone.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from codehub.coordinators import (
+    actions,
+    archive_gc,
+    engines,
+    event_listener,
+    executions,
+    observer,
+    reconciler,
+)
+from codehub.domain import completion, home, plan
+from codehub.domain.errors import EffectError
+from codehub.domain.retention import Sorted, StoredAttempt
+from codehub.domain.states import ObservedStatus, Operation
+from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.runtimes.base import Observation, StorageJob, StorageKind
+from codehub.store import claims, leadership, limits
+from tests.simulation import queries, rows, runtime
+from tests.support.fake_runtime import FakeRuntime
+
+Patch = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    patches: Callable[[], list[Patch]]
+    faults: Mapping[str, float]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        undo = []
+        for holder, name, value in self.patches():
+            undo.append((holder, name, getattr(holder, name)))
+            setattr(holder, name, value)
+        try:
+            yield
+        finally:
+            for holder, name, value in reversed(undo):
+                setattr(holder, name, value)
+
+
+def _bug(**faults: float) -> Callable[[Callable[[], list[Patch]]], Bug]:
+    def make(patches: Callable[[], list[Patch]]) -> Bug:
+        return Bug(patches.__name__.replace("_", " "), patches, faults)
+
+    return make
+
+
+async def _answer(value: object) -> object:
+    return value
+
+
+def _always(value: object) -> Callable[..., Awaitable[object]]:
+    return lambda *_, **__: _answer(value)
+
+
+# Fences
+
+
+@_bug(swap=0.02)
+def no_epoch_fence() -> list[Patch]:
+    async def hold_term(session: Any, lock_name: str, epoch: int) -> bool:
+        await queries.hold_term(session, lock_name, epoch)
+        return True
+
+    return [(leadership, "hold_term", hold_term)]
+
+
+@_bug(freeze=0.002, slow=0.1)
+def no_token_check() -> list[Patch]:
+    return [(runtime.Engine, "check_tokens", False)]
+
+
+@_bug()
+def a_claim_does_not_compare() -> list[Patch]:
+    return [(queries, "_as_planned", lambda _: lambda ws: ws.operation is Operation.NONE)]
+
+
+# Data
+
+
+@_bug()
+def deleted_before_committed() -> list[Patch]:
+    async def archive(self: actions.Actions, call: actions.Call) -> actions.Effect:
+        await self._stop(call)
+        job = StorageJob(StorageKind.ARCHIVE, call.ws.id, self._op_id(call))
+        done = await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
+        await self._runtime.delete_volume(call.ws.id, token=call.token)
+        return actions.Archived(done.archive_key, {})
+
+    return [(actions.Actions, "_archive", archive)]
+
+
+@_bug()
+def trust_kept_at_archive_commit() -> list[Patch]:
+    async def commit(session: Any, claim: claims.Claim, key: str, *, home: HomeContext) -> bool:
+        kept = replace(home, restore_marker=key)
+        return await queries.commit_archive_key(session, claim, key, home=kept)
+
+    return [(claims, "commit_archive_key", commit)]
+
+
+@_bug(unmount=0.02, job=0.2)
+def marker_kept_at_restore_claim() -> list[Patch]:
+    original = home.at_claim
+
+    def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
+        return ws.home if operation is Operation.RESTORING else original(ws, operation)
+
+    return [(home, "at_claim", at_claim), (home, "at_failure", lambda ws: ws.home)]
+
+
+@_bug(half=0.02)
+def untrusted_volumes_are_trusted() -> list[Patch]:
+    return [(WorkspaceView, "volume_is_trusted", property(lambda _: True))]
+
+
+@_bug(unmount=0.02)
+def no_volume_mark() -> list[Patch]:
+    claim, done = home.at_claim, home.at_completion
+    return [
+        (home, "at_claim", lambda ws, operation: replace(claim(ws, operation), volume=False)),
+        (home, "at_completion", lambda ws, now: replace(done(ws, now=now), volume=False)),
+    ]
+
+
+@_bug(rollback=0.02)
+def provisioning_does_not_look_for_archives() -> list[Patch]:
+    async def provision(self: actions.Actions, call: actions.Call) -> actions.Effect:
+        await self._runtime.provision(call.ws.id, token=call.token)
+        return actions.Acted()
+
+    return [(actions.Actions, "_provision", provision)]
+
+
+# Observation and completion
+
+
+@_bug(slow=0.02, container=0.02, hints=0.02, session=0.02)
+def no_fresh_look_needed() -> list[Patch]:
+    judge, complete = plan._judge_effect, completion.is_complete
+    long_ago = datetime.min.replace(tzinfo=UTC)
+
+    def judge_effect(ws: WorkspaceView, *, acted_at: datetime, **rest: Any) -> plan.Decision:
+        return judge(ws, acted_at=long_ago, **rest)
+
+    def is_complete(ws: WorkspaceView) -> bool:
+        return complete(replace(ws, op_acted_at=ws.op_acted_at and long_ago))
+
+    return [(plan, "_judge_effect", judge_effect), (completion, "is_complete", is_complete)]
+
+
+@_bug(engine=0.02)
+def a_failed_look_says_nothing_is_there() -> list[Patch]:
+    async def observe(self: runtime.Runtime, ids: Collection[UUID] | None = None) -> Observation:
+        try:
+            return await FakeRuntime.observe(self, ids)
+        except EffectError:
+            return Observation()
+
+    return [(runtime.Runtime, "observe", observe)]
+
+
+@_bug(session=0.02)
+def deleted_is_final_at_once() -> list[Patch]:
+    gone = ObservedStatus.DELETED
+    watched = rows.watched
+    return [
+        (rows, "not_final", lambda ws: ws.observed_status is not gone),
+        (rows, "watched", lambda ws: ws.observed_status is not gone and watched(ws)),
+    ]
+
+
+@_bug(engine=0.02)
+def a_failed_look_is_repeated_at_once() -> list[Patch]:
+    return [(observer.Observer, "next_wait_seconds", lambda _: 0.0)]
+
+
+# Work
+
+
+@_bug(crash=0.02)
+def no_adoption() -> list[Patch]:
+    original = plan.plan
+
+    def without(*args: Any, **kwargs: Any) -> plan.Decision:
+        decision = original(*args, **kwargs)
+        adopts = isinstance(decision, plan.Act) and decision.kind is plan.ActKind.ADOPT
+        return plan.Wait("somebody does it") if adopts else decision
+
+    return [(reconciler, "plan", without)]
+
+
+@_bug()
+def leaking_slots() -> list[Patch]:
+    start = executions.Executions.start
+
+    def leak(self: Any, ws: WorkspaceView, work: Any, *, lane: Any) -> None:
+        async def fails_to_give_back(execution: Any) -> None:
+            await work(execution)
+            if execution.op_id is not None and execution.op_id.int % 3 == 0:
+                self._slots[lane] -= 1
+
+        start(self, ws, fails_to_give_back, lane=lane)
+
+    return [(executions.Executions, "start", leak)]
+
+
+@_bug(engine=0.02)
+def no_breaker() -> list[Patch]:
+    return [(engines.Engines, "blames_engine", _always(False))]
+
+
+@_bug(crash=0.01, effect=0.3, hang=0.1)
+def jobs_are_not_confirmed_gone() -> list[Patch]:
+    return [(actions.Actions, "abandon", _always(None))]
+
+
+@_bug()
+def places_are_counted_without_a_lock() -> list[Patch]:
+    return [(limits, "lock_limits", _always(None))]
+
+
+# Archives and events
+
+
+@_bug()
+def gc_without_protection() -> list[Patch]:
+    def sort(attempts: Collection[StoredAttempt], owners: Any, **_: Any) -> Sorted:
+        return Sorted({}, tuple(each for each in attempts if each.workspace_id in owners), ())
+
+    return [(archive_gc, "sort_archives", sort), (archive_gc, "_is_still_nobodys", lambda *_: True)]
+
+
+@_bug()
+def gc_without_delay() -> list[Patch]:
+    return [(archive_gc, "may_delete", lambda **_: True)]
+
+
+@_bug(session=0.02)
+def no_resync_after_election() -> list[Patch]:
+    original = event_listener.EventListener.on_elected
+
+    async def on_elected(self: Any) -> None:
+        await original(self)
+        self._owes_resync = False
+
+    return [(event_listener.EventListener, "on_elected", on_elected)]
+
+
+BUGS = [value for value in list(globals().values()) if isinstance(value, Bug)]

@@ -1,0 +1,90 @@
+"""What goes wrong, and when: every decision comes from the seed.
+
+Each seed gets a **profile**: some kinds of faults are on, others off, each with a rate of its own. A run in
+which everything fails all the time explores little, because nothing ever gets far enough to be hurt.
+
+``gate`` is called at every await point of the world outside a process (a statement, a commit, a call of the
+runtime or of the archive store), before the effect and after it. There the process may be killed or
+frozen, the call may fail, or take its time.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.simulation.loop import CURRENT, Process
+
+KINDS = (
+    "crash",
+    "freeze",
+    "restart",
+    "session",
+    "swap",
+    "database",
+    "engine",
+    "store",
+    "container",
+    "unmount",
+    "unreadable",
+    "clock",
+    "hints",
+    "redis",
+    "effect",
+    "slow",
+    "hang",
+    "half",
+    "rollback",
+    "job",
+)
+"""Kinds of faults; ``Simulation`` gives each its meaning."""
+
+
+@dataclass
+class Chaos:
+    seed: int
+    on: bool = True
+    focus: Mapping[str, float] | None = None  # only these kinds, at these rates: for hunting one bug
+    trace: Callable[[str], None] | None = None
+    kill: Callable[[Process], None] = field(default=lambda _process: None)
+    freeze: Callable[[Process, float], None] = field(default=lambda _process, _seconds: None)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        count = self.random.choice((2, 4, 6, 9))
+        self.kinds = frozenset(self.random.sample(KINDS, count))
+        self.rates = {kind: self.random.choice((0.004, 0.01, 0.03)) for kind in KINDS}
+        if self.focus:
+            self.kinds = frozenset(self.focus)
+            self.rates |= self.focus
+
+    def has(self, kind: str) -> bool:
+        return self.on and kind in self.kinds
+
+    def strikes(self, kind: str) -> bool:
+        return self.on and kind in self.kinds and self.random.random() < self.rates[kind]
+
+    def say(self, what: str) -> None:
+        if self.trace is not None:
+            self.trace(what)
+
+    async def gate(self, what: str) -> None:
+        """An await point: time may pass here, and the process may not get beyond it."""
+        if not self.on:
+            return
+        process = CURRENT.get()
+        if process is not None and self.strikes("crash"):
+            self.say(f"{process} is killed at {what}")
+            self.kill(process)
+            await asyncio.sleep(0)  # never returns
+        if process is not None and self.strikes("freeze"):
+            seconds = self.random.choice((3.0, 12.0, 35.0))
+            self.say(f"{process} is frozen for {seconds:.0f} s at {what}")
+            self.freeze(process, seconds)
+            await asyncio.sleep(0)  # returns when it is thawed
+        if self.random.random() < 0.15:
+            await asyncio.sleep(self.random.uniform(0.001, 0.02))
+        elif self.strikes("slow"):
+            seconds = self.random.choice((0.5, 3.0, 20.0))
+            self.say(f"{process} waits {seconds} s at {what}")
+            await asyncio.sleep(seconds)

@@ -1,0 +1,179 @@
+"""The client's end: what ``Leadership`` and the services take for an engine, a connection and a session."""
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import asyncpg
+
+from tests.simulation.database import Backend, Database, Transaction
+from tests.simulation.loop import CURRENT
+
+if TYPE_CHECKING:
+    _DriverConnection = asyncpg.Connection[Any]
+else:
+    _DriverConnection = asyncpg.Connection
+
+
+class Engine:
+    """``coordinator_engine`` in the simulation."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def connect(self) -> "Connection":
+        await self._database.chaos.gate("connect")
+        return Connection(self._database)
+
+    async def dispose(self) -> None:
+        return
+
+
+class Connection:
+    """An ``AsyncConnection``. ``swap`` is what a reconnecting driver or a pooler does behind its back."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.raw = RawConnection(database, database.connect(CURRENT.get()))
+
+    @property
+    def backend(self) -> Backend:
+        return self.raw.backend
+
+    @property
+    def driver_connection(self) -> "RawConnection":
+        return self.raw
+
+    def swap(self) -> None:
+        old = self.raw.backend
+        self.raw.backend = self.database.connect(old.process)
+        self.database.end(old)
+
+    async def get_raw_connection(self) -> "Connection":
+        return self
+
+    async def invalidate(self) -> None:
+        return
+
+    async def close(self) -> None:
+        self.database.end(self.backend)
+
+
+class RawConnection(_DriverConnection):
+    """The driver's connection: the few calls about locks and LISTEN, told apart by their text."""
+
+    def __init__(self, database: Database, backend: Backend) -> None:
+        self.database = database
+        self.backend = backend
+
+    def __del__(self) -> None:
+        """There is no socket to warn about."""
+
+    def get_server_pid(self) -> int:
+        return self.backend.pid
+
+    async def fetchval(  # type: ignore[override]
+        self, query: str, *args: Any, timeout: float | None = None
+    ) -> Any:
+        await self._pass(query, timeout)
+        if "pg_is_in_recovery" in query:
+            return False
+        if "clock_timestamp" in query:
+            return self.database.now()
+        if "pg_try_advisory_lock" in query:
+            return self.database.try_advisory(self.backend, args[0])
+        if "pg_locks" in query:
+            key, pid = args
+            return self.backend.pid == pid and self.database.holds_advisory(self.backend, key)
+        assert query == "SELECT pg_backend_pid()", query
+        return self.backend.pid
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        await self._pass(query, timeout)
+        if "pg_advisory_lock" in query:
+            await self.database.wait_advisory(self.backend, args[0])
+        elif "pg_advisory_unlock_all" in query:
+            self.database.unlock_all(self.backend)
+        else:
+            assert query.startswith("SET lock_timeout"), query
+        return ""
+
+    def terminate(self) -> None:
+        self.database.end(self.backend)
+
+    def is_closed(self) -> bool:
+        return not self.backend.open
+
+    def is_in_transaction(self) -> bool:
+        return self.backend.transaction is not None
+
+    def add_termination_listener(self, callback: Any) -> None:
+        self.backend.on_end.append(lambda: callback(self))
+
+    def remove_termination_listener(self, callback: Any) -> None:
+        """The listener is closed by then and does not mind."""
+
+    async def add_listener(self, channel: str, callback: Any) -> None:
+        await self._pass("LISTEN")
+        self.backend.listeners.append(lambda payload: callback(self, 0, channel, payload))
+
+    async def remove_listener(self, channel: str, callback: Any) -> None:
+        await self._pass("UNLISTEN")
+        self.backend.listeners.clear()
+
+    async def _pass(self, what: str, timeout: float | None = None) -> None:
+        if self.database.chaos.on:
+            async with asyncio.timeout(timeout):
+                await self.database.chaos.gate(what[:40])
+        if self.database.chaos.strikes("session"):
+            self.database.end(self.backend)
+        if not self.backend.open:
+            raise ConnectionResetError("the session was ended")
+
+
+class Session:
+    """An ``AsyncSession``; ``queries`` reads ``db`` and ``transaction``."""
+
+    def __init__(self, bind: Connection, expire_on_commit: bool = False) -> None:
+        del expire_on_commit
+        self.connection = bind
+        self.db = bind.database
+
+    @property
+    def transaction(self) -> Transaction:
+        transaction = self.connection.backend.transaction
+        if transaction is None:  # the session ended under us: whatever is asked next will fail
+            transaction = Transaction(self.connection.backend, last_statement_at=float("inf"))
+        return transaction
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.db.rollback(self.connection.backend)
+
+    def begin(self) -> "_Begun":
+        return _Begun(self)
+
+
+class _Begun:
+    """``session.begin()``: commits at its end, rolls back on any exception."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def __aenter__(self) -> None:
+        session = self._session
+        if session.connection.backend.open and session.db.chaos.strikes("swap"):
+            session.db.chaos.say(f"session {session.connection.backend.pid} is swapped for another")
+            session.connection.swap()
+        if session.connection.backend.open:
+            session.db.begin(session.connection.backend)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._session.db.commit(self._session.transaction)
+        else:
+            self._session.db.rollback(self._session.connection.backend)

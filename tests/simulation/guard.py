@@ -1,0 +1,286 @@
+"""The invariants of the design, watched at every write, every commit and every effect.
+
+A broken one is written down with its number, and ends the run. The product never sees this: it is told by the
+simulated database, runtime and archive store what happened, and compares with what it knows of the world
+(which home a person last left, since when an archive has been nobody's, what was true when).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from codehub.archives.keys import ArchivePath, parse_archive_key
+from codehub.domain.completion import TARGET
+from codehub.domain.errors import Reason
+from codehub.domain.limits import holds_place
+from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.runtimes.base import Token
+from tests.simulation import rows
+from tests.simulation.database import Key, Transaction
+from tests.simulation.queries import TERMS, WORKSPACES
+from tests.simulation.rows import Row
+from tests.simulation.runtime import generation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PER_USER, IN_ALL = 2, 3
+GC_DELAY = timedelta(seconds=30)
+
+MAY_CLAIM: dict[Operation, Callable[[WorkspaceView], bool]] = {
+    Operation.PROVISIONING: lambda ws: (
+        ws.observed_status is ObservedStatus.PENDING and ws.archive_key is None
+    ),
+    Operation.RESTORING: lambda ws: (
+        ws.archive_key is not None
+        and (
+            ws.observed_status is ObservedStatus.PENDING
+            or (ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted)
+        )
+    ),
+    Operation.STARTING: lambda ws: ws.observed_status is ObservedStatus.STANDBY and ws.volume_is_trusted,
+    Operation.STOPPING: lambda ws: ws.observed_status is ObservedStatus.RUNNING,
+    Operation.ARCHIVING: lambda ws: ws.observed_status is ObservedStatus.STANDBY,
+    Operation.DELETING: lambda ws: ws.deleted_at is not None,
+}
+"""The table of 02-states, once more: from where each operation may begin."""
+
+
+class Guard:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.newest: dict[UUID, int] = defaultdict(int)  # what its person last left in each home
+        self.rolled_back: set[UUID] = set()  # the database forgot their archive (a backup was restored)
+        self._highest: dict[UUID, Token] = {}
+        self._was: dict[UUID, list[tuple[datetime, ObservedStatus]]] = defaultdict(list)
+        self._nobodys_since: dict[str, datetime] = {}
+        self._in_vain: dict[str, list[float]] = defaultdict(list)
+        world.database.on_write.append(self._written)
+        world.database.on_commit.append(self._committed)
+
+    # Told by the runtime
+
+    def acts(self, workspace_id: UUID, token: Token, method: str) -> None:
+        highest = self._highest.get(workspace_id, token)
+        if token < highest:
+            self._world.violate(f"1: {method} of {workspace_id} by {token}, after {highest} had acted")
+        self._highest[workspace_id] = max(token, highest)
+
+    def effect(self, workspace_id: UUID, method: str, *, before: int | None) -> None:
+        """Something may have changed in the place of this workspace."""
+        place = self._world.engine.place(workspace_id)
+        after, newest = generation(place.volume), self.newest[workspace_id]
+        self.sighted(workspace_id)
+        running = place.container is ContainerState.RUNNING
+        if running and place.job is not None and not place.job.task.done():
+            self._world.violate(f"1: the container of {workspace_id} runs during a storage job")
+        ws = self._world.find(workspace_id)
+        if ws is None or ws.deleted_at is not None:
+            return
+        if method == "start" and running and after not in (None, newest):
+            self._world.violate(f"2: {workspace_id} runs on generation {after} of its home, not {newest}")
+        if method == "provision" and before is None and after == 0:
+            if self._world.archives.committed(workspace_id):
+                self._world.violate(f"2: an empty home was made beside the archive of {workspace_id}")
+            if newest:
+                self._world.violate(f"2: an empty home was made in place of that of {workspace_id}")
+        self._judge_content(ws)
+
+    def looked_in_vain(self, replica: str) -> None:
+        """An engine that is away is asked again now and then, not in a tight circle."""
+        now = self._world.loop.time()
+        recent = [at for at in self._in_vain[replica] if now - at < 1.0]
+        self._in_vain[replica] = [*recent, now]
+        if len(recent) > 10:
+            self._world.violate(f"7: {replica} asked an engine that is away {len(recent)} times in a second")
+
+    def sighted(self, workspace_id: UUID) -> None:
+        """What an honest look would say now."""
+        place = self._world.engine.place(workspace_id)
+        status = ObservedStatus.PENDING
+        if place.container is ContainerState.RUNNING:
+            status = ObservedStatus.RUNNING
+        elif place.volume is not None:
+            status = ObservedStatus.STANDBY
+        was = self._was[workspace_id]
+        if not was or was[-1][1] is not status:
+            was.append((self._world.database.now(), status))
+
+    # Told by the archive store
+
+    def archives_changed(self, workspace_id: UUID) -> None:
+        """Keep account of since when each archive of a workspace has been nobody's."""
+        ws = self._world.find(workspace_id)
+        for key in self._world.archives.of(workspace_id):
+            if ws is None or self._is_needed(ws, key):
+                self._nobodys_since.pop(key, None)
+            else:
+                self._nobodys_since.setdefault(key, self._world.database.now())
+
+    def archive_deleted(self, path: ArchivePath) -> None:
+        """Invariant 3, at the instant the meta goes."""
+        ws = self._world.find(path.workspace_id)
+        now = self._world.database.now()
+        if ws is None:
+            self._world.violate(f"3: {path.key} was deleted, and it is nobody's here")
+        elif self._is_needed(ws, path.key):
+            self._world.violate(f"3: {path.key} was deleted, and it is needed")
+        elif now - self._nobodys_since.get(path.key, now) < GC_DELAY:
+            self._world.violate(f"3: {path.key} was deleted before its delay was over")
+
+    def needless_archives(self) -> list[str]:
+        """Invariant 5: what the GC should have removed by now."""
+        found = []
+        for key in self._world.archives.objects:
+            path = parse_archive_key(key)
+            assert path is not None
+            ws = self._world.find(path.workspace_id)
+            if ws is not None and not ws.in_error and not self._is_needed(ws, key):
+                found.append(key)
+        return found
+
+    def _is_needed(self, ws: WorkspaceView, key: str) -> bool:
+        """An error protects too, but comes and goes: it does not begin the delay anew."""
+        if ws.deleted_at is not None:
+            return False
+        path = parse_archive_key(key)
+        assert path is not None
+        committed = self._world.archives.committed(ws.id)
+        last = max(committed, key=lambda each: (committed[each].committed_at, each), default=None)
+        return key in (ws.archive_key, last) or path.op_id == ws.op_id
+
+    # Told by the database
+
+    def _written(self, transaction: Transaction, key: Key, before: Any, after: Any) -> None:
+        if key[0] != WORKSPACES or not isinstance(before, Row) or not isinstance(after, Row):
+            return
+        old, new = before.view, after.view
+        if new.version < old.version or new.op_seq < old.op_seq:
+            self._world.violate(f"4: version or op_seq of {old.id} went back")
+        if new.operation is not Operation.NONE and (new.op_id is None or new.op_started_at is None):
+            self._world.violate(f"4: {new.operation} of {old.id} has no identity")
+        if _is_over(old) and not _is_over(new):
+            self._world.violate(f"4: {old.id} came back from DELETED")
+        if old.operation is not new.operation:
+            self._judge_transition(old, new)
+        if old.observed_status is not new.observed_status:
+            self._judge_observation(new)
+        if old.home.volume and not new.home.volume and old.error_info is not None and not new.error_info:
+            self._accept_loss(new)
+        asleep = old.desired_state is DesiredState.RUNNING and new.desired_state is DesiredState.STANDBY
+        if asleep and transaction.term is not None and self._world.is_in_use(old.id):
+            self._world.violate(f"6: {old.id} was put to sleep while somebody used it")
+
+    def _judge_transition(self, old: WorkspaceView, new: WorkspaceView) -> None:
+        if old.operation is Operation.NONE:
+            if new.op_seq != old.op_seq + 1 or not MAY_CLAIM[new.operation](old):
+                self._world.violate(f"4: {new.operation} of {old.id} was claimed from {old}")
+        elif new.operation is not Operation.NONE:
+            self._world.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
+        elif rows.is_terminal(new):
+            self._judge_error(old, new)
+        elif not self._was_true(old.id, self._target(old), since=old.op_acted_at):
+            self._world.violate(f"4: {old.operation} of {old.id} completed; its target was not true since")
+
+    def _judge_error(self, old: WorkspaceView, new: WorkspaceView) -> None:
+        if old.operation is Operation.DELETING:
+            self._world.violate(f"4: DELETING of {old.id} gave up")
+        job = self._world.engine.place(old.id).job
+        if job is not None and not job.task.done():
+            self._world.violate(f"1: {old.operation} of {old.id} gave up, and its storage job goes on")
+        error = new.error_info
+        alone = self._world.chaos.kinds & {"effect", "store", "job", "half"}
+        if error is not None and error.context.get("last_reason") == Reason.UNREACHABLE and not alone:
+            self._world.violate(f"7: {old.id} went into error because an engine was away: {error}")
+
+    def _judge_observation(self, new: WorkspaceView) -> None:
+        """Contract 1: nothing is written down that was not so at some moment since the look began."""
+        status = new.observed_status
+        wanted = ObservedStatus.PENDING if status is ObservedStatus.DELETED else status
+        if not self._was_true(new.id, {wanted}, since=new.observed_at):
+            self._world.violate(f"4: {new.id} was said to be {status}, and was not")
+
+    def _accept_loss(self, ws: WorkspaceView) -> None:
+        """A person was told that the volume vanished and goes on without it: the archive is the home."""
+        if self._world.engine.place(ws.id).volume is None:
+            self._world.engine.hidden.pop(ws.id, None)
+            archive = self._world.archives.committed(ws.id).get(ws.archive_key or "")
+            self.newest[ws.id] = (generation(archive.files) or 0) if archive is not None else 0
+
+    @staticmethod
+    def _target(ws: WorkspaceView) -> set[ObservedStatus]:
+        target = TARGET[ws.operation]
+        gone = target is ObservedStatus.DELETED or ws.deleted_at is not None
+        return {target, ObservedStatus.PENDING} if gone else {target}
+
+    def _was_true(self, workspace_id: UUID, wanted: set[ObservedStatus], *, since: datetime | None) -> bool:
+        """Whether the world looked like that at some moment from ``since`` on."""
+        if since is None:
+            return False
+        current = ObservedStatus.PENDING
+        for at, status in self._was[workspace_id]:
+            if at > since and current in wanted:
+                return True
+            current = status
+        return current in wanted
+
+    def _committed(self, transaction: Transaction, before: dict[Key, Any]) -> None:
+        if transaction.term is not None and before:
+            name, epoch = transaction.term
+            term = self._world.database.get(None, TERMS, name)
+            if term.epoch != epoch:
+                self._world.violate(f"1: a transaction of {name}'s epoch {epoch} committed in {term.epoch}")
+        for (table, key), old in before.items():
+            if table != WORKSPACES:
+                continue
+            row = self._world.database.get(None, WORKSPACES, key)
+            self._judge_limits(old, row)
+            self._judge_content(row.view)
+            self.archives_changed(key)
+            if old is None or old.view.version != row.view.version:
+                self._world.database.notify(rows.notice(old, row))
+                self._world.say(_told(old, row))
+
+    def _judge_limits(self, old: Row | None, row: Row) -> None:
+        """Invariant 6: whoever is given a place finds one. (One that fails to stop may take its own back.)"""
+        ws = row.view
+        if ws.desired_state is not DesiredState.RUNNING or (old is not None and holds_place(old.view)):
+            return
+        if old is not None and old.view.desired_state is DesiredState.RUNNING:
+            return
+        holders = [each.view for each in self._world.rows() if holds_place(each.view)]
+        mine = sum(1 for each in holders if each.owner_id == ws.owner_id)
+        if mine > PER_USER or len(holders) > IN_ALL:
+            self._world.violate(f"6: {mine} of one person and {len(holders)} in all hold a place")
+
+    def _judge_content(self, ws: WorkspaceView) -> None:
+        """Invariant 2: what a person last left in the home is somewhere, and the row knows where."""
+        newest = self.newest[ws.id]
+        if ws.deleted_at is not None or newest == 0:
+            return
+        engine = self._world.engine
+        if newest in (generation(engine.place(ws.id).volume), generation(engine.hidden.get(ws.id))):
+            return
+        committed = self._world.archives.committed(ws.id)
+        if ws.id in self.rolled_back:
+            if not any(generation(each.files) == newest for each in committed.values()):
+                self._world.violate(f"2: the only copy of {ws.id} is gone")
+        elif ws.archive_key not in committed or generation(committed[ws.archive_key].files) != newest:
+            self._world.violate(f"2: generation {newest} of the home of {ws.id} is lost")
+
+
+def _is_over(ws: WorkspaceView) -> bool:
+    return ws.observed_status is ObservedStatus.DELETED and ws.operation is Operation.NONE
+
+
+def _told(old: Row | None, row: Row) -> str:
+    ws = row.view
+    before = rows.status(old.view) if old is not None else "nothing"
+    error = f" error {ws.error_info.reason} {ws.error_info.message}" if ws.error_info else ""
+    return (
+        f"row {ws.id}: {before} → {rows.status(ws)}, wants {ws.desired_state}, seen {ws.observed_status}, "
+        f"{ws.operation} #{ws.op_seq}{error}"
+    )

@@ -1,0 +1,206 @@
+"""The runtime of the simulated world: ``FakeRuntime`` with interruptible steps and half-done effects.
+
+The lock of a workspace is the kernel's: it is free when its holder dies, and kept while it is frozen. Storage
+jobs are processes of their own; they outlive the replica that began them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from codehub.archives.keys import ArchivePath
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.base import StorageJob, StorageKind, StorageProgress, StorageResult, Token
+from tests.simulation.loop import CURRENT, Process
+from tests.simulation.stores import fresh_context
+from tests.support.fake_runtime import Call, FakeEngine, FakeRuntime, Moment, Place, _Job
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Step = Callable[[int], Awaitable[None]]
+
+HALF = -1
+"""The generation of a volume that is not a whole home."""
+
+FAILURES = (
+    FailureCode.LOCAL_RUNTIME_ERROR,
+    FailureCode.CONTAINER_START_FAILED,
+    FailureCode.VOLUME_IN_USE,
+)
+JOB_FAILURES = (
+    FailureCode.STORAGE_JOB_FAILED,
+    FailureCode.S3_ACCESS_ERROR,
+    FailureCode.NO_SPACE,
+    FailureCode.READ_BACK_MISMATCH,
+)
+RESTORE_FAILURES = (
+    FailureCode.STORAGE_JOB_FAILED,
+    FailureCode.S3_ACCESS_ERROR,
+    FailureCode.CHECKSUM_MISMATCH,
+)
+
+
+def generation(files: dict[str, bytes] | None) -> int | None:
+    """Which state of the home this is: how often its person had edited it. None: no home."""
+    return None if files is None else int(files.get("generation", b"0"))
+
+
+def home_of(generation: int) -> dict[str, bytes]:
+    return {"generation": str(generation).encode()}
+
+
+class KernelLock:
+    """A flock: gone with its holder."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._holder: Process | None = None
+
+    async def __aenter__(self) -> None:
+        while self._held and not (self._holder is not None and self._holder.dead):
+            await asyncio.sleep(0.02)
+        self._held, self._holder = True, CURRENT.get()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._held, self._holder = False, None
+
+
+class Engine(FakeEngine):
+    check_tokens = True
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(images=("image",))
+        self._world = world
+        self._locks: dict[UUID, KernelLock] = {}
+        self.gate = self._gate
+        self.hidden: dict[UUID, dict[str, bytes]] = {}  # volumes on a disk that is not mounted
+
+    def lock_of(self, workspace_id: UUID) -> KernelLock:
+        return self._locks.setdefault(workspace_id, KernelLock())
+
+    async def pass_gate(self, call: Call) -> None:
+        try:
+            await super().pass_gate(call)
+        except EffectError:
+            if call.method == "observe":
+                self._world.guard.looked_in_vain(call.replica)
+            raise
+
+    async def _gate(self, call: Call) -> None:
+        chaos = self._world.chaos
+        what = f"{call.method} {call.moment}"
+        await chaos.gate(what)
+        if chaos.strikes("effect"):
+            code = chaos.random.choice(FAILURES)
+            chaos.say(f"{call.replica}: {what} fails with {code}")
+            raise EffectError(code, f"{what} failed")
+        if call.workspace_id is not None and chaos.strikes("hang"):
+            chaos.say(f"{call.replica}: {what} hangs")
+            await asyncio.sleep(10_000)
+
+
+class Runtime(FakeRuntime):
+    """One replica's hands."""
+
+    def __init__(self, world: "World", replica: str) -> None:
+        super().__init__(world.engine, replica=replica)
+        self._world = world
+        self._engine: Engine = world.engine
+
+    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+        if self._world.chaos.strikes("half"):
+            async with self._acting("delete_volume", workspace_id, token) as place:
+                if place.volume is not None:
+                    place.volume = home_of(HALF)
+            raise EffectError(FailureCode.LOCAL_RUNTIME_ERROR, "only half of the volume is gone")
+        await super().delete_volume(workspace_id, token=token)
+
+    @asynccontextmanager
+    async def _acting(self, method: str, workspace_id: UUID, token: Token | None) -> AsyncIterator[Place]:
+        place = self._engine.place(workspace_id)
+        await self._pass(method, Moment.BEFORE, workspace_id, token)
+        async with self._engine.lock_of(workspace_id):
+            if token is not None:
+                if token < place.highest and self._engine.check_tokens:
+                    raise EffectError(
+                        FailureCode.STALE_TOKEN,
+                        "a newer actor has taken this workspace over",
+                        highest=[place.highest.op_seq, place.highest.epoch],
+                    )
+                self._world.guard.acts(workspace_id, token, method)
+                place.highest = max(token, place.highest)
+            before = generation(place.volume)
+            self._world.say(f"{self._replica}: {method} {workspace_id} {token}")
+            try:
+                yield place
+            finally:
+                self._world.guard.effect(workspace_id, method, before=before)
+        await self._pass(method, Moment.AFTER, workspace_id, token)
+
+    def _begin_job(self, place: Place, job: StorageJob, token: Token) -> _Job:
+        progress: asyncio.Queue[StorageProgress | None] = asyncio.Queue()
+        work = _run_job(self._world, place, job, progress)
+        task = asyncio.get_running_loop().create_task(work, context=fresh_context())
+        task.add_done_callback(lambda _: progress.put_nowait(None))
+        return _Job(token=token, task=task, progress=progress)
+
+
+async def _run_job(
+    world: "World", place: Place, job: StorageJob, progress: "asyncio.Queue[StorageProgress | None]"
+) -> StorageResult:
+    """A storage job. It ends, fails or is killed between any two steps, and leaves what it has done."""
+
+    async def step(done: int) -> None:
+        progress.put_nowait(StorageProgress(done_bytes=done, total_bytes=3))
+        await asyncio.sleep(world.random.uniform(0.05, 0.4))
+        if world.archives.away:
+            raise EffectError(FailureCode.S3_ACCESS_ERROR, "the store does not answer")
+        if world.chaos.strikes("job"):
+            codes = JOB_FAILURES if job.kind is StorageKind.ARCHIVE else RESTORE_FAILURES
+            raise EffectError(world.chaos.random.choice(codes), "the job failed")
+        if world.chaos.strikes("hang"):
+            await asyncio.sleep(10_000)
+
+    await step(0)
+    if job.kind is StorageKind.RESTORE:
+        return await _restore(world, place, job, step)
+    return await _archive(world, place, job, step)
+
+
+async def _archive(world: "World", place: Place, job: StorageJob, step: Step) -> StorageResult:
+    for key in world.archives.committed(job.workspace_id):
+        if key.startswith(f"{job.workspace_id}/{job.op_id}/"):
+            return StorageResult(archive_key=key, bytes=1, files=1)
+    if place.volume is None:
+        raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
+    files = dict(place.volume)
+    attempt = f"{world.random.getrandbits(128):032x}"
+    path = ArchivePath(job.workspace_id, job.op_id, attempt)
+    world.archives.put(path.key, files)
+    await step(1)
+    await step(2)  # reads it back
+    world.archives.put_meta(path.key)
+    world.say(f"job archived generation {generation(files)} of {job.workspace_id} as {path.key}")
+    await step(3)
+    return StorageResult(archive_key=path.key, bytes=1, files=1)
+
+
+async def _restore(world: "World", place: Place, job: StorageJob, step: Step) -> StorageResult:
+    assert job.archive_key is not None
+    stored = world.archives.objects.get(job.archive_key)
+    if stored is None or stored.committed_at is None:
+        raise EffectError(FailureCode.ARCHIVE_NOT_FOUND, "no such archive", archive_key=job.archive_key)
+    await step(1)
+    if place.volume is None:
+        place.volume = home_of(HALF)  # the volume exists before its content does
+        world.guard.effect(job.workspace_id, "restore begins", before=None)
+    await step(2)
+    before = generation(place.volume)
+    place.volume = dict(stored.files)
+    world.guard.effect(job.workspace_id, "restored", before=before)
+    world.say(f"job restored generation {generation(stored.files)} of {job.workspace_id}")
+    await step(3)
+    return StorageResult(archive_key=job.archive_key, bytes=1, files=1)

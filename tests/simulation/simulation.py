@@ -1,0 +1,182 @@
+"""A run: people and faults for a minute, then calm; in the end everything must have come to rest.
+
+``run(seed)`` gives an ``Outcome``. The same seed takes the same steps: a failing run is run again with a
+trace of what happened, and that is the report.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from codehub.domain.states import ContainerState, ObservedStatus, Operation
+from codehub.domain.workspace import WorkspaceView
+from tests.simulation.events import Events
+from tests.simulation.loop import Process, VirtualLoop, run_virtually
+from tests.simulation.person import People
+from tests.simulation.substitution import in_world
+from tests.simulation.world import REPLICAS, World
+
+BUSY_SECONDS = 60.0
+SETTLE_SECONDS = 240.0
+"""The longest chain of pauses there may be once faults are off: a hung action's limit, then retries."""
+
+GC_SECONDS = 90.0
+RECOVERIES = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    seed: int
+    problem: str | None
+    steps: int
+    seconds: float  # of virtual time
+    trace: tuple[str, ...] = ()
+
+    def report(self) -> str:
+        lines = "\n".join(self.trace[-400:])
+        return f"seed {self.seed}: {self.problem}\n{lines}\nAgain: make simulate SEEDS={self.seed}"
+
+
+def run(seed: int, *, traced: bool = False, focus: Mapping[str, float] | None = None) -> Outcome:
+    """Run one seed. The product must have been put on the simulation (``substituted``) before."""
+    trace: list[str] | None = [] if traced else None
+    processes: list[Process] = []
+
+    async def main(loop: VirtualLoop) -> Outcome:
+        world = World(seed, loop, trace=trace, focus=focus)
+        world.processes = processes
+        with in_world(world):
+            await _until_broken(world, _play(world))
+            world.chaos.on = False
+            problem = world.problems[0] if world.problems else None
+            return Outcome(seed, problem, loop.steps, loop.time())
+
+    outcome = run_virtually(main, processes)
+    return Outcome(seed, outcome.problem, outcome.steps, outcome.seconds, tuple(trace or ()))
+
+
+def investigate(seed: int) -> Outcome:
+    """Run it, and where it fails run it again with a trace; both must agree."""
+    first = run(seed)
+    if first.problem is None:
+        return first
+    second = run(seed, traced=True)
+    assert second.problem == first.problem, f"seed {seed} is not deterministic: {first}, then {second}"
+    return second
+
+
+async def _until_broken(world: World, play: Coroutine[Any, Any, None]) -> None:
+    playing = asyncio.ensure_future(play)
+    broken = asyncio.ensure_future(world.broken.wait())
+    await asyncio.wait({playing, broken}, return_when=asyncio.FIRST_COMPLETED)
+    if playing.done():
+        playing.result()
+    playing.cancel()
+    broken.cancel()
+
+
+async def _play(world: World) -> None:
+    people, events = People(world), Events(world)
+    for name in REPLICAS:
+        world.start_replica(name)
+    busy = asyncio.ensure_future(events.happen(BUSY_SECONDS))
+    await people.live(BUSY_SECONDS)
+    await busy
+    events.end()
+    world.say("from here on nothing fails")
+    await _settle(world, "after the faults")
+    for _ in range(RECOVERIES):
+        if not await _recover(world, people):
+            break
+        await _settle(world, "after recovery")
+    await _judge_rest(world)
+
+
+async def _recover(world: World, people: People) -> bool:
+    """Lift what a person can lift; False: nothing was left to lift."""
+    wrong = [ws for ws in _views(world) if _in_error(ws) and not world.is_lost_for_good(ws)]
+    for ws in wrong:
+        await people.recover(ws)
+    return bool(wrong)
+
+
+async def _settle(world: World, when: str) -> None:
+    """Invariant 7: everything converges, nothing is stuck."""
+
+    def restless() -> list[str]:
+        return [
+            f"{ws.id} {ws.operation} seen {ws.observed_status} wants {ws.desired_state}"
+            for ws in _views(world)
+            if not _at_rest(ws)
+        ]
+
+    if not await _wait(lambda: not restless(), seconds=SETTLE_SECONDS):
+        world.violate(f"7: not at rest {when}: {'; '.join(restless())}")
+        await asyncio.sleep(1)
+
+
+async def _judge_rest(world: World) -> None:
+    """What must be true when nothing happens any more."""
+    for ws in _views(world):
+        if _in_error(ws) and not world.is_lost_for_good(ws):
+            world.violate(f"7: {ws.id} is in error after every recovery: {ws.error_info}")
+    if not await _wait(lambda: not world.guard.needless_archives(), seconds=GC_SECONDS):
+        world.violate(f"5: archives nobody needs: {world.guard.needless_archives()}")
+    await _settle(world, "in the end")
+    if not await _wait(lambda: not _strangers(world), seconds=20):
+        world.violate(f"5: {', '.join(_strangers(world))}")
+    if not await _wait(lambda: _told(world), seconds=30):
+        world.violate("8: a browser does not know what the database says")
+
+
+def _strangers(world: World) -> list[str]:
+    """Containers, volumes and jobs that no row accounts for."""
+    found = []
+    for workspace_id, place in world.engine.places.items():
+        ws = world.find(workspace_id)
+        assert ws is not None
+        if place.job is not None and not place.job.task.done() and ws.operation is Operation.NONE:
+            found.append(f"a storage job of {workspace_id} goes on")
+        if ws.operation is not Operation.NONE:
+            continue
+        if place.container is ContainerState.RUNNING and ws.observed_status is not ObservedStatus.RUNNING:
+            found.append(f"a container of {workspace_id} runs unseen")
+        if place.volume is not None and ws.observed_status in (
+            ObservedStatus.PENDING,
+            ObservedStatus.DELETED,
+        ):
+            found.append(f"a volume of {workspace_id} exists unseen")
+    return found
+
+
+def _told(world: World) -> bool:
+    return all(world.live.known.get(ws.id) == ws.version for ws in _views(world))
+
+
+def _at_rest(ws: WorkspaceView) -> bool:
+    if ws.operation is not Operation.NONE:
+        return False
+    if ws.deleted_at is not None:
+        return ws.observed_status is ObservedStatus.DELETED
+    if _in_error(ws):
+        return ws.health_status.value == "ERROR" and ws.error_info is not None
+    return ws.observed_status.value == ws.desired_state.value
+
+
+def _in_error(ws: WorkspaceView) -> bool:
+    return ws.deleted_at is None and ws.in_error
+
+
+def _views(world: World) -> list[WorkspaceView]:
+    return [row.view for row in world.rows()]
+
+
+async def _wait(condition: Callable[[], bool], *, seconds: float) -> bool:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not condition():
+        if loop.time() > deadline:
+            return False
+        await asyncio.sleep(0.5)
+    return True

@@ -1,0 +1,228 @@
+"""The simulated database does what PostgreSQL does: the same calls, the same answers, the same rows.
+
+Random calls of every function that ``substitution`` replaces, valid ones and stale ones, go to both. Times
+are compared by their order, operations by the order of their claims.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.store import users
+from codehub.store.claims import Claim
+from codehub.store.due import Lane
+from codehub.store.observations import Observed
+from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.tables import workspaces as w
+from tests.simulation import rows
+from tests.simulation.chaos import Chaos
+from tests.simulation.connection import Connection, Session
+from tests.simulation.database import Database
+from tests.simulation.queries import WORKSPACES
+from tests.simulation.substitution import SUBSTITUTES
+
+FUNCTIONS = {
+    name: (getattr(real, name), getattr(fake, name))
+    for real, (fake, names) in SUBSTITUTES.items()
+    for name in names
+}
+IDS = [UUID(int=number, version=4) for number in (1, 2, 3)]
+OWNER = UUID(int=9, version=4)
+LOCK = "coordinator:test"
+CALLS = 100
+
+
+@dataclass
+class Side:
+    """One of the two databases, with what a caller remembers of it."""
+
+    real: bool
+    factory: Any
+    claims: dict[UUID, list[Claim]] = field(default_factory=dict)
+    old_views: dict[UUID, WorkspaceView] = field(default_factory=dict)
+    times: list[datetime] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        async with self.factory() as session, session.begin():
+            yield session
+
+    async def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
+        async with self.session() as session:
+            return await FUNCTIONS[function][0 if self.real else 1](session, *args, **kwargs)
+
+    async def everything(self) -> list[tuple[WorkspaceView, dict[str, Any]]]:
+        """All rows, with their derived columns."""
+        async with self.session() as session:
+            if self.real:
+                derived = [w.c[name] for name in rows.DERIVED]
+                found = await session.execute(select(*VIEW_COLUMNS, *derived).order_by(w.c.id))
+                return [(to_view(row), {name: getattr(row, name) for name in rows.DERIVED}) for row in found]
+            views = sorted((row.view for row in session.db.scan(None, WORKSPACES)), key=lambda ws: ws.id)
+            return [(ws, {name: rule(ws) for name, rule in rows.DERIVED.items()}) for ws in views]
+
+
+def an_error(at: datetime, *, terminal: bool) -> ErrorInfo:
+    return ErrorInfo(Reason.ACTION_FAILED, "no", terminal, Operation.STARTING, 1, at)
+
+
+async def one_call(side: Side, dice: random.Random) -> Any:
+    """A call drawn from the dice; both sides are given dice that fall alike."""
+    now = await side.call("now")
+    side.times.append(now)
+    each = dice.choice(IDS)
+    view = {ws.id: ws for ws, _ in await side.everything()}[each]
+    if dice.random() < 0.2:
+        side.old_views[each] = view
+    planned = side.old_views.get(each, view) if dice.random() < 0.2 else view
+    claim = _claim(side, view, stale=dice.random() < 0.2)
+    home = HomeContext(volume=dice.random() < 0.5, restore_marker=dice.choice((None, "key-1", "key-2")))
+    error = an_error(now, terminal=dice.random() < 0.3)
+    seen_at = dice.choice(side.times[-3:])
+    status = dice.choice(list(ObservedStatus))
+    seen = [Observed(each, status, dice.choice(list(HealthStatus)))]
+    operation = dice.choice(list(Operation)[1:])
+    calls: dict[str, Any] = {
+        "claim": lambda: side.call("claim", planned, operation, home=home),
+        "record_crash": lambda: side.call("record_crash", planned, error, home=home),
+        "set_error_without_operation": lambda: side.call(
+            "set_error_without_operation", planned, error, home=home
+        ),
+        "write_observations": lambda: side.call("write_observations", seen, observed_at=seen_at),
+        "stamp_in_flight": lambda: side.call("stamp_in_flight", [each], observed_at=seen_at),
+        "stamp_coarse": lambda: side.call("stamp_coarse", observed_at=now, older_than=seen_at),
+        "set_invariant_error": lambda: side.call("set_invariant_error", each, error),
+        "load_observables": lambda: side.call("load_observables", [each]),
+        "load_named": lambda: side.call("load_named", [each]),
+        "load_due": lambda: side.call("load_due", dice.choice(list(Lane)), limit=10, retried_before=seen_at),
+        "load_in_flight": lambda: side.call("load_in_flight", retried_before=seen_at),
+        "set_desired": lambda: side.call(
+            "set_desired",
+            each,
+            dice.choice(list(DesiredState)),
+            expected=dice.choice((None, *DesiredState)),
+            touch=dice.random() < 0.5,
+        ),
+        "mark_deleted": lambda: side.call("mark_deleted", each) if dice.random() < 0.15 else _nothing(),
+        "touch": lambda: side.call("touch", [each]),
+        "recover": lambda: side.call("recover", each, home=home),
+        "find": lambda: side.call("find", each),
+        "usage": lambda: side.call("usage", OWNER),
+        "load_standby_candidates": lambda: side.call("load_standby_candidates", now=now),
+        "load_archive_candidates": lambda: side.call(
+            "load_archive_candidates", now=now + timedelta(days=dice.choice((0, 2)))
+        ),
+        "load_owners": lambda: side.call("load_owners", [each]),
+        "replace_seen": lambda: side.call("replace_seen", dice.sample(["a", "b", "c"], 2)),
+        "forget": lambda: side.call("forget", ["a"]),
+        "acquire_term": lambda: side.call("acquire_term", LOCK, "me"),
+        "hold_term": lambda: side.call("hold_term", LOCK, dice.choice((1, 2, 3))),
+        "record_tick": lambda: side.call("record_tick", LOCK, detail={"n": dice.choice((1, 2))}),
+        "last_tick_at": lambda: side.call("last_tick_at", LOCK),
+    }
+    if claim is not None:
+        calls |= {
+            "holds": lambda: side.call("holds", claim),
+            "catch_up": lambda: side.call("catch_up", claim, seen_op_seq=dice.choice((0, 50))),
+            "mark_acted": lambda: side.call("mark_acted", claim),
+            "complete": lambda: side.call("complete", claim, home=home),
+            "record_failure": lambda: side.call("record_failure", claim, error, home=home),
+            "go_terminal": lambda: side.call("go_terminal", claim, error),
+            "commit_archive_key": lambda: side.call("commit_archive_key", claim, "key-1", home=home),
+            "mark_restored": lambda: side.call("mark_restored", claim, home=home),
+        }
+    name = dice.choice(list(calls))
+    result = await calls[name]()
+    if name in ("load_observables", "load_named"):  # no order was asked for
+        result.sort(key=lambda row: row.id)
+    if isinstance(result, Claim):
+        side.claims.setdefault(each, []).append(result)
+    return name, result
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _claim(side: Side, view: WorkspaceView, *, stale: bool) -> Claim | None:
+    held = side.claims.get(view.id, [])
+    if stale and len(held) > 1:
+        return held[-2]
+    return Claim.of(view) if view.operation is not Operation.NONE else (held[-1] if held else None)
+
+
+def comparable(value: Any, labels: dict[Any, str]) -> Any:
+    """Without what differs by nature: times and operations' ids become the order they came in."""
+    match value:
+        case datetime():
+            return "time"
+        case UUID():
+            return value if value in (*IDS, OWNER) else labels.setdefault(value, f"op {len(labels)}")
+        case dict():
+            return {key: comparable(item, labels) for key, item in value.items()}
+        case list() | tuple():
+            return [comparable(item, labels) for item in value]
+        case ErrorInfo():
+            return comparable(value.as_json() | {"occurred_at": None}, labels)
+        case str() | int() | float() | None:
+            return value
+        case _ if hasattr(value, "__dataclass_fields__"):
+            return comparable(asdict(value), labels)
+        case _:
+            raise AssertionError(f"cannot compare {value!r}")
+
+
+def order_of_times(ws: WorkspaceView) -> list[str]:
+    """The names of a row's times, the earliest first; those that are equal stand together."""
+    named = {
+        name: getattr(ws, name)
+        for name in ("observed_at", "op_started_at", "op_acted_at", "last_retry_at", "deleted_at")
+        if getattr(ws, name) is not None
+    }
+    return sorted(named, key=lambda name: (named[name], name))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_both_databases_answer_alike(
+    seed: int, session_factory: async_sessionmaker[AsyncSession]
+) -> None:
+    database = Database(chaos=Chaos(seed, on=False), loop=asyncio.get_running_loop())
+    sides = (Side(True, session_factory), Side(False, lambda: Session(Connection(database))))
+    async with session_factory.begin() as session:
+        await users.create(session, user_id=OWNER, username="owner", password_hash="-")
+    for number, each in enumerate(IDS):
+        for side in sides:
+            await side.call(
+                "create",
+                workspace_id=each,
+                owner_id=OWNER,
+                name=f"home-{number}",
+                image_ref="image",
+                desired_state=DesiredState.RUNNING if number else DesiredState.PENDING,
+            )
+    dice = [random.Random(seed), random.Random(seed)]
+    labels: list[dict[Any, str]] = [{}, {}]
+    called: set[str] = set()
+    for step in range(CALLS):
+        answers = [await one_call(side, own) for side, own in zip(sides, dice, strict=True)]
+        real, fake = (comparable(a, own) for a, own in zip(answers, labels, strict=True))
+        assert real == fake, f"call {step}"
+        real, fake = [
+            [(comparable(ws, own), comparable(derived, own), order_of_times(ws)) for ws, derived in found]
+            for own, found in zip(labels, [await side.everything() for side in sides], strict=True)
+        ]
+        assert real == fake, f"rows after call {step}: {answers[0][0]}"
+        called.add(answers[0][0])
+    assert len(called) > 20
