@@ -225,3 +225,12 @@ async def test_an_open_tab_survives_a_redis_that_forgets(house: House, redis_ser
         assert await tab.recv() == "here"
         assert await house.desired() is DesiredState.RUNNING
     await house.cell.until_status(house.workspace_id, "standby")
+
+
+async def test_a_shorter_idle_time_counts_for_a_tab_that_is_open(house: House) -> None:
+    """The person lowers it and closes the tab: no request comes in between to learn it from."""
+    async with house.socket() as tab:
+        await tab.send("here")
+        assert await tab.recv() == "here"
+        await sleeps_soon(house)
+    await house.cell.until_status(house.workspace_id, "standby")

@@ -17,6 +17,7 @@ from typing import Protocol
 from uuid import UUID
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
@@ -54,6 +55,7 @@ Sessions = async_sessionmaker[AsyncSession]
 CODE_SECONDS = 30
 STARTING_UP = timedelta(seconds=60)
 MANY_TTLS = 10_000
+DEFAULT_TTL = 300
 
 
 class Addresses(Protocol):
@@ -63,6 +65,50 @@ class Addresses(Protocol):
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         """None unless the port is this workspace's own."""
+
+
+class StandbyTtls:
+    """How long each workspace stays awake unused, as the idle timers need it.
+
+    The last connection may end long after the last request, and the person may have changed their mind in
+    between: what a change was reported for is read again before it is used.
+    """
+
+    def __init__(self, reading: Sessions) -> None:
+        self._reading = reading
+        self._known: dict[UUID, int] = {}
+        self._sure: set[UUID] = set()
+        self._doubts = 0  # grows with each: what was read before one proves nothing after it
+
+    async def get(self, workspace_id: UUID) -> float:
+        if workspace_id not in self._sure:
+            doubts = self._doubts
+            with suppress(SQLAlchemyError, OSError, TimeoutError):  # then what was known last
+                async with self._reading() as session:
+                    record = await find(session, workspace_id)
+                if record is not None:
+                    self.note(record.view, sure=doubts == self._doubts)
+        return self.recall(workspace_id)
+
+    def recall(self, workspace_id: UUID) -> float:
+        # TTL 0 never sleeps; the timer is only shown.
+        return float(self._known.get(workspace_id) or DEFAULT_TTL)
+
+    def note(self, view: WorkspaceView, *, sure: bool = False) -> None:
+        if len(self._known) > MANY_TTLS:
+            self._known.clear()
+            self._sure.clear()
+        self._known[view.id] = view.standby_ttl_seconds
+        if sure:
+            self._sure.add(view.id)
+
+    def doubt(self, workspace_id: UUID | None = None) -> None:
+        """Something changed about it; None: about anything."""
+        self._doubts += 1
+        if workspace_id is None:
+            self._sure.clear()
+        else:
+            self._sure.discard(workspace_id)
 
 
 class Directory:
@@ -91,7 +137,7 @@ class Directory:
         self._limits = limits
         self._sign_in = sign_in
         self._feed: asyncio.Task[None] | None = None
-        self.standby_ttls: dict[UUID, int] = {}
+        self.ttls = StandbyTtls(reading)
 
     async def resolve(self, credential: Credential) -> Principal | None:
         if credential.kind is CredentialKind.WORKSPACE:
@@ -109,9 +155,7 @@ class Directory:
             record = await find(session, workspace_id)
         if record is None or record.view.deleted_at is not None:
             return None
-        if len(self.standby_ttls) > MANY_TTLS:
-            self.standby_ttls.clear()
-        self.standby_ttls[workspace_id] = record.view.standby_ttl_seconds
+        self.ttls.note(record.view)
         address = None
         if record.view.observed_status is ObservedStatus.RUNNING:
             address = await self._addresses.address(workspace_id)
@@ -165,10 +209,13 @@ class Directory:
                 with self._live.subscribe_all() as changes:
                     async for notice in changes:
                         if isinstance(notice, Change):
+                            self.ttls.doubt(notice.id)
                             listener.workspace_changed(notice.id)
                         else:
+                            self.ttls.doubt()
                             listener.everything_changed()
             except FellBehind:
+                self.ttls.doubt()
                 listener.everything_changed()
             except FeedClosed:
                 return
@@ -298,24 +345,21 @@ class SignedSignIn:
 class ProxyActivity:
     """The lease set and idle timer, with each workspace's own TTL; PostgreSQL while Redis is away."""
 
-    def __init__(self, activity: ActivityLog, sessions: Sessions, standby_ttls: dict[UUID, int]) -> None:
+    def __init__(self, activity: ActivityLog, sessions: Sessions, ttls: StandbyTtls) -> None:
         self._activity = activity
         self._sessions = sessions
-        self._ttls = standby_ttls
+        self._ttls = ttls
 
     async def lease(self, workspace_id: UUID, conn_id: str) -> None:
-        await self._activity.take(workspace_id, conn_id, ttl_seconds=self._ttl(workspace_id))
+        await self._activity.take(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
 
     async def release(self, workspace_id: UUID, conn_id: str) -> None:
-        await self._activity.release(workspace_id, conn_id, ttl_seconds=self._ttl(workspace_id))
+        await self._activity.release(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
 
     async def touch(self, workspace_id: UUID) -> None:
-        await self._activity.touch(workspace_id, self._ttl(workspace_id), ActivityKind.HTTP)
+        await self._activity.touch(workspace_id, await self._ttls.get(workspace_id), ActivityKind.HTTP)
 
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
-        longest = max((self._ttl(each) for each in workspace_ids), default=0)
+        longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
         async with self._sessions() as session, session.begin():
             await access.say_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
-
-    def _ttl(self, workspace_id: UUID) -> float:
-        return float(self._ttls.get(workspace_id, 300) or 300)  # TTL 0 never sleeps; the timer is only shown

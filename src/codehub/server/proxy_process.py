@@ -78,7 +78,7 @@ async def run_proxy(
             sign_in=sign_in,
         )
         stack.push_async_callback(directory.close)
-        activity = ProxyActivity(ActivityLog(redis), sessions, directory.standby_ttls)
+        activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls)
         server = ProxyServer(
             Ports(directory=directory, sign_in=sign_in, activity=activity),
             ProxySettings(
