@@ -113,16 +113,6 @@ def trust_kept_at_archive_commit() -> list[Patch]:
     return [(claims, "commit_archive_key", commit)]
 
 
-@_bug(unmount=0.02, job=0.2)
-def marker_kept_at_restore_claim() -> list[Patch]:
-    original = home.at_claim
-
-    def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
-        return ws.home if operation is Operation.RESTORING else original(ws, operation)
-
-    return [(home, "at_claim", at_claim), (home, "at_failure", lambda ws: ws.home)]
-
-
 @_bug(half=0.02)
 def untrusted_volumes_are_trusted() -> list[Patch]:
     return [(WorkspaceView, "volume_is_trusted", property(lambda _: True))]
@@ -229,7 +219,7 @@ def jobs_are_not_confirmed_gone() -> list[Patch]:
     return [(actions.Actions, "abandon", _always(None))]
 
 
-@_bug()
+@_bug(slow=0.05)
 def places_are_counted_without_a_lock() -> list[Patch]:
     return [(limits, "lock_limits", _always(None))]
 

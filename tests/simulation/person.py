@@ -90,6 +90,7 @@ class People:
             "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN),
             "archive": lambda s: workspaces.archive(s, workspace_id, actor=ADMIN),
             "delete": lambda s: workspaces.delete(s, workspace_id, actor=ADMIN),
+            "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN),
         }
         await self._ask(f"{verb} {workspace_id}", requests[verb])
 
@@ -99,7 +100,8 @@ class People:
         error = ws.error_info
         if patient and error is not None and error.context.get("code") == FailureCode.VOLUME_MISSING:
             self._world.remount(ws.id)
-        await self._ask(f"recover {ws.id}", lambda s: workspaces.recover(s, ws.id, actor=ADMIN))
+            await asyncio.sleep(10)  # and looks whether it is seen: see test_found.py
+        await self.wish(ws.id, "recover")
 
     def _connect(self, workspace_id: UUID) -> None:
         connected = self._world.presence.connected

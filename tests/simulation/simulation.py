@@ -23,6 +23,7 @@ SETTLE_SECONDS = 240.0
 
 GC_SECONDS = 90.0
 RECOVERIES = 4
+LOOK_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,26 @@ def investigate(seed: int) -> Outcome:
     return second
 
 
+def play(script: Callable[[World, People], Coroutine[Any, Any, None]]) -> str | None:
+    """A scenario without chance: one replica, no faults but those of the script. Returns what it broke."""
+    processes: list[Process] = []
+
+    async def main(loop: VirtualLoop) -> str | None:
+        world = World(0, loop)
+        world.chaos.on, world.processes = False, processes
+        with in_world(world):
+            world.start_replica(REPLICAS[0])
+            await _until_broken(world, script(world, People(world)))
+            return world.problems[0] if world.problems else None
+
+    return run_virtually(main, processes)
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
+    """For scripts: fails if it does not come true in time."""
+    assert await _wait(condition, seconds=seconds)
+
+
 async def _until_broken(world: World, play: Coroutine[Any, Any, None]) -> None:
     playing = asyncio.ensure_future(play)
     broken = asyncio.ensure_future(world.broken.wait())
@@ -98,6 +119,8 @@ async def _recover(world: World, people: People) -> bool:
     wrong = [ws for ws in _views(world) if _in_error(ws) and not world.is_lost_for_good(ws)]
     for ws in wrong:
         await people.recover(ws)
+    if wrong:
+        await asyncio.sleep(LOOK_SECONDS)  # health turns back with the next look
     return bool(wrong)
 
 
