@@ -113,6 +113,11 @@ class DockerBench:
         # A store without any entry is taken for a disk that is not mounted.
         (self.store / "store").touch()
 
+    @property
+    def engine_url(self) -> str:
+        """The engine, by way of the relay."""
+        return self._relay.address
+
     def installation_id(self, installation: str = "one") -> str:
         return f"{installation}-{self._mark}"
 
@@ -128,8 +133,8 @@ class DockerBench:
         **changes: object,
     ) -> DockerRuntime:
         installation_id = self.installation_id(installation)
-        self._installations.add(installation_id)
-        settings = replace(self.settings, **{"engine_url": self._relay.address, **changes})  # type: ignore[arg-type]
+        self.will_clean(installation_id)
+        settings = replace(self.settings, **{"engine_url": self.engine_url, **changes})  # type: ignore[arg-type]
         runtime = DockerRuntime(
             installation_id,
             settings,
@@ -139,6 +144,10 @@ class DockerBench:
         await runtime.prepare(create=create)
         self._opened.append(runtime)
         return runtime
+
+    def will_clean(self, installation_id: str) -> None:
+        """Remove what this installation leaves on the engine."""
+        self._installations.add(installation_id)
 
     @property
     def store(self) -> Path:

@@ -127,6 +127,8 @@ def _job_tar() -> bytes:
             _add_folder(tar, folder)
         for name, path in paths.items():
             tar.add(path, name.lstrip("/"))
+        if "/usr/bin/python3" not in paths:
+            _add_link(tar, "usr/bin/python3", PYTHON)
     return buffer.getvalue()
 
 
