@@ -1,4 +1,4 @@
-"""What the statements of ``codehub.store`` do, on the simulated database: terms, claims, due work.
+"""What the statements of ``codehub.store`` do, on the simulated database: terms and claims.
 
 Each function stands in for the one of the same name (``substitution``). One ``statement`` call per statement
 the real one sends, so that a fault can fall between any two of them.
@@ -13,9 +13,7 @@ from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
-from codehub.store.due import Lane
 from codehub.store.leadership import Term
-from tests.simulation import rows
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
 
@@ -112,33 +110,6 @@ async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
     await session.db.statement(session.transaction, "last_tick_at")
     term: Term | None = session.db.get(session.transaction, TERMS, lock_name)
     return term.last_tick_at if term else None
-
-
-# due
-
-
-async def load_due(
-    session: Session, lane: Lane, *, limit: int, retried_before: datetime
-) -> list[WorkspaceView]:
-    await session.db.statement(session.transaction, "load_due")
-    found = [
-        ws
-        for ws in views(session)
-        if rows.due_lane(ws) is lane
-        and (ws.last_retry_at is None or ws.last_retry_at <= retried_before or ws.deleted_at is not None)
-    ]
-    return sorted(found, key=lambda ws: (rows.due_since(ws), ws.id))[:limit]
-
-
-async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:
-    await session.db.statement(session.transaction, "load_in_flight")
-    found = [
-        ws
-        for ws in views(session)
-        if ws.operation is not Operation.NONE
-        and (ws.last_retry_at is None or ws.last_retry_at <= retried_before)
-    ]
-    return sorted(found, key=lambda ws: ws.id)
 
 
 # claims

@@ -34,7 +34,7 @@ from codehub.store import (
     ttl,
     workspaces,
 )
-from tests.simulation import queries, queries_rows
+from tests.simulation import queries, queries_due, queries_rows
 from tests.simulation.connection import Engine, Session
 from tests.simulation.loop import CURRENT
 
@@ -45,7 +45,7 @@ _worlds: list["World"] = []
 
 SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
     leadership: (queries, ("acquire_term", "hold_term", "record_tick", "last_tick_at")),
-    due: (queries, ("load_due", "load_in_flight")),
+    due: (queries_due, ("load_due", "load_in_flight")),
     claims: (
         queries,
         (
@@ -78,9 +78,9 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
     ),
     workspaces: (queries_rows, ("find", "find_locked")),
     intents: (queries_rows, ("create", "set_desired", "mark_deleted", "touch", "recover")),
-    limits: (queries_rows, ("lock_limits", "usage", "running_of")),
-    ttl: (queries_rows, ("load_standby_candidates", "load_archive_candidates")),
-    orphans: (queries_rows, ("load_owners", "replace_seen", "forget")),
+    limits: (queries_due, ("lock_limits", "usage", "running_of")),
+    ttl: (queries_due, ("load_standby_candidates", "load_archive_candidates")),
+    orphans: (queries_due, ("load_owners", "replace_seen", "forget")),
 }
 
 

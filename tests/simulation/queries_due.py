@@ -1,0 +1,129 @@
+"""Statements that ask what there is to do: due work, limits, TTLs, orphan archives."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from codehub.domain.limits import holds_place
+from codehub.domain.states import Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.store.due import Lane
+from codehub.store.limits import LIMITS_LOCK_KEY, Usage
+from codehub.store.orphans import ArchiveOwner
+from codehub.store.records import WorkspaceRecord
+from tests.simulation import rows
+from tests.simulation.connection import Session
+from tests.simulation.database import Gone
+from tests.simulation.queries import WORKSPACES, views
+
+ORPHANS = "archive_orphans"
+
+# due
+
+
+async def load_due(
+    session: Session, lane: Lane, *, limit: int, retried_before: datetime
+) -> list[WorkspaceView]:
+    await session.db.statement(session.transaction, "load_due")
+    found = [
+        ws
+        for ws in views(session)
+        if rows.due_lane(ws) is lane
+        and (ws.last_retry_at is None or ws.last_retry_at <= retried_before or ws.deleted_at is not None)
+    ]
+    return sorted(found, key=lambda ws: (rows.due_since(ws), ws.id))[:limit]
+
+
+async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:
+    await session.db.statement(session.transaction, "load_in_flight")
+    found = [
+        ws
+        for ws in views(session)
+        if ws.operation is not Operation.NONE
+        and (ws.last_retry_at is None or ws.last_retry_at <= retried_before)
+    ]
+    return sorted(found, key=lambda ws: ws.id)
+
+
+# limits
+
+
+async def lock_limits(session: Session) -> None:
+    await session.db.statement(session.transaction, "lock_limits")
+    await session.db.lock(session.transaction, ("advisory", LIMITS_LOCK_KEY))
+
+
+async def usage(session: Session, owner_id: UUID) -> Usage:
+    await session.db.statement(session.transaction, "usage")
+    holders = [ws for ws in views(session) if holds_place(ws)]
+    return Usage(user=sum(1 for ws in holders if ws.owner_id == owner_id), total=len(holders))
+
+
+async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
+    await session.db.statement(session.transaction, "running_of")
+    found = session.db.scan(session.transaction, WORKSPACES)
+    return [rows.record(row) for row in found if row.view.owner_id == owner_id and holds_place(row.view)]
+
+
+# ttl
+
+
+async def load_standby_candidates(session: Session, *, now: datetime) -> list[WorkspaceView]:
+    await session.db.statement(session.transaction, "load_standby_candidates")
+    found = [
+        ws
+        for ws in views(session)
+        if rows.may_sleep(ws)
+        and (ws.awake_until is None or ws.awake_until <= now)
+        and (ws.active_until is None or ws.active_until <= now)
+    ]
+    return sorted(found, key=lambda ws: ws.id)
+
+
+async def load_archive_candidates(
+    session: Session, *, now: datetime, limit: int = 1000
+) -> list[WorkspaceView]:
+    await session.db.statement(session.transaction, "load_archive_candidates")
+    due = [(at, ws) for ws in views(session) if (at := rows.archive_due_at(ws)) is not None and at < now]
+    return [ws for _, ws in sorted(due, key=lambda each: each[0])][:limit]
+
+
+# orphans
+
+
+async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]:
+    await session.db.statement(session.transaction, "load_owners")
+    return {
+        ws.id: ArchiveOwner(
+            ws.id,
+            ws.archive_key,
+            ws.op_id,
+            ws.observed_status,
+            ws.health_status,
+            rows.is_terminal(ws),
+            ws.deleted_at,
+        )
+        for ws in views(session)
+        if ws.id in ids
+    }
+
+
+async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:
+    db, transaction = session.db, session.transaction
+    await db.statement(transaction, "replace_seen")
+    for path, _ in list(db.scan(transaction, ORPHANS)):
+        if path not in paths:
+            db.put(transaction, ORPHANS, path, Gone.GONE)
+    await db.statement(transaction, "replace_seen")
+    for path in paths:
+        if db.get(transaction, ORPHANS, path) is None:
+            db.put(transaction, ORPHANS, path, (path, db.now()))
+    return dict(db.scan(transaction, ORPHANS))
+
+
+async def forget(session: Session, paths: Collection[str]) -> int:
+    await session.db.statement(session.transaction, "forget")
+    known = [path for path in paths if session.db.get(session.transaction, ORPHANS, path) is not None]
+    for path in known:
+        session.db.put(session.transaction, ORPHANS, path, Gone.GONE)
+    return len(known)
