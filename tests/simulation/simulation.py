@@ -36,7 +36,7 @@ class Outcome:
 
     def report(self) -> str:
         lines = "\n".join(self.trace[-400:])
-        return f"seed {self.seed}: {self.problem}\n{lines}\nAgain: make simulate SEEDS={self.seed}"
+        return f"seed {self.seed}: {self.problem or 'holds'}\n{lines}\nAgain: make simulate SEEDS={self.seed}"
 
 
 def run(seed: int, *, traced: bool = False, focus: Mapping[str, float] | None = None) -> Outcome:
