@@ -29,8 +29,10 @@ IDLE_SECONDS = 30.0
 OWED_SECONDS = 0.5
 RECORD_SECONDS = 10.0
 
-WAKES_BOTH = frozenset({"desired_state", "deleted_at", "operation"})
-WAKES_OBSERVER = frozenset({"error_info"})
+# Who has to look because of a change somebody else made. An operation's own steps are not among them: whoever
+# takes one tells the next itself, and each idle look would stand before the one that matters.
+WAKES_RECONCILER = frozenset({"desired_state", "deleted_at"})
+WAKES_OBSERVER = frozenset({"deleted_at", "error_info"})
 
 
 class EventListener:
@@ -93,8 +95,8 @@ class EventListener:
         await self._nudges.wake(HintTarget.RECONCILER)
 
     async def _forward(self, changes: list[Change]) -> None:
-        observer = _ids(each for each in changes if each.changed & (WAKES_BOTH | WAKES_OBSERVER))
-        reconciler = _ids(each for each in changes if each.changed & WAKES_BOTH)
+        observer = _ids(each for each in changes if each.changed & WAKES_OBSERVER)
+        reconciler = _ids(each for each in changes if each.changed & WAKES_RECONCILER)
         if reconciler:
             await self._nudges.wake(HintTarget.RECONCILER, reconciler)
         if not await self._live.publish_changes(changes):

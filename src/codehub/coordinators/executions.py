@@ -33,6 +33,8 @@ class Execution:
     task: "asyncio.Task[None] | None" = None
     ended_at: datetime | None = None
     progress_at: datetime | None = None
+    # The Observer was told of the effect, and its look will wake the Reconciler: to do so earlier is in vain.
+    awaits_look: bool = False
 
     @property
     def is_running(self) -> bool:
@@ -52,6 +54,7 @@ class Executions:
         self._clock = clock
         self._on_end = on_end
         self._by_workspace: dict[UUID, Execution] = {}
+        self.short_of_slots = False  # somebody waits for a slot: every one that comes free is news
 
     def free(self, lane: Lane) -> int:
         used = sum(1 for each in self._by_workspace.values() if each.is_running and each.lane is lane)
@@ -113,4 +116,5 @@ class Executions:
             await work(execution)
         finally:
             execution.ended_at = self._clock()
-            self._on_end()
+            if self.short_of_slots or not execution.awaits_look:
+                self._on_end()

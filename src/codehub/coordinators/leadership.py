@@ -155,6 +155,21 @@ class Leadership:
                 raise LeadershipLost("the lock is not held by this session")
             self._verified_at = asked_at
 
+    async def database_time(self) -> datetime:
+        """The database's time, in one round trip and outside any transaction: it decides nothing here."""
+        async with self._turn:
+            self._require_term()
+            try:
+                raw = await self._raw()
+                now = await raw.fetchval("SELECT clock_timestamp()", timeout=VERIFY_SECONDS)
+            except BaseException as error:
+                await self.discard()
+                if isinstance(error, Exception):
+                    raise LeadershipLost(f"the connection failed: {type(error).__name__}") from error
+                raise
+        assert isinstance(now, datetime)
+        return now
+
     def assert_recent(self) -> None:
         """Immediately before a side effect: is what we know of our leadership fresh enough to act on?"""
         age = boottime() - self._verified_at

@@ -27,7 +27,7 @@ from codehub.runtimes.base import Observation, Runtime, Sighting
 from codehub.services import access
 from codehub.signals.hints import Hint, HintTarget
 from codehub.store import leadership as terms
-from codehub.store import observations, statements
+from codehub.store import observations
 from codehub.store.context import set_actor
 from codehub.store.observations import Observable, Observed
 from codehub.store.row_locks import lock_in_order
@@ -92,8 +92,7 @@ class Observer:
         return await self._look_at_everything()
 
     async def _look_at(self, ids: Collection[UUID]) -> TickReport:
-        async with self._lead.transaction() as session:
-            began_at = await statements.now(session)
+        began_at = await self._lead.database_time()
         seen = await self._runtime.observe(ids)
         async with self._lead.transaction() as session:
             rows = await observations.load_named(session, ids)
@@ -105,8 +104,7 @@ class Observer:
     async def _look_at_everything(self) -> TickReport:
         # Set before the look: an engine that is away is asked again after a pause, not in a tight circle.
         self._next_full = monotonic() + self._timing.active_seconds
-        async with self._lead.transaction() as session:
-            began_at = await statements.now(session)
+        began_at = await self._lead.database_time()
         seen = await self._runtime.observe()
         async with self._lead.transaction() as session:
             rows = await observations.load_observables(session, [*seen.sightings.keys(), *seen.unreadable])
@@ -125,9 +123,10 @@ class Observer:
         if not (news.observed or news.in_flight or news.broken):
             return []
         await set_actor(session, "observer")
-        # All rows of this look before the first write: the statements below each have an order of their own.
-        touched = {*(seen.id for seen in news.observed), *(row.id for row in news.broken), *news.in_flight}
-        await lock_in_order(session, touched)
+        if news.broken or (news.observed and news.in_flight):
+            # Several statements to come, each with an order of its own: all rows before the first write.
+            touched = {*(seen.id for seen in news.observed), *(row.id for row in news.broken)}
+            await lock_in_order(session, {*touched, *news.in_flight})
         changed = await observations.write_observations(session, news.observed, observed_at=began_at)
         if news.in_flight:
             await observations.stamp_in_flight(session, news.in_flight, observed_at=began_at)

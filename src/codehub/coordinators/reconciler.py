@@ -86,6 +86,7 @@ class Round:
     changed: int = 0
     failed: int = 0
     unmet: int = 0
+    short_of_slots: bool = False
 
 
 class Reconciler:
@@ -131,6 +132,7 @@ class Reconciler:
             await terms.record_tick(session, self._lead.name, detail={"away": self._engines.away()})
         self._act(round_)
         self._last = round_
+        self._executions.short_of_slots = round_.short_of_slots
         IN_FLIGHT.set(self._executions.running())
         return TickReport(
             seen=round_.seen, changed=round_.changed, started=len(round_.to_run), failed=round_.failed
@@ -257,7 +259,10 @@ class Reconciler:
             round_.to_run.append(ws)
 
     def _has_slot(self, lane: Lane, round_: Round) -> bool:
-        return self._executions.free(lane) > round_.taken[lane]
+        if self._executions.free(lane) > round_.taken[lane]:
+            return True
+        round_.short_of_slots = True
+        return False
 
     async def _complete(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
         kept = home.at_completion(ws, now=round_.now)

@@ -106,7 +106,7 @@ class Worker:
             await self._failed(ws, failure, execution)
         else:
             self._engines.succeeded(ws.operation, now=self._clock.now())
-            await self._write(ws, partial(self._write_effect, ws, effect))
+            await self._write(ws, partial(self._write_effect, ws, effect, execution))
 
     def _call(self, ws: WorkspaceView, execution: Execution) -> Call:
         async def on_progress(progress: StorageProgress) -> None:
@@ -131,7 +131,7 @@ class Worker:
         if not await finish(ask()):
             raise NotMine("the operation has another owner")
 
-    async def _write_effect(self, ws: WorkspaceView, effect: Effect) -> bool:
+    async def _write_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> bool:
         claim = claims.Claim.of(ws)
         async with self._lead.transaction() as session:
             await set_actor(session, "reconciler")
@@ -148,9 +148,9 @@ class Worker:
                     )
                 case _:
                     assert_never(effect)
-        if written and not isinstance(
-            effect, Archived
-        ):  # an archive's second half is planned, not looked for
+        # An archive's second half is planned, not looked for.
+        if written and not isinstance(effect, Archived):
+            execution.awaits_look = True
             await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
         return written
 

@@ -7,7 +7,7 @@ is. ``domain/plan`` has the last word on each row.
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import or_, select
+from sqlalchemy import Integer, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import Operation
@@ -24,6 +24,17 @@ class Lane(StrEnum):
     STORAGE = "storage"
 
 
+# Sent with every tick, hence built once.
+_RESTED = or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= bindparam("retried_before"))
+_DUE = (
+    select(*VIEW_COLUMNS)
+    .where(w.c.due_lane == bindparam("lane"), or_(_RESTED, w.c.deleted_at.is_not(None)))
+    .order_by(w.c.due_since, w.c.id)
+    .limit(bindparam("most", type_=Integer()))
+)
+_IN_FLIGHT_NOW = select(*VIEW_COLUMNS).where(IN_FLIGHT, _RESTED).order_by(w.c.id)
+
+
 async def load_due(
     session: AsyncSession, lane: Lane, *, limit: int, retried_before: datetime
 ) -> list[WorkspaceView]:
@@ -32,20 +43,8 @@ async def load_due(
     One that crashed after ``retried_before`` is backing off and takes nobody's place here, unless its
     person has deleted it meanwhile.
     """
-    statement = (
-        select(*VIEW_COLUMNS)
-        .where(
-            w.c.due_lane == lane.value,
-            or_(
-                w.c.last_retry_at.is_(None),
-                w.c.last_retry_at <= retried_before,
-                w.c.deleted_at.is_not(None),
-            ),
-        )
-        .order_by(w.c.due_since, w.c.id)
-        .limit(limit)
-    )
-    return [to_view(row) for row in await session.execute(statement)]
+    given = {"lane": lane.value, "retried_before": retried_before, "most": limit}
+    return [to_view(row) for row in await session.execute(_DUE, given)]
 
 
 async def load_in_flight(session: AsyncSession, *, retried_before: datetime) -> list[WorkspaceView]:
@@ -54,15 +53,8 @@ async def load_in_flight(session: AsyncSession, *, retried_before: datetime) -> 
     Pass the shortest back-off there is: a row comes back as soon as it could be due, and
     ``domain/retry`` knows about the longer ones. Not limited: slots bound how many there are.
     """
-    statement = (
-        select(*VIEW_COLUMNS)
-        .where(
-            IN_FLIGHT,
-            or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= retried_before),
-        )
-        .order_by(w.c.id)
-    )
-    return [to_view(row) for row in await session.execute(statement)]
+    rows = await session.execute(_IN_FLIGHT_NOW, {"retried_before": retried_before})
+    return [to_view(row) for row in rows]
 
 
 async def count_in_flight(session: AsyncSession) -> dict[Operation, int]:

@@ -41,6 +41,25 @@ _COLUMNS = (
 )
 
 
+# Sent with every tick and every write of a leader, hence built once.
+_MINE = locks.c.lock_name == bindparam("name")
+_HOLD = select(locks.c.epoch).where(_MINE, locks.c.epoch == bindparam("held")).with_for_update(read=True)
+_LAST_TICK = select(locks.c.last_tick_at).where(_MINE)
+_NEW_DETAIL = bindparam("new_detail", type_=JSONB())
+_RECORD_TICK = (
+    update(locks)
+    .where(
+        _MINE,
+        or_(
+            locks.c.last_tick_at.is_(None),
+            locks.c.last_tick_at < func.clock_timestamp() - text("interval '1 second'"),
+            locks.c.detail != _NEW_DETAIL,
+        ),
+    )
+    .values(last_tick_at=func.clock_timestamp(), detail=_NEW_DETAIL)
+)
+
+
 async def acquire_term(session: AsyncSession, lock_name: str, holder_id: str) -> Term:
     """Begin a term of office. The caller holds the advisory lock, and commits."""
     statement = insert(locks).values(lock_name=lock_name, holder_id=holder_id, epoch=1)
@@ -57,32 +76,17 @@ async def acquire_term(session: AsyncSession, lock_name: str, holder_id: str) ->
 
 async def hold_term(session: AsyncSession, lock_name: str, epoch: int) -> bool:
     """Whether this term is still the current one; if so, it stays so until the transaction ends."""
-    statement = (
-        select(locks.c.epoch)
-        .where(locks.c.lock_name == lock_name, locks.c.epoch == epoch)
-        .with_for_update(read=True)
-    )
-    return (await session.execute(statement)).first() is not None
+    given = {"name": lock_name, "held": epoch}
+    return (await session.execute(_HOLD, given)).first() is not None
 
 
 async def record_tick(session: AsyncSession, lock_name: str, *, detail: Mapping[str, Any]) -> None:
     """A whole look is done. Written at most once a second, or when ``detail`` is news."""
-    news = locks.c.detail != bindparam("new_detail", detail, type_=JSONB())
-    stale = or_(
-        locks.c.last_tick_at.is_(None),
-        locks.c.last_tick_at < func.clock_timestamp() - text("interval '1 second'"),
-    )
-    statement = (
-        update(locks)
-        .where(locks.c.lock_name == lock_name, or_(stale, news))
-        .values(last_tick_at=func.clock_timestamp(), detail=bindparam("new_detail", detail, type_=JSONB()))
-    )
-    await session.execute(statement)
+    await session.execute(_RECORD_TICK, {"name": lock_name, "new_detail": detail})
 
 
 async def last_tick_at(session: AsyncSession, lock_name: str) -> datetime | None:
-    statement = select(locks.c.last_tick_at).where(locks.c.lock_name == lock_name)
-    return (await session.execute(statement)).scalar_one_or_none()
+    return (await session.execute(_LAST_TICK, {"name": lock_name})).scalar_one_or_none()
 
 
 async def read_terms(session: AsyncSession) -> dict[str, Term]:

@@ -61,6 +61,8 @@ _OBSERVABLE = select(
     func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False).label("is_terminal"),
 )
 
+_NAMED = _OBSERVABLE.where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
+
 
 async def load_observables(session: AsyncSession, seen: Collection[UUID]) -> list[Observable]:
     """The rows a full look may change: all that are not at rest, and those the runtime has ``seen``.
@@ -75,8 +77,7 @@ async def load_observables(session: AsyncSession, seen: Collection[UUID]) -> lis
 
 async def load_named(session: AsyncSession, ids: Collection[UUID]) -> list[Observable]:
     """The rows a look at these alone may change."""
-    statement = _OBSERVABLE.where(w.c.id == any_(uuid_array(ids)), NOT_FINAL)
-    return [Observable(*row) for row in await session.execute(statement)]
+    return [Observable(*row) for row in await session.execute(_NAMED, {"ids": list(ids)})]
 
 
 async def write_observations(
