@@ -9,6 +9,7 @@ Ports are taken from below the range the kernel hands out by itself, so that no 
 sits on one when the workspace wants it back.
 """
 
+import asyncio
 import os
 import secrets
 import socket
@@ -69,11 +70,16 @@ def is_free(port: int) -> bool:
     return True
 
 
-def answers(port: int) -> bool:
-    """Whether somebody listens. Loopback says so at once, either way."""
+async def answers(port: int) -> bool:
+    """Whether somebody listens. Loopback says so at once, either way: no thread is needed for it."""
     with socket.socket() as probe:
-        probe.settimeout(0.2)
-        return probe.connect_ex((HOST, port)) == 0
+        probe.setblocking(False)
+        try:
+            async with asyncio.timeout(0.2):
+                await asyncio.get_running_loop().sock_connect(probe, (HOST, port))
+        except (OSError, TimeoutError):
+            return False
+    return True
 
 
 def _kept_port(ports: Path, note: Path, workspace_id: UUID) -> int | None:

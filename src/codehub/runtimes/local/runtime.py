@@ -308,7 +308,7 @@ class LocalRuntime:
 
     async def _start(self, order: Order, *, lock_fd: int) -> None:
         started = await self._threads.run(self._start_process, order, lock_fd)
-        exit_code = await settle(self._threads, started, seconds=self._settle_seconds)
+        exit_code = await settle(started, seconds=self._settle_seconds)
         if exit_code is None:
             return
         workspace_id = order.workspace_id

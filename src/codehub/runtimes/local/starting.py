@@ -17,7 +17,6 @@ from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import record_head
 from codehub.runtimes.local.sandbox import sandbox_prefix
 from codehub.runtimes.local.spawn import Child, command_of, spawn_workspace, workspace_environment
-from codehub.runtimes.local.threads import Threads
 
 
 @dataclass(frozen=True)
@@ -64,20 +63,20 @@ def start_process(layout: Layout, order: Order, *, lock_fd: int) -> Started:
     return Started(child, port, log_start)
 
 
-async def settle(threads: Threads, started: Started, *, seconds: float) -> int | None:
+async def settle(started: Started, *, seconds: float) -> int | None:
     """Its exit code if it ended at once; None as soon as it listens, or has lived a little.
 
     Whether it answers is the proxy's business. This is only here so that a wrong command line is told
     with its own words instead of as a container that keeps vanishing. It makes nobody wait: before it
     listens there is nothing to see.
     """
-    deadline = monotonic() + seconds
-    pause = 0.001
-    while monotonic() < deadline:
+    began = monotonic()
+    while (waited := monotonic() - began) < seconds:
         if (exit_code := started.child.poll()) is not None:
             return exit_code
-        if await threads.run(ports.answers, started.port):
+        if await ports.answers(started.port):
             return None
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.3, 0.01)
+        # A tenth of the wait so far: hardly later than it could be for one, and fifty that start at once are
+        # not kept from starting by being asked.
+        await asyncio.sleep(min(max(waited / 10, 0.001), 0.05))
     return None
