@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import api, proxying, starts
+from bench import api, idle, proxying, reconcile_scale, starts, storage, takeover
 from bench.runner import Report
 
 Benchmark = Callable[..., Awaitable[Report]]
@@ -23,6 +23,10 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "proxy-http": (proxying.small_requests, 5),
     "proxy-websocket": (proxying.websockets, 5),
     "proxy-download": (proxying.download, 5),
+    "idle": (idle.idle, 3),
+    "archive": (storage.archives, 3),
+    "takeover": (takeover.kill_nine, 5),
+    "reconcile-scale": (reconcile_scale.scale, 3),
 }
 
 

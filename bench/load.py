@@ -110,7 +110,8 @@ class _Client(asyncio.Protocol):
 
 async def _open(url: str, headers: Mapping[str, str], *, size: int) -> _Client:
     where = urlsplit(url)
-    assert where.hostname is not None and where.port is not None
+    assert where.hostname is not None
+    assert where.port is not None
     fields = {
         "Host": where.netloc,
         "Connection": "Upgrade",

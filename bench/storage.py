@@ -1,0 +1,145 @@
+"""Archive and restore of a home, beside ``tar | zstd -T0`` to the same disk.
+
+CodeHub's storage job is run as the runtime runs it. It does more than tar and zstd: it hashes what it
+writes, makes it durable, and reads all of it back before it says done. The report line that comes
+with each phase's end splits the time: ``pack`` ends when everything is uploaded, ``read back`` is the rest.
+The bar is about packing; the whole is shown beside it.
+"""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from bench.runner import Bar, Measure, Report, take_turns
+
+MIB = 1024 * 1024
+TREES = {"1 GiB mixed": (1024, 2000), "100 000 small files": (200, 100_000)}
+
+
+async def archives(directory: Path, *, rounds: int) -> Report:
+    report = Report(
+        "archive",
+        "Archive and restore of a home (seconds; lower is better)",
+        bars=[
+            Bar(f"{tree}, {metric} s", "codehub", "tar | zstd", at_most=1 / 0.8)
+            for tree in TREES
+            for metric in ("pack", "restore")
+        ],
+    )
+    for tree, (mib, files) in TREES.items():
+        home = directory / "homes" / tree.replace(" ", "-")
+        await asyncio.to_thread(_plant, home, total=mib * MIB, files=files)
+        sides: dict[str, Measure] = {
+            "codehub": lambda home=home, tree=tree: _codehub(directory, home, tree),  # type: ignore[misc]
+            "tar | zstd": lambda home=home, tree=tree: _tar(directory, home, tree),  # type: ignore[misc]
+        }
+        await take_turns(report, sides, rounds=rounds)
+        await asyncio.to_thread(shutil.rmtree, home)
+    report.notes.append("restore: CodeHub checks the hash and every member's name before it unpacks.")
+    return report
+
+
+async def _codehub(directory: Path, home: Path, tree: str) -> Mapping[str, float]:
+    store, volume = directory / "store", directory / "restored"
+    store.mkdir(exist_ok=True)
+    order: dict[str, Any] = {
+        "workspace_id": str(uuid4()),
+        "op_id": str(uuid4()),
+        "archive_url": store.as_uri(),
+    }
+    packing = {**order, "kind": "archive", "volume_path": str(home)}
+    lines = await _job(packing)
+    ended = lines[-1][1]
+    # The first progress line beyond the home's own size is the first one of the read-back.
+    packed = next((at for line, at in lines if line["event"] == "progress" and _reads_back(line)), ended)
+    (directory / "staging").mkdir(exist_ok=True)
+    volume.mkdir()
+    restoring = {
+        **order,
+        "kind": "restore",
+        "op_id": str(uuid4()),
+        "archive_key": lines[-1][0]["archive_key"],
+        "volume_path": str(volume),
+        "staging_dir": str(directory / "staging" / uuid4().hex),
+    }
+    restored = (await _job(restoring))[-1][1]
+    await asyncio.to_thread(_clear, volume, store, directory / "staging")
+    return {
+        f"{tree}, pack s": packed,
+        f"{tree}, pack and read back s": ended,
+        f"{tree}, restore s": restored,
+    }
+
+
+def _reads_back(line: Mapping[str, Any]) -> bool:
+    return bool(line["total_bytes"]) and line["done_bytes"] * 2 > line["total_bytes"]
+
+
+async def _job(order: Mapping[str, Any]) -> list[tuple[dict[str, Any], float]]:
+    """Its lines, each with the seconds since the start."""
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "codehub.archives.job"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(order).encode())
+    process.stdin.close()
+    lines = [(json.loads(line), time.perf_counter() - began) async for line in process.stdout]
+    if await process.wait() != 0 or lines[-1][0]["event"] != "done":
+        raise RuntimeError(f"storage job: {lines[-1:]}")
+    return lines
+
+
+async def _tar(directory: Path, home: Path, tree: str) -> Mapping[str, float]:
+    target, volume = directory / "peer.tar.zst", directory / "peer"
+    volume.mkdir()
+    # Synced to disk, as CodeHub's is; at the same level.
+    packed = await asyncio.to_thread(
+        _timed, f"tar -C '{home}' -cf - . | zstd -q -3 -T0 -f -o '{target}' && sync '{target}'"
+    )
+    restored = await asyncio.to_thread(_timed, f"zstd -q -dc '{target}' | tar -C '{volume}' -xpf -")
+    await asyncio.to_thread(_clear, volume, target)
+    return {f"{tree}, pack s": packed, f"{tree}, restore s": restored}
+
+
+def _timed(script: str) -> float:
+    began = time.perf_counter()
+    subprocess.run(["/bin/bash", "-o", "pipefail", "-c", script], check=True)
+    return time.perf_counter() - began
+
+
+def _clear(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    os.sync()  # what one side left to write must not be paid by the other
+
+
+def _plant(home: Path, *, total: int, files: int) -> None:
+    """A home of this size: a third of its bytes cannot be compressed, the rest reads like source."""
+    chance = random.Random(7)
+    words = b" ".join(chance.randbytes(4).hex().encode() for _ in range(20_000))
+    size = total // files
+    for number in range(files):
+        path = home / f"d{number % 331}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        length = max(1, int(size * chance.uniform(0.1, 1.9)))
+        if number % 3 == 0:
+            path.write_bytes(chance.randbytes(length))
+        else:
+            at = chance.randrange(len(words))
+            path.write_bytes((words[at:] + words * (length // len(words) + 1))[:length])
