@@ -31,6 +31,7 @@ class Bar:
     peer: str | None = None
     at_least: float | None = None
     at_most: float | None = None
+    every_round: bool = False  # a promise, not a speed: the worst round counts, a median would hide it
 
     def holds(self, value: float) -> bool:
         return (self.at_least is None or value >= self.at_least) and (
@@ -65,6 +66,9 @@ class Report:
         ours = self.median(bar.ours, bar.metric)
         if ours is None:
             return None
+        if bar.every_round:
+            values = self.values[bar.ours][bar.metric]
+            ours = max(values) if bar.at_most is not None else min(values)
         if bar.peer is None:
             return ours, bar.holds(ours)
         theirs = self.median(bar.peer, bar.metric)

@@ -37,10 +37,10 @@ async def kill_nine(directory: Path, *, rounds: int) -> Report:
         "takeover",
         f"kill -9 of the leader while {AT_ONCE} workspaces start",
         bars=[
-            Bar("forgotten", "codehub", at_most=0),
-            Bar("started twice", "codehub", at_most=0),
-            Bar("seconds until the lock is taken", "codehub", at_most=1),
-            Bar("seconds until the second replica acts", "codehub", at_most=1),
+            Bar("forgotten", "codehub", at_most=0, every_round=True),
+            Bar("started twice", "codehub", at_most=0, every_round=True),
+            Bar("seconds until the lock is taken", "codehub", at_most=1, every_round=True),
+            Bar("seconds until the second replica acts", "codehub", at_most=1, every_round=True),
         ],
     )
     number = iter(range(1000))
