@@ -52,6 +52,8 @@ async def _round(directory: Path) -> dict[str, float]:
     directory.mkdir()
     settings = load_settings({"CODEHUB_DATA_DIR": str(directory / "servers")})
     async with embedded.endpoints(settings) as where, contextlib.AsyncExitStack() as stack:
+        # Entered first, so it runs when both replicas have ended: a living one would start them again.
+        stack.callback(_end_servers, directory)
         shared = {
             "DATABASE_URL": where.database_url,
             "REDIS_URL": where.redis_url,
@@ -63,12 +65,7 @@ async def _round(directory: Path) -> dict[str, float]:
         await _until(lambda: _leads(database, "leader"))
         _, client = await stack.enter_async_context(_replica(directory, "heir", shared))
         await _until(lambda: _queues(database))
-        try:
-            return await _kill_and_watch(directory, leader, client, database)
-        finally:
-            for pid in _servers(directory):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        return await _kill_and_watch(directory, leader, client, database)
 
 
 async def _kill_and_watch(
@@ -94,6 +91,8 @@ async def _kill_and_watch(
     up = await _count(database, "status = 'running'")
     ended_at = time.time()
     per_workspace = Counter(_servers(directory).values())
+    if len(per_workspace) < up:  # a counter that sees nothing would call anything a success
+        raise RuntimeError(f"{up} workspaces run, but servers of only {len(per_workspace)} were found")
     return {
         "forgotten": AT_ONCE - up,
         "started twice": sum(1 for count in per_workspace.values() if count > 1),
@@ -159,6 +158,12 @@ async def _until(holds: Any) -> None:
     async with asyncio.timeout(90):
         while not await holds():
             await asyncio.sleep(0.005)
+
+
+def _end_servers(directory: Path) -> None:
+    for pid in _servers(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _servers(directory: Path) -> dict[int, str]:
