@@ -11,7 +11,7 @@ from uuid import UUID
 
 from codehub.domain import home
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
-from codehub.domain.plan import Attempt, Decision, Halt, plan
+from codehub.domain.plan import Attempt, Decision, Halt, Mark, plan
 from codehub.domain.policy import Consequence, Policy, after_failure
 from codehub.domain.states import HealthStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
@@ -60,7 +60,11 @@ def view(row: Row, rules: Rules) -> WorkspaceView:
 @cache
 def decide(row: Row, rules: Rules) -> Decision:
     """What the product's plan says to a leader that is doing nothing."""
-    return plan(view(row, rules), now=NOW, policy=POLICY)
+    seen = view(row, rules)
+    decision = plan(seen, now=NOW, policy=POLICY)
+    if isinstance(decision, Mark) and not (rules.mark_what_is_there and rules.volume_mark):
+        return plan(replace(seen, home=home.marked(seen.home)), now=NOW, policy=POLICY)  # and nobody wrote it
+    return decision
 
 
 @cache
@@ -86,7 +90,7 @@ def claimed(row: Row, operation: Operation, rules: Rules) -> Row:
         fresh=False,
         error_count=0,
         marker=kept.restore_marker if rules.clear_marker else row.marker,
-        mark=kept.volume if rules.mark_at_start else row.mark,
+        mark=kept.volume,
     )
 
 
@@ -103,6 +107,10 @@ def completed(row: Row, seen: Row, rules: Rules) -> Row:
         marker=kept.restore_marker if rules.trust else seen.marker,
         mark=kept.volume,
     )
+
+
+def marked(row: Row, seen: Row) -> Row:
+    return row._replace(mark=home.marked(_home(seen)).volume)
 
 
 def restored(row: Row, seen: Row) -> Row:

@@ -7,7 +7,7 @@ then keeps its program and its snapshot, and goes on whenever the search lets it
 
 from collections.abc import Iterator
 
-from codehub.domain.plan import Act, Claim, Complete, Expire, Fail, Halt
+from codehub.domain.plan import Act, Claim, Complete, Expire, Fail, Halt, Mark
 from codehub.domain.policy import Drop, GiveUp, Retry
 from codehub.domain.states import Operation
 from tests.model import decisions, runtime
@@ -68,6 +68,8 @@ def _decide(state: State, leader: Leader, rules: Rules) -> Iterator[tuple[str, S
             doing = f"claim {operation.value}"
         case Halt():
             doing = "halt"
+        case Mark():
+            doing = "mark"
         case Complete():
             doing = "complete"
         case Fail(failure=failure):
@@ -82,7 +84,7 @@ def _decide(state: State, leader: Leader, rules: Rules) -> Iterator[tuple[str, S
 
 
 def _write_decision(state: State, leader: Leader, seen: Row, rules: Rules) -> tuple[State, Leader | None]:
-    """Claim, halt or complete, if the row (still) allows it."""
+    """Claim, halt, mark or complete, if the row (still) allows it."""
     row = state.row
     if leader.doing == "complete":
         if not _may_write(state, leader, seen, rules):
@@ -93,6 +95,8 @@ def _write_decision(state: State, leader: Leader, seen: Row, rules: Rules) -> tu
         return state, None
     if leader.doing == "halt":
         return _written(state, row._replace(error="vanished")), None
+    if leader.doing == "mark":
+        return _written(state, decisions.marked(row, seen)), None
     operation = Operation(leader.doing.removeprefix("claim "))
     after = _written(state, decisions.claimed(row, operation, rules))
     return after, leader._replace(doing="acting", seen=after.row, step=0)

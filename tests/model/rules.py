@@ -39,8 +39,8 @@ class Rules:
     confirm_gone: bool = True
     """Before an operation goes terminal, its storage job is confirmed gone."""
 
-    mark_at_start: bool = True
-    """Claiming STARTING marks the volume too: from here on a person works in it."""
+    mark_what_is_there: bool = True
+    """A whole home that is seen and not marked is marked: before it is used, and also while it sleeps."""
 
     deleted_at_rest: bool = True
     """DELETED is final only once no operation is in flight: until then the row is looked at on."""

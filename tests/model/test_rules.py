@@ -29,7 +29,7 @@ HARM = {  # rule: the scenario, the harm
     "volume_mark": ("disk away from a restored home", LOST),
     "archive_lookup": ("disk away while archiving", "an empty home was made beside an archive"),
     "confirm_gone": ("everything fails once", DISTURBED),
-    "mark_at_start": ("disk away from a new home", EMPTY_FOR_VANISHED),
+    "mark_what_is_there": ("disk away from a new home", EMPTY_FOR_VANISHED),
     "deleted_at_rest": ("deleted before it was made", "stuck"),
     "accept_loss_when_told": ("disk away from a restored home", LOST),
     "look_after_recovery": ("disk away from a restored home", LOST),

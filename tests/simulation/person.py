@@ -100,7 +100,6 @@ class People:
         error = ws.error_info
         if patient and error is not None and error.context.get("code") == FailureCode.VOLUME_MISSING:
             self._world.remount(ws.id)
-            await asyncio.sleep(10)  # and looks whether it is seen: see test_found.py
         await self.wish(ws.id, "recover")
 
     def _connect(self, workspace_id: UUID) -> None:

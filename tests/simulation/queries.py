@@ -240,6 +240,11 @@ async def set_error_without_operation(
     return after is not None
 
 
+async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool:
+    await session.db.statement(session.transaction, "mark_home")
+    return await update(session, workspace.id, _as_planned(workspace), lambda _: {"home": home}) is not None
+
+
 async def _write(
     session: Session, claim: Claim, what: str, columns: Callable[[WorkspaceView], Mapping[str, Any]]
 ) -> bool:

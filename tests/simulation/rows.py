@@ -88,11 +88,14 @@ def due_lane(ws: WorkspaceView) -> Lane | None:
     if ws.observed_status is ObservedStatus.STANDBY:
         if not ws.volume_is_trusted:
             return Lane.STORAGE
+        if not ws.home.volume:
+            return Lane.CONTROL
         if ws.desired_state is DesiredState.STANDBY:
             return None
         return Lane.CONTROL if ws.desired_state is DesiredState.RUNNING else Lane.STORAGE
-    if ws.observed_status is ObservedStatus.RUNNING and ws.desired_state is not DesiredState.RUNNING:
-        return Lane.CONTROL
+    if ws.observed_status is ObservedStatus.RUNNING:
+        unmarked = ws.volume_is_trusted and not ws.home.volume
+        return Lane.CONTROL if unmarked or ws.desired_state is not DesiredState.RUNNING else None
     return None
 
 

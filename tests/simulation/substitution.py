@@ -60,6 +60,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
             "mark_restored",
             "record_crash",
             "set_error_without_operation",
+            "mark_home",
         ),
     ),
     context: (queries, ("set_actor",)),

@@ -100,6 +100,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "set_error_without_operation": lambda: side.call(
             "set_error_without_operation", planned, error, home=home
         ),
+        "mark_home": lambda: side.call("mark_home", planned, home=home),
         "write_observations": lambda: side.call("write_observations", seen, observed_at=seen_at),
         "stamp_in_flight": lambda: side.call("stamp_in_flight", [each], observed_at=seen_at),
         "stamp_coarse": lambda: side.call("stamp_coarse", observed_at=now, older_than=seen_at),

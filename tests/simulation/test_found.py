@@ -35,10 +35,6 @@ def test_a_vanished_volume_is_never_replaced_in_silence() -> None:
 
 
 @pytest.mark.usefixtures("simulated")
-@pytest.mark.xfail(
-    reason="A recovery right after the disk was mounted again takes the volume's mark away; nothing sets it "
-    "while the home stays asleep: when the disk vanishes a second time, an empty home is made."
-)
 def test_a_disk_that_came_back_is_marked_again() -> None:
     async def script(world: World, people: People) -> None:
         ws = await a_stopped_home(world, people)

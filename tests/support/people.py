@@ -83,7 +83,7 @@ class Person:
         return str((await self.api("POST", "/workspaces", json=body))["id"])
 
     async def running(self, name: str, **more: Any) -> str:
-        """A new workspace that answers, and whose start is done: the proxy lets people in a moment before that."""
+        """A new workspace that answers, and whose start is done: people are let in a moment before that."""
         workspace_id = await self.create(name, **more)
         await self.until_open(workspace_id)
         await self.until_status(workspace_id, "running")

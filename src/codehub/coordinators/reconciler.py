@@ -32,6 +32,7 @@ from codehub.domain.plan import (
     Expire,
     Fail,
     Halt,
+    Mark,
     Skip,
     Wait,
     plan,
@@ -221,6 +222,8 @@ class Reconciler:
             case Halt(error=error):
                 if await claims.set_error_without_operation(session, ws, error, home=ws.home):
                     round_.changed += 1
+            case Mark():
+                await self._mark(session, ws, round_)
             case Crashed():
                 round_.to_examine.append(ws)
             case _:
@@ -283,11 +286,21 @@ class Reconciler:
             ws, operation=Operation.NONE, error_count=0, error_info=None, last_retry_at=None, home=kept
         )
         if done.health_status is HealthStatus.OK and not self._executions.is_busy(ws.id):
-            match plan(done, now=round_.now, policy=self._policy):
-                case Claim(operation=operation):
-                    await self._claim(session, done, operation, round_)
-                case _:
-                    pass
+            await self._plan_on(session, done, round_)
+
+    async def _mark(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
+        kept = home.marked(ws.home)
+        if await claims.mark_home(session, ws, home=kept):
+            log.info("home marked", workspace_id=str(ws.id))
+            round_.changed += 1
+            await self._plan_on(session, replace(ws, home=kept), round_)
+
+    async def _plan_on(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
+        match plan(ws, now=round_.now, policy=self._policy):
+            case Claim(operation=operation):
+                await self._claim(session, ws, operation, round_)
+            case _:
+                pass
 
     def _act(self, round_: Round) -> None:
         """After the commit: let the decided actions begin beside the loop."""

@@ -21,14 +21,26 @@ def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
             return replace(ws.home, restore_marker=None)
         case Operation.STARTING:
             # Still carrying ran_at here means it ran longer than the crash window: a clean slate.
-            # The volume was seen and a person will work in it: its absence is a loss from here on, also
-            # where the operation that made it ended in an error and never got to mark it.
             crashes = 0 if ws.home.ran_at else ws.home.crashes
-            return replace(ws.home, volume=True, ran_at=None, crashes=crashes)
+            return replace(ws.home, ran_at=None, crashes=crashes)
         case Operation.STOPPING:
             return replace(ws.home, ran_at=None, crashes=0)
         case _:
             return ws.home
+
+
+def is_unmarked(ws: WorkspaceView) -> bool:
+    """Whether a whole home is there that no completion has marked.
+
+    Two ways lead here: the operation that made the volume ended in an error, or a person accepted a loss
+    and the disk came back before anybody had looked. Either way it is somebody's home, asleep or not.
+    """
+    there = ws.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING)
+    return there and ws.volume_is_trusted and not ws.home.volume
+
+
+def marked(home: HomeContext) -> HomeContext:
+    return replace(home, volume=True)
 
 
 def at_archive_commit(home: HomeContext, *, sizes: Mapping[str, int]) -> HomeContext:
@@ -43,7 +55,7 @@ def at_restored(home: HomeContext, *, archive_key: str) -> HomeContext:
 def at_completion(ws: WorkspaceView, *, now: datetime) -> HomeContext:
     match ws.operation:
         case Operation.PROVISIONING | Operation.RESTORING:
-            return replace(ws.home, volume=True)  # from now on its absence is a loss
+            return marked(ws.home)  # from now on its absence is a loss
         case Operation.STARTING:
             return replace(ws.home, ran_at=now)
         case _:

@@ -95,13 +95,18 @@ class Halt:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A whole home is there and nothing remembers it: from now on its absence is a loss."""
+
+
+@dataclass(frozen=True)
 class Crashed:
     """The container left RUNNING unasked, too soon: a failed execution of STARTING."""
 
     crashes: int
 
 
-Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Crashed
+Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Mark | Crashed
 
 _IDLE = Attempt()
 
@@ -120,6 +125,8 @@ def plan(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt =
         return Halt(home.volume_vanished(ws, now=now))
     if ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted:
         return _plan_untrusted(ws)
+    if home.is_unmarked(ws):  # before anything else is done with it, and also where nothing is to be done
+        return Mark()
     if ws.observed_status.value == ws.desired_state.value:
         return Skip("converged")
     return _plan_step(ws, now=now, policy=policy)

@@ -186,6 +186,12 @@ async def set_error_without_operation(
     return await rows_written(session, statement) == 1
 
 
+async def mark_home(session: AsyncSession, workspace: WorkspaceView, *, home: HomeContext) -> bool:
+    """A home is there that nothing remembered (``domain/home.marked``): now its absence is a loss."""
+    statement = update(w).where(_as_planned(workspace)).values(home_ctx=home.as_json())
+    return await rows_written(session, statement) == 1
+
+
 async def _write(session: AsyncSession, claim: Claim, **values: Any) -> bool:
     statement: Update = update(w).where(_fence(claim)).values(**values)
     return await rows_written(session, statement) == 1

@@ -17,6 +17,8 @@ combination of the axes. Expressions must be immutable: enums compare with liter
 to text is not immutable), and times are added in UTC.
 """
 
+MARKED = "coalesce((home_ctx ->> 'volume') = 'true', false)"
+TRUSTED = "(archive_key IS NULL OR (home_ctx ->> 'restore_marker') IS NOT DISTINCT FROM archive_key)"
 TERMINAL = "coalesce((error_info ->> 'is_terminal') = 'true', false)"
 
 DUE_LANE = f"""
@@ -25,16 +27,16 @@ CASE
   WHEN deleted_at IS NOT NULL THEN CASE WHEN observed_status <> 'DELETED' THEN 'control' END
   WHEN health_status = 'ERROR' OR {TERMINAL} THEN NULL
   WHEN observed_status = 'PENDING' THEN CASE
-    WHEN coalesce((home_ctx ->> 'volume') = 'true', false) THEN 'control'
+    WHEN {MARKED} THEN 'control'
     WHEN desired_state = 'PENDING' THEN NULL
     WHEN archive_key IS NULL THEN 'control'
     ELSE 'storage' END
   WHEN observed_status = 'STANDBY' THEN CASE
-    WHEN archive_key IS NOT NULL AND (home_ctx ->> 'restore_marker') IS DISTINCT FROM archive_key
-      THEN 'storage'
-    WHEN desired_state = 'RUNNING' THEN 'control'
+    WHEN NOT {TRUSTED} THEN 'storage'
+    WHEN NOT {MARKED} OR desired_state = 'RUNNING' THEN 'control'
     WHEN desired_state = 'PENDING' THEN 'storage' END
-  WHEN observed_status = 'RUNNING' AND desired_state <> 'RUNNING' THEN 'control'
+  WHEN observed_status = 'RUNNING' AND (desired_state <> 'RUNNING' OR {TRUSTED} AND NOT {MARKED})
+    THEN 'control'
 END
 """
 

@@ -298,29 +298,48 @@ class AwayStore(ArchiveStore):
         await super().probe()
 
 
-async def test_a_store_away_delays_archives_and_fails_none(cell: Cell, runtime: Breakable) -> None:
+async def test_a_store_away_delays_everybody_and_fails_none(cell: Cell, runtime: Breakable) -> None:
+    """Fifty operations, to and from the store, meet one that is away for longer than all retries together."""
     store = AwayStore.from_url(cell.archive_url)
     assert isinstance(store, AwayStore)
-    async with cell.replica(runtime=runtime, archives=store):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        kept = write_home(cell.home(workspace_id))
+    async with cell.replica(runtime=runtime, archives=store) as plane:
+        ids = [await cell.create(f"w{n}") for n in range(50)]
+        kept: dict[UUID, dict[str, bytes]] = {}
+        for workspace_id in ids:
+            await cell.until_status(workspace_id, "running", seconds=60)
+            kept[workspace_id] = write_home(cell.home(workspace_id))
+        waking, leaving = ids[:10], ids[10:]
+        for workspace_id in waking:
+            await cell.wish(workspace_id, "archive")
+        for workspace_id in waking:
+            await cell.until_status(workspace_id, "archived", seconds=90)
+
+        runtime.jobs.clear()
         store.away = True
         hidden = cell.data_dir / "archives-away"
         (cell.data_dir / "archives").rename(hidden)
-        await cell.wish(workspace_id, "archive")
+        for workspace_id in leaving:
+            await cell.wish(workspace_id, "archive")
+        for workspace_id in waking:
+            await cell.wish(workspace_id, "start")
+        ticks = plane.loops["wc"].status.ticks
 
-        async def tried() -> bool:
-            return runtime.jobs != [] and (await cell.view(workspace_id)).operation is Operation.ARCHIVING
+        async def tried_for_long() -> bool:
+            return runtime.jobs != [] and plane.loops["wc"].status.ticks > ticks + 15
 
-        await until(tried, what="the archive to be tried")
-        assert (await cell.view(workspace_id)).error_info is None
+        await until(tried_for_long, seconds=60, what="the reconciler to have tried for long")
+        for workspace_id in ids:
+            assert (await cell.view(workspace_id)).error_info is None
+
         hidden.rename(cell.data_dir / "archives")
         store.away = False
-        await cell.until_status(workspace_id, "archived", seconds=90)
-        await cell.wish(workspace_id, "start")
-        await cell.until_status(workspace_id, "running")
-        assert read_home(cell.home(workspace_id)) == kept
+        for workspace_id in leaving:
+            await cell.until_status(workspace_id, "archived", seconds=120)
+            assert not cell.home(workspace_id).exists()
+        for workspace_id in (*waking, leaving[0]):
+            await cell.wish(workspace_id, "start")
+            await cell.until_status(workspace_id, "running", seconds=120)
+            assert read_home(cell.home(workspace_id)) == kept[workspace_id]
 
 
 async def test_a_hanging_operation_times_out_and_its_job_is_gone(cell: Cell, runtime: Breakable) -> None:

@@ -22,12 +22,14 @@ async def make_user(session: AsyncSession, username: str | None = None) -> UUID:
 
 
 async def make_workspace(session: AsyncSession, owner_id: UUID | None = None, **columns: Any) -> UUID:
-    """A committed workspace. An operation in flight gets what every claim would have given it."""
+    """A committed workspace. An operation in flight gets what a claim would give it, a home its mark."""
     workspace_id = columns.pop("id", None) or uuid7()
     owner = owner_id or await make_user(session)
     now = await statements.now(session)
     if columns.get("operation", Operation.NONE) != Operation.NONE:
         columns = {"op_id": uuid4(), "op_seq": 1, "op_started_at": now, **columns}
+    if columns.get("observed_status") in ("STANDBY", "RUNNING"):
+        columns = {"home_ctx": {"volume": True}, **columns}
     row = {"name": f"ws-{workspace_id.hex[-12:]}", "image_ref": "image", "observed_at": now, **columns}
     await session.execute(insert(w).values(id=workspace_id, owner_id=owner, **row))
     await session.commit()

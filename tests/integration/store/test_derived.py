@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from codehub.domain import ttl
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.limits import holds_place
-from codehub.domain.plan import Claim, Crashed, Halt, plan
+from codehub.domain.plan import Claim, Crashed, Halt, Mark, plan
 from codehub.domain.policy import Policy
 from codehub.domain.states import (
     STORAGE_OPERATIONS,
@@ -105,7 +105,7 @@ def lane_by_the_plan(ws: Any, now: Any) -> str | None:
     match plan(ws, now=now, policy=Policy()):
         case Claim(operation=operation):
             return "storage" if operation in STORAGE_OPERATIONS else "control"
-        case Halt() | Crashed():
+        case Halt() | Mark() | Crashed():
             return "control"
         case _:
             return None

@@ -104,7 +104,7 @@ CATALOG = {
           FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
           LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
          WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
-           AND c.relname <> 'alembic_version'
+           AND NOT a.attisdropped AND c.relname <> 'alembic_version'
          ORDER BY 1, 2
     """,
     "indexes": """

@@ -42,7 +42,8 @@ SELECT lpad(to_hex(i), 32, '0')::uuid,
        CASE WHEN kind = 'in flight' THEN 'STARTING' ELSE 'NONE' END::operation,
        gen_random_uuid(), now(),
        CASE WHEN kind = 'archived' THEN 'key-' || i END,
-       CASE WHEN kind = 'archived' THEN jsonb_build_object('restore_marker', 'key-' || i) END,
+       CASE WHEN kind = 'archived' THEN jsonb_build_object('restore_marker', 'key-' || i)
+            WHEN i < 1260 THEN jsonb_build_object('volume', true) END,
        CASE WHEN kind = 'broken' THEN jsonb_build_object(
             'reason', 'Timeout', 'message', 'too slow', 'is_terminal', true, 'operation', 'NONE',
             'error_count', 0, 'context', jsonb_build_object(), 'occurred_at', now()) END,

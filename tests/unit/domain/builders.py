@@ -25,7 +25,7 @@ def minutes(count: float) -> timedelta:
 
 
 def workspace(**fields: Any) -> WorkspaceView:
-    """A healthy workspace at rest, wanted and seen STANDBY, with the given columns changed."""
+    """A healthy workspace at rest, wanted and seen STANDBY, marked, with the given columns changed."""
     base = WorkspaceView(
         id=UUID("11111111-1111-4111-8111-111111111111"),
         owner_id=UUID("22222222-2222-4222-8222-222222222222"),
@@ -35,6 +35,7 @@ def workspace(**fields: Any) -> WorkspaceView:
         operation=Operation.NONE,
         last_access_at=NOW - minutes(1),
         observed_at=NOW - seconds(1),
+        home=HomeContext(volume=True),
     )
     return replace(base, **fields)
 

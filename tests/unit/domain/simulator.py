@@ -13,7 +13,7 @@ from uuid import UUID
 from codehub.domain import home
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.observation import observe
-from codehub.domain.plan import Act, Claim, Complete, Crashed, Decision, Fail, Halt, crash_error, plan
+from codehub.domain.plan import Act, Claim, Complete, Crashed, Decision, Fail, Halt, Mark, crash_error, plan
 from codehub.domain.policy import Drop, GiveUp, Retry, after_failure
 from codehub.domain.states import ContainerState, DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
@@ -107,6 +107,8 @@ class Simulator:
                 self._failed(failure)
             case Halt(error=error):
                 self.row = replace(self.row, error_info=error)
+            case Mark():
+                self.row = replace(self.row, home=home.marked(self.row.home))
             case Crashed():
                 error = crash_error(self.row, log_tail="", now=self.now, policy=POLICY)
                 kept = home.at_crash(self.row.home)

@@ -59,14 +59,15 @@ def test_other_completions_leave_the_mark(operation: Operation, mark: bool) -> N
     assert home.at_completion(view, now=NOW).volume is mark
 
 
-@pytest.mark.parametrize("operation", [O.PROVISIONING, O.RESTORING, O.STOPPING, O.ARCHIVING, O.DELETING])
-def test_no_claim_but_a_start_sets_the_mark(operation: Operation) -> None:
-    assert home.at_claim(workspace(home=HomeContext()), operation).volume is False
+@pytest.mark.parametrize("operation", [each for each in O if each is not O.NONE])
+@pytest.mark.parametrize("mark", [False, True])
+def test_no_claim_touches_the_mark(operation: Operation, mark: bool) -> None:
+    assert home.at_claim(workspace(home=HomeContext(volume=mark)), operation).volume is mark
 
 
-def test_claiming_a_start_marks_the_volume() -> None:
-    """From here on a person works in it. A home whose making was cut short by an error has no mark yet."""
-    assert home.at_claim(workspace(home=HomeContext()), O.STARTING).volume is True
+def test_a_home_that_was_seen_unmarked_is_marked_and_nothing_else_changes() -> None:
+    unmarked = HomeContext(restore_marker=KEY, crashes=2)
+    assert home.marked(unmarked) == replace(unmarked, volume=True)
 
 
 class TestRecovery:

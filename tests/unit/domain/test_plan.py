@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from codehub.domain.plan import Claim, Decision, Halt, Skip, plan
+from codehub.domain.plan import Claim, Decision, Halt, Mark, Skip, plan
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext
 
@@ -41,9 +41,12 @@ CASES = [
 ]
 
 
-def expected(case: Case) -> Operation | type[Skip] | type[Halt]:
+Outcome = Operation | type[Skip] | type[Halt] | type[Mark]
+
+
+def expected(case: Case) -> Outcome:
     wants_volume = case.desired in (D.STANDBY, D.RUNNING)
-    table: list[tuple[bool, Operation | type[Skip] | type[Halt]]] = [
+    table: list[tuple[bool, Outcome]] = [
         (case.deleted and case.observed is not S.DELETED, O.DELETING),
         (case.deleted, Skip),
         (case.health != "ok", Skip),
@@ -53,6 +56,7 @@ def expected(case: Case) -> Operation | type[Skip] | type[Halt]:
         (case.observed is S.PENDING and wants_volume, O.RESTORING),
         (case.observed is S.STANDBY and case.archive == "untrusted" and wants_volume, O.RESTORING),
         (case.observed is S.STANDBY and case.archive == "untrusted", O.ARCHIVING),
+        (case.observed in (S.STANDBY, S.RUNNING) and case.archive != "untrusted" and not case.mark, Mark),
         (case.observed is S.STANDBY and case.desired is D.RUNNING, O.STARTING),
         (case.observed is S.STANDBY and case.desired is D.PENDING, O.ARCHIVING),
         (case.observed is S.RUNNING and case.desired is not D.RUNNING, O.STOPPING),
@@ -98,7 +102,7 @@ def test_a_vanished_volume_halts_with_a_terminal_mismatch_that_says_what_was_exp
 
 
 def test_a_new_volume_without_any_archive_is_trusted_whatever_the_marker_says() -> None:
-    view = workspace(desired_state=D.RUNNING, archive_key=None, home=HomeContext(restore_marker="old"))
+    view = workspace(desired_state=D.RUNNING, archive_key=None, home=HomeContext("old", volume=True))
     assert plan(view, now=NOW, policy=POLICY) == Claim(O.STARTING)
 
 
