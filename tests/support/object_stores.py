@@ -36,6 +36,17 @@ class S3Server:
             **more,
         }
 
+    def variables(self, bucket: str) -> dict[str, str]:
+        """What CodeHub's environment says to keep archives in this bucket."""
+        return {
+            "ARCHIVE_URL": f"s3://{bucket}/homes",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        }
+
     def client(self) -> Any:
         """An independent view of the same server."""
         return boto3.client(

@@ -11,7 +11,7 @@ from codehub.cli.options import JSON
 from codehub.cli.output import out, print_json
 
 if TYPE_CHECKING:
-    from codehub.server.doctor import Finding
+    from codehub.server.findings import Finding
 
 STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}
 
@@ -22,7 +22,8 @@ def register(app: typer.Typer) -> None:
 
 def doctor(json: bool = JSON) -> None:
     """Check every dependency and say what to do. Exit code 1 if something is bad."""
-    from codehub.server.doctor import Verdict, examine
+    from codehub.server.doctor import examine
+    from codehub.server.findings import Verdict
     from codehub.server.settings import load_settings
 
     findings = asyncio.run(examine(load_settings()))

@@ -9,14 +9,11 @@ import contextlib
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Awaitable, Callable
 from importlib import metadata
 from pathlib import Path
 from uuid import uuid4
 
-import aiodocker
 import asyncpg
 import httpx
 import obstore
@@ -30,8 +27,10 @@ from codehub.runtimes.local.images import default_images
 from codehub.server import bind as binding
 from codehub.server import embedded
 from codehub.server.data_dir import DataDir
+from codehub.server.docker_doctor import examine_docker
 from codehub.server.embedded import postgres
 from codehub.server.embedded import redis as embedded_redis
+from codehub.server.findings import Finding, Verdict
 from codehub.server.settings import RuntimeKind, Settings
 from codehub.store import migrate as migrations
 from codehub.store.engine import asyncpg_dsn
@@ -42,30 +41,6 @@ OLDEST_REDIS = 6
 LOOK_WITHIN = 20.0
 
 
-class Verdict(StrEnum):
-    OK = "ok"
-    NOTE = "note"  # works, but a person may want to know
-    BAD = "bad"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the table."""
-
-    what: str
-    verdict: Verdict
-    detail: str
-    advice: str = ""
-
-    def as_json(self) -> Mapping[str, str]:
-        return {
-            "what": self.what,
-            "verdict": self.verdict.value,
-            "detail": self.detail,
-            "advice": self.advice,
-        }
-
-
 async def examine(settings: Settings) -> list[Finding]:
     """Look at everything. Never raises for what it finds."""
     findings = [_data_dir(settings)]
@@ -73,12 +48,11 @@ async def examine(settings: Settings) -> list[Finding]:
     for what, look in (
         ("redis", _redis),
         ("archive store", _archive_store),
-        ("runtime", _runtime),
         ("tar and zstd", _tools),
         ("port", _port),
     ):
         findings.append(await _guarded(what, look, settings))
-    return findings
+    return findings + await _runtime(settings)
 
 
 async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
@@ -95,7 +69,6 @@ async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], se
 _ADVICE = {
     "redis": "Check that Redis runs and that REDIS_URL is right, or unset REDIS_URL to use the embedded one.",
     "archive store": "Check ARCHIVE_URL and the credentials, or unset it to keep archives on this disk.",
-    "runtime": "Start Docker and make its socket readable for this user, or set CODEHUB_RUNTIME=local.",
 }
 
 
@@ -206,14 +179,12 @@ async def _archive_store(settings: Settings) -> Finding:
     return Finding("archive store", Verdict.OK, f"{shown}, writable")
 
 
-async def _runtime(settings: Settings) -> Finding:
+async def _runtime(settings: Settings) -> list[Finding]:
     match settings.runtime.kind:
         case RuntimeKind.DOCKER:
-            async with _docker() as docker:
-                version = await docker.version()
-            return Finding("runtime", Verdict.OK, f"Docker {version.get('Version', '')}")
+            return await examine_docker(settings)
         case RuntimeKind.LOCAL:
-            return _local_runtime(settings)
+            return [_local_runtime(settings)]
 
 
 def _local_runtime(settings: Settings) -> Finding:
@@ -230,15 +201,6 @@ def _local_runtime(settings: Settings) -> Finding:
         advice = "Install bubblewrap to hide homes from each other; without it, for one trusted team only."
         return Finding("runtime", Verdict.NOTE, detail, advice)
     return Finding("runtime", Verdict.OK, f"{detail}, with bubblewrap")
-
-
-@contextlib.asynccontextmanager
-async def _docker() -> AsyncIterator[aiodocker.Docker]:
-    docker = aiodocker.Docker()
-    try:
-        yield docker
-    finally:
-        await docker.close()
 
 
 async def _tools(_: Settings) -> Finding:

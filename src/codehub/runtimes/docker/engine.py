@@ -59,6 +59,11 @@ class Engine:
         async with self._answering("ping"), asyncio.timeout(_PING_SECONDS):
             await self._docker.version()
 
+    async def version(self) -> Document:
+        async with self._answering("version", reading=True):
+            found: Document = await self._docker.version()
+            return found
+
     async def time(self) -> datetime:
         """The engine's own clock, which also stamps what it makes."""
         async with self._answering("info", reading=True):
@@ -171,6 +176,12 @@ class Engine:
     async def image(self, reference: str) -> Document:
         async with self._answering("inspect image"):
             found: Document = await self._docker.images.inspect(reference)
+            return found
+
+    async def registry_entry(self, reference: str) -> Document:
+        """What the image's registry knows of it, asked by the engine. Nothing is pulled."""
+        async with self._answering("ask registry"):
+            found: Document = await self._docker._query_json(f"distribution/{reference}/json")
             return found
 
     async def pull(self, reference: str) -> AsyncIterator[Document]:

@@ -1,0 +1,29 @@
+"""What an examination found: one line each, with what to do about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    NOTE = "note"  # works, but a person may want to know
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the table."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+    advice: str = ""
+
+    def as_json(self) -> Mapping[str, str]:
+        return {
+            "what": self.what,
+            "verdict": self.verdict.value,
+            "detail": self.detail,
+            "advice": self.advice,
+        }
