@@ -120,11 +120,7 @@ def untrusted_volumes_are_trusted() -> list[Patch]:
 
 @_bug(unmount=0.02)
 def no_volume_mark() -> list[Patch]:
-    claim, done = home.at_claim, home.at_completion
-    return [
-        (home, "at_claim", lambda ws, operation: replace(claim(ws, operation), volume=False)),
-        (home, "at_completion", lambda ws, now: replace(done(ws, now=now), volume=False)),
-    ]
+    return [(home, "is_unmarked", lambda _: False), (home, "marked", lambda kept: kept)]
 
 
 @_bug(rollback=0.02)
