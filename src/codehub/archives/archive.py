@@ -2,6 +2,9 @@
 
     tar ──► zstd ──► sha256 ──► upload        read back ──► sha256 equal? ──► .meta
 
+One thread feeds zstd from tar's pipe and does nothing else, so that its workers never wait for a hash or
+for the store; the piece before is hashed and written meanwhile.
+
 If the process dies anywhere before the meta, an object without meta stays behind, which nobody ever
 reads; the next try uses another path. If it dies after the meta, the next try finds it and is done.
 """
@@ -9,6 +12,7 @@ reads; the next try uses another path. If it dies after the meta, the next try f
 import asyncio
 import hashlib
 import os
+from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,11 +32,12 @@ from codehub.domain.errors import EffectError, FailureCode
 
 LEVEL = 3
 MAX_COMPRESSION_THREADS = 8
-COMPRESSION_JOB_BYTES = 1024 * 1024
-"""What one thread of zstd takes at a time. Its own choice, 8 MiB, costs 90 MiB of memory per thread; this
-costs 10 and compresses no worse."""
+COMPRESSION_JOB_BYTES = 2 * 1024 * 1024
+"""What one thread of zstd takes at a time. Its own choice, 8 MiB, costs 57 MiB of memory per thread; this
+costs 17 and compresses no worse. Half of it would compress 3 % worse and cost more time: every job first
+looks again at the last 256 KiB of the one before."""
 
-_PIECE_BYTES = 1024 * 1024
+_PIECE_BYTES = 2 * 1024 * 1024
 _CLEAN_UP_SECONDS = 15
 
 
@@ -51,7 +56,8 @@ async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
     path = new_attempt(request.workspace_id, request.op_id)
     try:
         meta = await _make(request.volume_path, path, store, reporter)
-        await store.put_meta(path, meta)
+        with reporter.phase("commit"):
+            await store.put_meta(path, meta)
     except BaseException:
         await _clean_up(path, store)
         raise
@@ -64,12 +70,16 @@ async def _make(volume: Path, path: ArchivePath, store: ArchiveStore, reporter: 
     try:
         # A directory takes any size; everywhere else the size of the parts follows from the size of all.
         expected_bytes = (await survey).bytes if store.needs_expected_size else 0
-        packed = await _upload(volume, path, store, reporter, survey=survey, expected_bytes=expected_bytes)
+        with reporter.phase("upload"):
+            packed = await _upload(
+                volume, path, store, reporter, survey=survey, expected_bytes=expected_bytes
+            )
         surveyed = await survey
     finally:
         survey.cancel()
     surveyed.require_restorable()
-    await _read_back(path, packed, store, reporter, files=surveyed.files)
+    with reporter.phase("read_back"):
+        await _read_back(path, packed, store, reporter, files=surveyed.files)
     return ArchiveMeta(
         sha256=packed.sha256,
         bytes=packed.bytes,
@@ -91,43 +101,24 @@ class Packed:
 
 
 class Packer:
-    """tar's output, compressed and hashed. ``next_piece`` blocks: call it in a thread."""
+    """tar's output, compressed. ``next_piece`` blocks: call it in a thread."""
 
     def __init__(self, tar: Tar) -> None:
         self.bytes_read = 0
         self._tar = tar
-        self._digest = hashlib.sha256()
-        self._bytes = 0
-        self._compressor = _new_compressor().compressobj()
-        self._ended = False
+        self._pieces = self._compress()
 
     def next_piece(self) -> bytes:
         """The next compressed bytes; empty at the end, which is reached only if tar was satisfied."""
-        pieces: list[bytes] = []
-        size = 0
-        while size < _PIECE_BYTES and not self._ended:
-            data = self._tar.pipe.read(PIPE_BYTES)
-            if data:
-                self.bytes_read += len(data)
-                piece = self._compressor.compress(data)
-            else:
-                self._tar.wait()
-                piece = self._compressor.flush()
-                self._ended = True
-            pieces.append(piece)
-            size += len(piece)
-        joined = b"".join(pieces)
-        self._digest.update(joined)
-        self._bytes += size
-        return joined
+        return next(self._pieces, b"")
 
-    def packed(self) -> Packed:
-        return Packed(
-            sha256=self._digest.hexdigest(),
-            bytes=self._bytes,
-            uncompressed_bytes=self.bytes_read,
-            skipped=self._tar.sockets,
-        )
+    def _compress(self) -> Iterator[bytes]:
+        chunker = _new_compressor().chunker(chunk_size=_PIECE_BYTES)
+        while data := self._tar.pipe.read(PIPE_BYTES):
+            self.bytes_read += len(data)
+            yield from chunker.compress(data)
+        self._tar.wait()
+        yield from chunker.finish()  # type: ignore[no-untyped-call]  # its stub forgot the annotation
 
 
 async def _upload(
@@ -140,6 +131,7 @@ async def _upload(
     expected_bytes: int,
 ) -> Packed:
     tar = pack(volume)
+    digest, size = hashlib.sha256(), 0
     try:
         packer = Packer(tar)
         reporter.progress(done_bytes=0, total_bytes=None, files=0)
@@ -148,9 +140,17 @@ async def _upload(
             aclosing(read_ahead(packer.next_piece, unblock=tar.kill)) as pieces,
         ):
             async for piece in pieces:
+                with reporter.phase("hash"):
+                    await finish_in_thread(digest.update, piece)
                 await writer.write(piece)
+                size += len(piece)
                 _report_packing(reporter, packer, survey)
-        return packer.packed()
+        return Packed(
+            sha256=digest.hexdigest(),
+            bytes=size,
+            uncompressed_bytes=packer.bytes_read,
+            skipped=tar.sockets,
+        )
     finally:
         tar.close()
 

@@ -1,14 +1,16 @@
 """What a storage job says: JSON lines on its standard output, progress and then one final line.
 
     {"event": "progress", "done_bytes": 1048576, "total_bytes": 9000000, "files": 120}
-    {"event": "done", "archive_key": "…", "bytes": 4000000, "files": 950, "skipped": 0, …}
+    {"event": "done", "archive_key": "…", "bytes": 4000000, "files": 950, "skipped": 0, "seconds": {…}, …}
     {"event": "failed", "code": "S3_ACCESS_ERROR", "message": "…", "context": {…}}
 
 A job that ends without a final line has failed; the caller needs no other sign of a crash.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -38,6 +40,16 @@ class Reporter:
         self._now = now
         self._last_at: float | None = None
         self._held_back: dict[str, Any] | None = None
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time until the end of the block for ``name``. Phases may lie within each other."""
+        began_at = self._now()
+        try:
+            yield
+        finally:
+            self._seconds[name] += self._now() - began_at
 
     def progress(self, *, done_bytes: int, total_bytes: int | None, files: int) -> None:
         """At most two lines a second; the first and the last one are always written."""
@@ -65,6 +77,7 @@ class Reporter:
                 "files": result.files,
                 "skipped": result.skipped,
                 **result.extra,
+                "seconds": {name: round(seconds, 3) for name, seconds in self._seconds.items()},
             }
         )
 

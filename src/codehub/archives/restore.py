@@ -7,6 +7,7 @@ Nothing becomes visible before the whole archive was read and its checksum compa
 leaves the old volume exactly as it was.
 """
 
+import asyncio
 import hashlib
 import io
 import os
@@ -85,7 +86,8 @@ def require_space(directory: Path, meta: ArchiveMeta) -> None:
 
 
 class Unpacker:
-    """Compressed bytes in, files out: hashed, decompressed, checked, handed to tar. Blocking.
+    """Compressed bytes in, files out: hashed, decompressed, checked, handed to tar. Blocking. Every piece
+    goes to both ``hash`` and ``feed``.
 
     A fault on the way is remembered and the rest is still hashed, because only the checksum tells whether
     the archive is damaged or the fault is our own.
@@ -104,8 +106,11 @@ class Unpacker:
             cast(IO[bytes], _Sink(self)), write_size=_OUTPUT_BYTES
         )
 
-    def feed(self, data: bytes) -> None:
+    def hash(self, data: bytes) -> None:
+        """Beside ``feed``, in a thread of its own: the two share nothing."""
         self._digest.update(data)
+
+    def feed(self, data: bytes) -> None:
         self.bytes += len(data)
         if self._fault is not None:
             return
@@ -174,7 +179,8 @@ async def _restore_into(
     home = await finish_in_thread(place.make)
     try:
         try:
-            await _unpack(home, path, meta, store, reporter)
+            with reporter.phase("unpack"):
+                await _unpack(home, path, meta, store, reporter)
         except EffectError as error:
             if error.failure is not FailureCode.CHECKSUM_MISMATCH:
                 raise
@@ -182,8 +188,12 @@ async def _restore_into(
             # agrees, and a bit that flipped on the wire is not taken for lost data.
             await finish_in_thread(remove_tree, home)
             home = await finish_in_thread(place.make)
-            await _unpack(home, path, meta, store, reporter)
-        await finish_in_thread(place.publish, home)
+            with reporter.phase("unpack"):
+                await _unpack(home, path, meta, store, reporter)
+        with reporter.phase("make_durable"):
+            await finish_in_thread(place.make_durable, home)
+        with reporter.phase("publish"):
+            await finish_in_thread(place.publish, home)
     except BaseException:
         with suppress(OSError):
             await finish_in_thread(place.sweep)
@@ -208,13 +218,20 @@ async def _unpack(
         reporter.progress(done_bytes=0, total_bytes=meta.bytes, files=0)
         async with aclosing(store.stream(path, size=meta.bytes)) as pieces:
             async for piece in pieces:
-                await blocking_in_thread(partial(unpacker.feed, piece), unblock=tar.kill)
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(_hash(unpacker, piece, reporter))
+                    both.create_task(blocking_in_thread(partial(unpacker.feed, piece), unblock=tar.kill))
                 reporter.progress(
                     done_bytes=unpacker.bytes, total_bytes=meta.bytes, files=unpacker.check.files
                 )
         await blocking_in_thread(partial(unpacker.finish, path.key), unblock=tar.kill)
     finally:
         tar.close()
+
+
+async def _hash(unpacker: Unpacker, piece: bytes, reporter: Reporter) -> None:
+    with reporter.phase("hash"):
+        await finish_in_thread(unpacker.hash, piece)
 
 
 def _staging_place(request: JobRequest) -> StagingPlace:

@@ -10,7 +10,7 @@ or an unmounted disk also says "not found", and must never be mistaken for lost 
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from codehub.archives.directory import prune_folders, put_durably
 from codehub.archives.faults import LIBRARY_ERRORS, ObjectMissing, access_error, translated
 from codehub.archives.keys import ArchivePath, ParsedKey, parse_archive_key, parse_key, prefix_of
 from codehub.archives.meta import MAX_META_BYTES, ArchiveMeta, encode_meta, parse_meta
-from codehub.archives.transfer import ObjectWriter, open_writer, read_object
+from codehub.archives.transfer import ObjectWriter, open_writer, read_file, read_object
 from codehub.domain.errors import EffectError, FailureCode
 
 PAGE_SIZE = 1000
@@ -194,8 +194,14 @@ class ArchiveStore:
         """The object's ``size`` bytes in order, in pieces, a few requests ahead; constant memory."""
         try:
             with self._translated("reading", may_miss=True):
-                async for piece in read_object(self._backend, path.key, size=size):
-                    yield piece
+                pieces = (
+                    read_object(self._backend, path.key, size=size)
+                    if self._directory is None
+                    else read_file(self._directory, path.key, size=size)
+                )
+                async with aclosing(pieces):
+                    async for piece in pieces:
+                        yield piece
         except ObjectMissing as error:
             raise await self.missing(path.key) from error
 

@@ -37,6 +37,9 @@ class StagingPlace(Protocol):
     def make(self) -> Path:
         """A fresh, empty directory to unpack into."""
 
+    def make_durable(self, home: Path) -> None:
+        """Before ``publish``: what a power cut could take away must not become the volume."""
+
     def publish(self, home: Path) -> None:
         """``home`` becomes the volume, durably; what was there before is removed."""
 
@@ -57,8 +60,10 @@ class BesideVolume:
     def make(self) -> Path:
         return _make_home(self._staging)
 
-    def publish(self, home: Path) -> None:
+    def make_durable(self, home: Path) -> None:
         _sync_file_system(home)
+
+    def publish(self, home: Path) -> None:
         with _Movable(home):
             self._put_in_place(home)
         _sync_folder(self._volume.parent)
@@ -94,8 +99,10 @@ class InsideVolume:
     def make(self) -> Path:
         return _make_home(self._volume)
 
-    def publish(self, home: Path) -> None:
+    def make_durable(self, home: Path) -> None:
         _sync_file_system(home)
+
+    def publish(self, home: Path) -> None:
         for name in os.listdir(self._volume):
             if name != home.name:
                 _remove(self._volume / name)

@@ -28,16 +28,20 @@ from codehub.domain.errors import EffectError, FailureCode
 PIPE_BYTES = 1024 * 1024
 _KEPT_LINES = 20
 _SOCKET_SUFFIX = b": socket ignored"
-_COMMON_OPTIONS = ("--numeric-owner", "--xattrs", "--xattrs-include=user.*")
-_CREATE_OPTIONS = (
+_COMMON_OPTIONS = (
     "--blocking-factor=512",  # 256 KiB at a time: fewer switches between tar and us
+    "--numeric-owner",
+    "--xattrs",
+    "--xattrs-include=user.*",
+)
+_CREATE_OPTIONS = (
     "--create",
     "--format=posix",
     "--sparse",
     # Access times say nothing about the data and would cost every file half a KiB of header.
     "--pax-option=delete=atime,delete=ctime",
 )
-_EXTRACT_OPTIONS = ("--extract", "--preserve-permissions", "--delay-directory-restore")
+_EXTRACT_OPTIONS = ("--extract", "--read-full-records", "--preserve-permissions", "--delay-directory-restore")
 
 
 class Tar:

@@ -7,8 +7,9 @@ a file in a directory store.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -17,9 +18,9 @@ import obstore
 from obstore.exceptions import GenericError
 from obstore.store import ObjectStore
 
-from codehub.archives.directory import DirectoryWriter
+from codehub.archives.directory import DirectoryReader, DirectoryWriter
 from codehub.archives.faults import translated
-from codehub.archives.threads import finish_in_thread
+from codehub.archives.threads import finish_in_thread, read_ahead
 from codehub.domain.errors import EffectError
 
 RANGE_BYTES = 4 * 1024 * 1024
@@ -58,7 +59,19 @@ def part_size_for(expected_bytes: int) -> int:
     return max(PART_BYTES, -(-expected_bytes // _MAX_PARTS))
 
 
-async def read_object(backend: ObjectStore, key: str, *, size: int) -> AsyncIterator[bytes]:
+async def read_file(directory: Path, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
+    """``read_object`` for a directory store: one piece ahead of the reader."""
+    reader = await finish_in_thread(partial(DirectoryReader, directory, key, size=size))
+    try:
+        # A read of a file ends by itself: nothing to unblock.
+        async with aclosing(read_ahead(reader.next_piece, unblock=lambda: None)) as pieces:
+            async for piece in pieces:
+                yield piece
+    finally:
+        reader.close()
+
+
+async def read_object(backend: ObjectStore, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
     """Bytes 0 … ``size`` of an object, in order. Raises OSError where the store gives fewer."""
     first = min(RANGE_BYTES, size)
     try:

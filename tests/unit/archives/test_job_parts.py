@@ -78,12 +78,16 @@ def test_progress_is_said_twice_a_second_first_and_last_always() -> None:
         reporter.progress(done_bytes=step, total_bytes=20, files=0)
     now[0] += 0.01
     reporter.progress(done_bytes=21, total_bytes=20, files=3)
+    for _ in range(2):
+        with reporter.phase("hash"):
+            now[0] += 1.5
     reporter.done(JobResult(archive_key="k", bytes=1, files=3, skipped=0, extra={"sha256": "s"}))
     lines = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [line["done_bytes"] for line in lines[:-1]] == [0, 5, 10, 15, 20, 21]
     assert lines[-2]["total_bytes"] == 21  # an estimate is never overtaken
     assert lines[-1] == {
         "event": "done", "archive_key": "k", "bytes": 1, "files": 3, "skipped": 0, "sha256": "s",
+        "seconds": {"hash": 3.0},
     }  # fmt: skip
 
 
