@@ -1,0 +1,104 @@
+"""A round: load on two replicas, a fault in the middle of it, calm, judgement; and again.
+
+The seed draws the faults, the moments and what people do. Real processes are not deterministic, so a seed
+that failed need not fail again; it strikes with the same faults in the same order.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tests.chaos import audit, truth
+from tests.chaos.estate import Estate, estate
+from tests.chaos.faults import Fault
+from tests.chaos.figures import Strike, table
+from tests.chaos.load import Load
+from tests.chaos.watching import Watcher
+
+CONVERGE_SECONDS = 180.0
+"""A storage job alone tries for up to a minute before it counts as failed."""
+
+
+@dataclass
+class Report:
+    seed: int
+    strikes: list[Strike] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    text: str = ""
+
+
+async def play(
+    faults: Sequence[Fault], *, seed: int, tenants: int = 8, tell: Callable[[str], None] = print
+) -> Report:
+    """Strike with each of ``faults`` in turn; stops at the first broken promise."""
+    report = Report(seed)
+    async with estate() as place:
+        await audit.install(place)
+        load = Load(place, tenants=tenants, seed=seed)
+        watchers = [Watcher(place, replica) for replica in place.replicas]
+        chance = random.Random(f"{seed}/moments")
+        try:
+            for number, fault in enumerate(faults, 1):
+                strike, findings = await _strike(place, fault, load, watchers, chance=chance)
+                report.strikes.append(strike)
+                tell(f"{number}/{len(faults)} {strike}")
+                if findings.all:
+                    report.problems = [f"after {fault.name}: {each}" for each in findings.all]
+                    report.problems += [_last_words(place)]
+                    break
+        finally:
+            for each in watchers:
+                await each.close()
+            await load.close()
+        report.text = table(report.strikes, load.figures, seed=seed)
+    return report
+
+
+async def _strike(
+    place: Estate, fault: Fault, load: Load, watchers: Sequence[Watcher], *, chance: random.Random
+) -> tuple[Strike, truth.Findings]:
+    await place.until_both_stand()
+    load.go()
+    await asyncio.sleep(chance.uniform(0.5, 4.0))
+    in_flight = int(await place.value("SELECT count(*) FROM workspaces WHERE operation <> 'NONE'"))
+    struck_at = await audit.now(place)
+    await fault.strike(place, chance)
+    await asyncio.sleep(chance.uniform(0.5, 2.0))  # life goes on
+    await load.pause()
+    begun = time.monotonic()
+    recovered = await _converge(place, load)
+    rested = time.monotonic() - begun
+    findings = await truth.judge(place, load.ledgers(), watchers)
+    strike = Strike(
+        name=fault.name,
+        in_flight=in_flight,
+        take_over=await audit.take_over(place, struck_at),
+        converge_seconds=rested,
+        recovered=recovered,
+        lost=len(findings.lost),
+        doubled=len(findings.doubled),
+    )
+    return strike, findings
+
+
+async def _converge(place: Estate, load: Load) -> int:
+    """Until everything is at rest where it is wanted. Returns how many terminal errors a person lifted."""
+    recovered = 0
+    deadline = time.monotonic() + CONVERGE_SECONDS
+    while wrong := await truth.restless(place):
+        assert time.monotonic() < deadline, f"not at rest: {wrong}\n{_last_words(place)}"
+        failed = await place.rows(
+            "SELECT id::text FROM workspaces WHERE error_info @> '{\"is_terminal\": true}'"
+        )
+        for row in failed:
+            owner = next(each for each in load.tenants if each.ledger and each.ledger.id == row["id"])
+            await owner.recover()
+            recovered += 1
+        await asyncio.sleep(0.2)
+    return recovered
+
+
+def _last_words(place: Estate) -> str:
+    return "\n".join(f"--- {each.name} ---\n{each.last_words()}" for each in place.replicas)

@@ -1,0 +1,60 @@
+"""A browser that never looks away: a subscriber of one replica's events, who connects again whenever it must.
+
+What it knows is merged from events alone, as the dashboard does it; it never asks for the list.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+
+from tests.chaos.estate import Estate, client
+from tests.chaos.replica import Replica
+
+SILENCE_SECONDS = 45.0  # a heartbeat comes every 30
+PAUSE_SECONDS = 0.2
+
+
+class Watcher:
+    def __init__(self, estate: Estate, replica: Replica) -> None:
+        self._client = client(estate, timeout=SILENCE_SECONDS)
+        self._url = f"{replica.url}/api/v1/events"
+        self._task = asyncio.create_task(self._watch())
+        self.replica = replica
+        self.known: dict[str, tuple[int, str]] = {}  # id → version and status
+        self.connections = 0
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with self._client.stream("GET", self._url) as answer:
+                    if answer.status_code == httpx.codes.OK:
+                        self.connections += 1
+                        await self._read(answer)
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _read(self, answer: httpx.Response) -> None:
+        event = ""
+        async for line in answer.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "event":
+                event = value
+            elif name == "data":
+                self._take(event, json.loads(value))
+
+    def _take(self, event: str, data: dict[str, Any]) -> None:
+        match event:
+            case "snapshot":  # names all there are; their states follow
+                self.known = {key: known for key, known in self.known.items() if key in set(data["ids"])}
+            case "state_changed":
+                self.known[data["id"]] = (data["version"], data["status"])
+            case "deleted":
+                self.known.pop(data["id"], None)
