@@ -15,7 +15,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: help setup run test simulate check bench format lock web clean
+.PHONY: help setup run test simulate chaos check bench format lock web clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -31,6 +31,9 @@ test: $(VENV)/.dev web ## Run every test
 
 simulate: $(VENV)/.dev ## Run seeds of the simulation: SEEDS=0-999, or SEEDS=123 for one with its trace
 	@SEEDS="$(SEEDS)" $(BIN)/python -m tests.simulation
+
+chaos: $(VENV)/.dev ## Break real servers under load: ROUNDS=50 kills and as many other faults, SEED=7, FAULTS=Redis
+	@ROUNDS="$(ROUNDS)" SEED="$(SEED)" FAULTS="$(FAULTS)" $(BIN)/python -m tests.chaos
 
 check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
 	$(WEB_CHECK)

@@ -2,8 +2,8 @@
 
 Each tenant has one workspace at a time and is the only one to touch it, so what must be true of it is known
 at any moment: which wish was last acknowledged, and which files with which content its home has. Everything
-is drawn from the seed. Servers that do not answer are asked again, the other one first: a request whose answer
-got lost may have been carried out, and asking twice must not do it twice.
+is drawn from the seed. Servers that do not answer are asked again, the other one first: a request whose
+answer got lost may have been carried out, and asking twice must not do it twice.
 """
 
 import asyncio

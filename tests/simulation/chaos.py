@@ -5,7 +5,7 @@ which everything fails all the time explores little, because nothing ever gets f
 
 ``gate`` is called at every await point of the world outside a process (a statement, a commit, a call of the
 runtime or of the archive store), before the effect and after it. There the process may be killed or
-frozen, the call may fail, or take its time.
+frozen, the awaiting task may be cancelled, the call may fail, or take its time.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from tests.simulation.loop import CURRENT, Process
 KINDS = (
     "crash",
     "freeze",
+    "cancel",
     "restart",
     "session",
     "swap",
@@ -48,6 +49,7 @@ class Chaos:
     trace: Callable[[str], None] | None = None
     kill: Callable[[Process], None] = field(default=lambda _process: None)
     freeze: Callable[[Process, float], None] = field(default=lambda _process, _seconds: None)
+    cancel: Callable[[Process, str], bool] = field(default=lambda _process, _what: False)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -82,6 +84,8 @@ class Chaos:
             self.say(f"{process} is frozen for {seconds:.0f} s at {what}")
             self.freeze(process, seconds)
             await asyncio.sleep(0)  # returns when it is thawed
+        if process is not None and self.strikes("cancel") and self.cancel(process, what):
+            await asyncio.sleep(0)  # the cancellation arrives here
         if self.random.random() < 0.15:
             await asyncio.sleep(self.random.uniform(0.001, 0.02))
         elif self.strikes("slow"):

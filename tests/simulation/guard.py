@@ -131,15 +131,22 @@ class Guard:
         elif now - self._nobodys_since.get(path.key, now) < GC_DELAY:
             self._world.violate(f"3: {path.key} was deleted before its delay was over")
 
-    def needless_archives(self) -> list[str]:
-        """Invariant 5: what the GC should have removed by now."""
+    def needless_archives(self, *, since: datetime | None = None) -> list[str]:
+        """Invariant 5: what the GC has to remove by and by; with ``since``, what was needless by then.
+
+        Each counts from when it became nobody's, which may be in the midst of calm: a workspace that falls
+        asleep is archived anew, and only then is its older archive needless.
+        """
         found = []
+        now = self._world.database.now()
         for key in self._world.archives.objects:
             path = parse_archive_key(key)
             assert path is not None
             ws = self._world.find(path.workspace_id)
             if ws is not None and not ws.in_error and not self._is_needed(ws, key):
-                found.append(key)
+                began = self._nobodys_since.setdefault(key, now)
+                if since is None or began <= since:
+                    found.append(key)
         return found
 
     def _is_needed(self, ws: WorkspaceView, key: str) -> bool:

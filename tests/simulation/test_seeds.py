@@ -36,6 +36,8 @@ def test_a_run_is_about_something() -> None:
         "job restored generation",
         "is killed at",
         "is frozen for",
+        "is cancelled at",
+        ", an action",
         "is swapped for another",
         "archives removed",
         "lowered",

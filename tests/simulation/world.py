@@ -48,6 +48,7 @@ SETTINGS = load_settings(
 """As in production, only sooner: a run is a few minutes long."""
 
 REPLICAS = ("a", "b", "c")
+ENDS_OFTEN = 0.2
 
 
 class World:
@@ -63,7 +64,7 @@ class World:
         self.loop = loop
         self.trace = trace
         self.chaos = Chaos(seed, focus=focus, trace=self.say if trace is not None else None)
-        self.chaos.kill, self.chaos.freeze = self.kill, self.freeze
+        self.chaos.kill, self.chaos.freeze, self.chaos.cancel = self.kill, self.freeze, self.cancel
         self.random: random.Random = seeded(seed, 2)
         self.problems: list[str] = []
         self.broken = asyncio.Event()
@@ -78,6 +79,7 @@ class World:
         self.processes: list[Process] = []
         self.planes: dict[str, tuple[Process, ControlPlane]] = {}
         self._lives = 0
+        self._ending: list[asyncio.Task[None]] = []
 
     # What others ask and tell
 
@@ -152,6 +154,25 @@ class World:
         self.later(10.0, lambda: end_sessions(in_transaction=True))
         self.later(30.0, lambda: end_sessions(in_transaction=False))
         self.later(seconds, lambda: self.loop.thaw(process))
+
+    def cancel(self, process: Process, what: str) -> bool:
+        """The running task is cancelled at its await, as a time limit or the end of the process does it.
+
+        An action is cut and its leader goes on. Anything else is only ever cancelled when the process ends
+        and loses its patience, so the rest of the replica is asked to stop in the same moment: seldom,
+        because replicas that always end get nowhere.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        is_action = task.get_name().startswith("act-")
+        if not is_action and self.chaos.random.random() > ENDS_OFTEN:
+            return False
+        self.say(f"{process} is cancelled at {what}" + (", an action" if is_action else ""))
+        task.cancel()
+        if not is_action:
+            name = next(name for name, (mine, _) in self.planes.items() if mine is process)
+            self._ending.append(self.loop.create_task(self.stop_gracefully(name), context=fresh_context()))
+        return True
 
     def restart_the_dead(self) -> None:
         for name, (process, _) in self.planes.items():

@@ -25,6 +25,7 @@ from codehub.signals.hints import Hint
 log = structlog.get_logger(__name__)
 
 SHORTEST_PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 1.0
 JITTER = 0.3
 
 TICK_SECONDS = Histogram("codehub_tick_duration_seconds", "How long a tick took", ["coordinator"])
@@ -150,8 +151,9 @@ class CoordinatorLoop:
             self.status.last_tick_at = datetime.now(UTC)
         took = monotonic() - began
         TICK_SECONDS.labels(self.coordinator.name).observe(took)
-        # Fast when there is little to do, never a flood: at most half of the time is spent ticking.
-        await self._pause(max(took, SHORTEST_PAUSE_SECONDS))
+        # Fast when there is little to do, never a flood: of short ticks, at most half of the time is spent
+        # ticking. A tick that took long mostly waited for somebody else: resting as long would only add to it.
+        await self._pause(min(max(took, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
         await self._wait_for_work()
 
     async def _wait_for_work(self) -> None:
