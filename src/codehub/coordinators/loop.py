@@ -152,7 +152,7 @@ class CoordinatorLoop:
         took = monotonic() - began
         TICK_SECONDS.labels(self.coordinator.name).observe(took)
         # Fast when there is little to do, never a flood: of short ticks, at most half of the time is spent
-        # ticking. A tick that took long mostly waited for somebody else: resting as long would only add to it.
+        # ticking. A tick that took long mostly waited for somebody else: resting as long would add to that.
         await self._pause(min(max(took, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
         await self._wait_for_work()
 
