@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import api, idle, proxying, reconcile_scale, starts, storage, takeover
+from bench import api, events, idle, proxying, reconcile_scale, starts, storage, takeover
 from bench.runner import Report
 
 Benchmark = Callable[..., Awaitable[Report]]
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "proxy-download": (proxying.download, 5),
     "idle": (idle.idle, 3),
     "archive": (storage.archives, 3),
+    "events": (events.after_faults, 7),
     "takeover": (takeover.kill_nine, 5),
     "reconcile-scale": (reconcile_scale.scale, 3),
 }

@@ -16,7 +16,7 @@ Write = Callable[[bytes], Awaitable[None]]
 Source = Callable[[Write], Awaitable[None]]
 
 DRAIN_SECONDS = 30.0
-RETRY_MILLISECONDS = 2000
+RETRY_MILLISECONDS = 1000
 
 
 class ReaderStalled(CodeHubError):

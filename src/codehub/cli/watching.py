@@ -20,7 +20,7 @@ SILENCE_SECONDS = 75.0
 """The server's heart beats every 30 seconds: one that missed two beats is gone, whatever TCP thinks."""
 
 FIRST_RETRY_SECONDS = 0.25
-LONGEST_RETRY_SECONDS = 5.0
+LONGEST_RETRY_SECONDS = 1.2
 
 
 class Rest(Enum):

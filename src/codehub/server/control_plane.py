@@ -40,6 +40,7 @@ from codehub.store.engine import coordinator_engine
 log = structlog.get_logger(__name__)
 
 STOP_SECONDS = 30.0
+EVENTS_RETRY_SECONDS = 0.5
 
 
 class Archives(ArchiveCatalogue, ArchiveShelf, Protocol):
@@ -129,12 +130,23 @@ class _Builder:
         wakeups = Wakeups(self._parts.hints.subscribe(target) if target is not None else None)
         if target is not None:
             self._nudges.register(target, wakeups, is_leader=lambda: leadership.is_leader)
-        timing = LoopTiming(
+        return CoordinatorLoop(build(leadership, wakeups), leadership, timing=self._timing(name))
+
+    def _timing(self, name: str) -> LoopTiming:
+        config = self._settings.coordinator
+        if name == "events":
+            # Somebody is looking at a screen, which is to be right two seconds after a restart of anything.
+            # This one does no work in its first moment that would have to be spread over the replicas.
+            return LoopTiming(
+                retry_seconds=min(config.retry_interval, EVENTS_RETRY_SECONDS),
+                verify_seconds=config.verify_interval,
+                start_jitter_seconds=0.0,
+            )
+        return LoopTiming(
             retry_seconds=config.retry_interval,
             verify_seconds=config.verify_interval,
             start_jitter_seconds=config.start_jitter,
         )
-        return CoordinatorLoop(build(leadership, wakeups), leadership, timing=timing)
 
     def observer(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
         config = self._settings.observer

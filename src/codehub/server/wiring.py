@@ -26,13 +26,14 @@ from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
+from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store import leadership as terms
 from codehub.store import workspaces
-from codehub.store.engine import create_engine, session_factory
+from codehub.store.engine import asyncpg_dsn, create_engine, session_factory
 from codehub.store.installation import get_or_create
 
 log = structlog.get_logger(__name__)
@@ -48,6 +49,7 @@ class Application:
     engine: AsyncEngine
     redis: RedisLink
     live: LiveFeed
+    bypass: Bypass
     runtime: HostedRuntime
     control_plane: ControlPlane | None
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -55,6 +57,7 @@ class Application:
     async def start(self) -> None:
         """Start what runs beside the HTTP server."""
         self.live.start()
+        self.bypass.start()
         if self.control_plane is not None:
             self.control_plane.start()
 
@@ -73,6 +76,7 @@ class Application:
             except EffectError as error:  # an engine that is away must not keep us from leaving
                 log.warning("workspaces go on", error=error.message)
         await self.runtime.close()
+        await self.bypass.close()
         await self.live.close()
         await self.redis.close()
         await self.engine.dispose()
@@ -123,6 +127,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         engine=engine,
         redis=redis,
         live=live,
+        bypass=Bypass(live, dsn=asyncpg_dsn(endpoints.database_url)),
         runtime=runtime,
         control_plane=control_plane,
     )

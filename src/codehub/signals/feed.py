@@ -23,6 +23,7 @@ from codehub.signals.notices import (
     RESYNC_CHANNEL,
     USER_CHANNEL,
     WORKSPACE_CHANNEL,
+    Change,
     Notice,
     Resync,
     parse_notice,
@@ -61,13 +62,16 @@ class LiveFeed:
             channels=[RESYNC_CHANNEL],
             patterns=[f"{WORKSPACE_CHANNEL}*", f"{USER_CHANNEL}*"],
             on_message=self._receive,
-            on_subscribed=self._resync_all,
+            on_subscribed=self.resync_all,
         )
 
     @property
     def connected(self) -> bool:
         """False: changes are not heard at the moment. A ``Resync`` follows once they are again."""
         return self._redis.connected
+
+    async def until_disconnected(self) -> None:
+        await self._redis.disconnected.wait()
 
     @property
     def subscriber_count(self) -> int:
@@ -107,7 +111,7 @@ class LiveFeed:
 
     def _receive(self, channel: str, payload: bytes) -> None:
         if channel == RESYNC_CHANNEL:
-            self._resync_all()
+            self.resync_all()
             return
         readers = list(self._subscribers.get(channel, ()))
         if channel.startswith(USER_CHANNEL):
@@ -126,7 +130,14 @@ class LiveFeed:
         for reader in readers:
             reader.deliver(notice)
 
-    def _resync_all(self) -> None:
+    def deal_out(self, change: Change) -> None:
+        """A change that came another way than by Redis, to everybody it concerns."""
+        for channel in (f"{WORKSPACE_CHANNEL}{change.id}", f"{USER_CHANNEL}{change.owner_id}", _EVERYONE):
+            for reader in list(self._subscribers.get(channel, ())):
+                reader.deliver(change)
+
+    def resync_all(self) -> None:
+        """Whatever anybody knows may be old: each begins again."""
         for subscriber in self._everybody():
             subscriber.deliver(Resync())
 

@@ -24,7 +24,9 @@ from codehub.signals.outage import Outage
 log = structlog.get_logger(__name__)
 
 FIRST_DELAY_SECONDS = 0.05
-LONGEST_DELAY_SECONDS = 2.0
+LONGEST_DELAY_SECONDS = 0.5
+"""People watch: a browser equals the database within two seconds of Redis being back, and this wait is a part
+of them. A refused connection twice a second costs nothing."""
 
 
 class Subscription:
@@ -50,7 +52,12 @@ class Subscription:
         self._outage = Outage(use)
         self._delay = FIRST_DELAY_SECONDS
         self._task: asyncio.Task[None] | None = None
-        self.connected = False
+        self.disconnected = asyncio.Event()
+        self.disconnected.set()
+
+    @property
+    def connected(self) -> bool:
+        return not self.disconnected.is_set()
 
     def start(self) -> None:
         if self._task is None:
@@ -85,11 +92,11 @@ class Subscription:
                 await self._subscribe(pubsub)
             self._delay = FIRST_DELAY_SECONDS
             self._outage.recovered()
-            self.connected = True
+            self.disconnected.clear()
             self._on_subscribed()
             await self._read(pubsub)
         finally:
-            self.connected = False
+            self.disconnected.set()
             await pubsub.aclose()  # type: ignore[no-untyped-call]
             await client.aclose()
 

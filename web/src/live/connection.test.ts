@@ -100,6 +100,6 @@ test("a connection that was given up says nothing more", async () => {
 
 test("waits longer each time, up to a limit, never all at once", () => {
   const longest = [1, 2, 3, 4, 5, 6, 7].map((n) => retryDelay(n, () => 1));
-  expect(longest).toEqual([500, 1000, 2000, 4000, 8000, 15000, 15000]);
+  expect(longest).toEqual([500, 1000, 1500, 1500, 1500, 1500, 1500]);
   expect(retryDelay(1, () => 0)).toBe(250);
 });

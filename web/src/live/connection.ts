@@ -25,7 +25,9 @@ export interface ConnectionOptions {
 }
 
 const FIRST_DELAY_MS = 500;
-const LONGEST_DELAY_MS = 15_000;
+/** Two seconds after the server is back the page is to be right, and this wait is the longest part of them. Only tabs
+ *  that somebody looks at keep asking. */
+const LONGEST_DELAY_MS = 1_500;
 const HIDDEN_TAB_GRACE_MS = 60_000;
 
 export class Connection {

@@ -1,0 +1,338 @@
+"""Does an open dashboard know the truth within two seconds after something died under it?
+
+A reader follows ``/api/v1/events`` the way the dashboard does: it merges what it is told and, when its
+connection breaks, comes back with the dashboard's delays. Then one part is broken. A workspace is changed
+while the part is away and again the moment it is back (as soon as the API takes the change), and the clock
+runs from the later of the two, *the part is back* and *the change is committed*, until what the reader knows
+equals ``GET /workspaces``.
+
+For a Redis that never comes back there is no such moment: the clock runs from the commit.
+"""
+
+# ruff: noqa: ASYNC110, ASYNC240 - what is watched is outside this process: there is no event to wait for
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+
+from bench.codehub_side import environment, sign_in
+from bench.jupyterhub_side import free_ports
+from bench.processes import running
+from bench.runner import Bar, Report, take_turns
+from codehub.server.data_dir import DataDir
+from codehub.server.embedded import postgres, processes, redis
+from codehub.server.supervisor import Supervisor
+
+METRIC = "seconds until the reader equals the database"
+NEVER_SECONDS = 30.0
+AWAY_SECONDS = (0.5, 4.0)
+"""A part that is started by us stays away this long: back-offs have grown by then, differently each time."""
+
+
+async def after_faults(directory: Path, *, rounds: int) -> Report:
+    report = Report(
+        "events",
+        "A reader of live events after something was restarted under it",
+        bars=[Bar(METRIC, fault, at_most=2, every_round=True) for fault in FAULTS],
+    )
+    number = iter(range(10_000))
+
+    def measure(fault: str) -> Callable[[], Awaitable[dict[str, float]]]:
+        return lambda: _round(directory / f"round-{next(number)}", FAULTS[fault])
+
+    await take_turns(report, {fault: measure(fault) for fault in FAULTS}, rounds=rounds)
+    return report
+
+
+@dataclass
+class Reader:
+    """What an open dashboard knows: workspace → version. ``web/src/live`` in short."""
+
+    url: str
+    cookies: dict[str, str]
+    known: dict[str, int] = field(default_factory=dict)
+    failures: int = 0
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                async with httpx.AsyncClient(cookies=self.cookies, trust_env=False, timeout=None) as client:
+                    # The dashboard asks after each failure whether it is still signed in, before it waits.
+                    if self.failures:
+                        await client.get(f"{self.url}/api/v1/auth/session")
+                    await asyncio.sleep(self._delay())
+                    await self._listen(client)
+            self.failures += 1
+
+    def _delay(self) -> float:
+        """``retryDelay`` of the dashboard's connection."""
+        if not self.failures:
+            return 0.0
+        longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** (self.failures - 1))
+        return longest * random.uniform(0.5, 1.0)
+
+    async def _listen(self, client: httpx.AsyncClient) -> None:
+        name = ""
+        async with client.stream("GET", f"{self.url}/api/v1/events") as stream:
+            if stream.status_code != httpx.codes.OK:
+                return
+            async for line in stream.aiter_lines():
+                if line.startswith("event:"):
+                    name = line[6:].strip()
+                elif line.startswith("data:"):
+                    self.failures = 0
+                    self._take(name, json.loads(line[5:]))
+
+    def _take(self, name: str, data: Any) -> None:
+        if name == "snapshot":
+            self.known = {each: version for each, version in self.known.items() if each in data["ids"]}
+        elif name == "state_changed":
+            self.known[data["id"]] = data["version"]
+        elif name == "deleted":
+            self.known.pop(data["id"], None)
+
+
+FIRST_DELAY_SECONDS = 0.5
+LONGEST_DELAY_SECONDS = 1.5
+
+
+@dataclass
+class Installation:
+    """Two replicas on a PostgreSQL and a Redis of their own, each of which can be killed."""
+
+    directory: Path
+    shared: dict[str, str]
+    database: Supervisor
+    memory: Supervisor
+    ports: list[int] = field(default_factory=lambda: free_ports(2))
+    stacks: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
+    pids: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def servers(self) -> DataDir:
+        return DataDir(self.directory / "servers")
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[NAMES.index(name)]}"
+
+    async def start(self, name: str) -> None:
+        port = self.ports[NAMES.index(name)]
+        env = environment(
+            self.directory / "data", bind=f"127.0.0.1:{port}", COORDINATOR_NODE_ID=name, **self.shared
+        )
+        stack = self.stacks[name] = contextlib.AsyncExitStack()
+        command = (sys.executable, "-m", "codehub.cli.main", "serve")
+        process = await stack.enter_async_context(
+            running(command, log=self.directory / f"{name}.log", env=env)
+        )
+        self.pids[name] = process.pid
+
+    async def until_up(self, name: str) -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=5) as client:
+
+            async def is_ready() -> bool:
+                with contextlib.suppress(httpx.HTTPError):
+                    answer = await client.get(f"{self.url(name)}/health/ready")
+                    return answer.status_code == httpx.codes.OK
+                return False
+
+            await _until(is_ready)
+
+    async def kill(self, name: str) -> None:
+        os.kill(self.pids[name], signal.SIGKILL)
+        await self.stacks.pop(name).aclose()
+
+
+NAMES = ("leads", "follows")
+
+
+async def _kill_api(hub: Installation, reading_from: str) -> None:
+    """The only replica, event listener and all, killed and started again at the same port."""
+    await hub.kill("leads")
+    await hub.kill(reading_from)
+    await asyncio.sleep(random.uniform(*AWAY_SECONDS))
+    await hub.start(reading_from)
+    await hub.until_up(reading_from)
+
+
+async def _kill_redis(hub: Installation, _: str) -> None:
+    (pid,) = processes.processes_in(hub.servers.redis, program="redis-server")
+    os.kill(pid, signal.SIGKILL)
+    await _until_gone(pid)
+    spec = redis.child(hub.servers)
+    await _until(spec.is_ready)  # the supervisor brings it back
+
+
+async def _stop_redis(hub: Installation, _: str) -> None:
+    await hub.memory.stop()
+
+
+async def _kill_leader(hub: Installation, _: str) -> None:
+    await hub.kill("leads")
+
+
+async def _end_listener_session(hub: Installation, _: str) -> None:
+    """With one replica there is nobody to take over: it must come back by itself."""
+    await hub.kill("leads")
+    await _until_listening(hub)
+    async with _connected(hub) as database:
+        await database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'codehub-events'"
+        )
+
+
+async def _restart_postgres(hub: Installation, _: str) -> None:
+    before = set(processes.processes_in(hub.servers.postgres, program="postgres"))
+    leader = min(before)
+    os.kill(leader, signal.SIGKILL)
+    await _until_gone(leader)
+    await _until(lambda: _answers(hub))
+
+
+Fault = Callable[[Installation, str], Awaitable[None]]
+
+FAULTS: dict[str, Fault] = {
+    "API killed and restarted": _kill_api,
+    "Redis killed and restarted": _kill_redis,
+    "Redis gone for good": _stop_redis,
+    "event listener's replica killed": _kill_leader,
+    "event listener's session ended": _end_listener_session,
+    "PostgreSQL killed and restarted": _restart_postgres,
+}
+
+
+async def _round(directory: Path, fault: Fault) -> dict[str, float]:
+    async with _installation(directory) as hub, contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=hub.url("follows"), trust_env=False, timeout=10)
+        )
+        await sign_in(client)
+        made = await client.post("/api/v1/workspaces", json={"name": "w", "image_ref": "trivial"})
+        made.raise_for_status()
+        workspace_id = made.json()["id"]
+        reader = Reader(hub.url("follows"), dict(client.cookies))
+        task = asyncio.create_task(reader.run())
+        stack.callback(task.cancel)
+        await _until(lambda: _equal(reader, client))
+        writing = asyncio.create_task(_keep_writing(client, workspace_id))
+        stack.callback(writing.cancel)
+        await fault(hub, "follows")
+        back_at = time.monotonic()
+        writing.cancel()
+        committed_at = await _write(client, workspace_id, f"after {back_at}")
+        since = max(back_at, committed_at)
+        with contextlib.suppress(TimeoutError):  # then the figure itself says so
+            await _until(lambda: _equal(reader, client), every=0.02, within=NEVER_SECONDS)
+        return {METRIC: time.monotonic() - since}
+
+
+async def _write(client: httpx.AsyncClient, workspace_id: str, memo: str) -> float:
+    """Change it, again and again until it is taken; gives the moment of the commit."""
+    while True:
+        with contextlib.suppress(httpx.HTTPError):
+            answer = await client.patch(f"/api/v1/workspaces/{workspace_id}", json={"memo": memo})
+            if answer.status_code == httpx.codes.OK:
+                return time.monotonic()
+        await asyncio.sleep(0.01)
+
+
+async def _keep_writing(client: httpx.AsyncClient, workspace_id: str) -> None:
+    """Changes all through the fault: some of them nobody is told of."""
+    for number in range(1_000_000):
+        await _write(client, workspace_id, f"during {number}")
+        await asyncio.sleep(0.05)
+
+
+async def _equal(reader: Reader, client: httpx.AsyncClient) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        answer = await client.get("/api/v1/workspaces?limit=200")
+        if answer.status_code == httpx.codes.OK:
+            return {each["id"]: each["version"] for each in answer.json()["items"]} == reader.known
+    return False
+
+
+@contextlib.asynccontextmanager
+async def _installation(directory: Path) -> AsyncIterator[Installation]:
+    directory.mkdir()
+    directory.chmod(0o755)
+    servers = DataDir(directory / "servers")
+    servers.prepare()
+    servers.prepare_sockets()
+    database, memory = Supervisor(), Supervisor()
+    try:
+        await database.start(await postgres.child(servers))
+        await postgres.ensure_database(servers)
+        await memory.start(redis.child(servers))
+        shared = {"DATABASE_URL": postgres.url(servers), "REDIS_URL": redis.url(servers)}
+        hub = Installation(directory, shared, database, memory)
+        try:
+            await hub.start("leads")
+            await hub.until_up("leads")
+            await _until_listening(hub)
+            await hub.start("follows")
+            await hub.until_up("follows")
+            yield hub
+        finally:
+            for stack in hub.stacks.values():
+                await stack.aclose()
+    finally:
+        await memory.stop()
+        await database.stop()
+
+
+@contextlib.asynccontextmanager
+async def _connected(hub: Installation) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(hub.shared["DATABASE_URL"])
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def _until_listening(hub: Installation) -> None:
+    """Some replica's event listener leads now."""
+
+    async def leads() -> bool:
+        async with _connected(hub) as database:
+            found = await database.fetchval(
+                "SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid)"
+                " WHERE a.application_name = 'codehub-events' AND l.locktype = 'advisory' AND l.granted"
+            )
+        return bool(found)
+
+    await _until(leads)
+
+
+async def _answers(hub: Installation) -> bool:
+    with contextlib.suppress(OSError, asyncpg.PostgresError, TimeoutError):
+        async with _connected(hub):
+            return True
+    return False
+
+
+async def _until_gone(pid: int) -> None:
+    async def gone() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    await _until(gone)
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], *, every: float = 0.005, within: float = 90.0) -> None:
+    async with asyncio.timeout(within):
+        while not await holds():
+            await asyncio.sleep(every)
