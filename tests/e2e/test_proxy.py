@@ -3,10 +3,11 @@
 One instance for all; each test is a person of its own, so limits and lists are theirs alone.
 """
 
+import asyncio
 import json
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -297,3 +298,49 @@ async def test_a_second_server_of_a_workspace_is_reached_and_nothing_else(
             assert (await ann.background(f"/w/{mine}/port/{closed}/")).status_code == 404
             assert (await ann.navigate(f"/w/{mine}/port/{closed}/")).status_code == 404
             assert await refused_with(ann.socket(f"/w/{mine}/port/{closed}/")) == 404
+
+
+# What others are told of it -----------------------------------------------------------------------
+
+
+async def test_who_is_connected_reaches_an_open_stream_by_itself(ann: Person) -> None:
+    workspace_id = await ann.running("watched")
+    told: list[dict[str, Any]] = []
+
+    async def listen() -> None:
+        name = ""
+        async with ann.client.stream("GET", "/api/v1/events", timeout=None) as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("event:"):
+                    name = line[6:].strip()
+                elif line.startswith("data:") and name == "activity":
+                    told.append(json.loads(line[5:])["activity"])
+
+    async def told_that(holds: Callable[[dict[str, Any]], bool]) -> None:
+        async def heard() -> bool:
+            return bool(told) and holds(told[-1])
+
+        await until(heard, what="an event about it")
+
+    listening = asyncio.create_task(listen())
+    try:
+        async with ann.socket(f"/w/{workspace_id}/socket"):
+            await told_that(lambda activity: activity["connections"] >= 1 and activity["next"] is None)
+        await told_that(lambda activity: activity["connections"] == 0 and activity["next"] is not None)
+    finally:
+        listening.cancel()
+
+
+async def test_signing_out_closes_open_sockets(ann: Person, url: str) -> None:
+    workspace_id = await ann.running("closing")
+    async with (
+        Person.sign_in(url, ann.username) as elsewhere,
+        ann.socket(f"/w/{workspace_id}/socket") as kept,
+        elsewhere.socket(f"/w/{workspace_id}/socket") as cut,
+    ):
+        await elsewhere.api("POST", "/auth/logout")
+        with pytest.raises(websockets.ConnectionClosed):
+            async with asyncio.timeout(30):
+                await cut.recv()
+        await kept.send("still signed in")
+        assert await kept.recv() == "still signed in"

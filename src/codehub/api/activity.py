@@ -46,6 +46,27 @@ class ActivityBoard:
                 return None
         return known
 
+    async def read_now(self, ids: Collection[UUID]) -> Mapping[UUID, Activity] | None:
+        """Asked of Redis after this call: for whoever has just heard that it changed."""
+        if self._reader is None:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await self._asking.get_many(ids)
+        except (RedisUnavailable, TimeoutError):
+            return None
+
+    async def retime(self, workspace_id: UUID, ttl_seconds: float) -> bool:
+        """False: Redis did not take it."""
+        if self._reader is None:
+            return False
+        try:
+            await self._reader.retime(workspace_id, ttl_seconds)
+        except RedisUnavailable:
+            return False
+        self._remembered.pop(workspace_id, None)
+        return True
+
     async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Activity]:
         assert self._reader is not None
         found = await self._reader.read_many(ids)

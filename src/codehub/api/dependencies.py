@@ -12,7 +12,7 @@ from codehub.archives.store import ArchiveObject, CommittedArchive
 from codehub.domain.ttl import Activity
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
-from codehub.signals.live import LiveFeed
+from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import RateLimit
 
 WhyNotReady = Callable[[], Awaitable[str | None]]
@@ -44,7 +44,12 @@ class ArchiveCatalogue(Protocol):
 
 
 class ActivityReader(Protocol):
+    """Both raise ``RedisUnavailable``."""
+
     async def read_many(self, workspace_ids: Collection[UUID]) -> Mapping[UUID, Activity]: ...
+
+    async def retime(self, workspace_id: UUID, ttl_seconds: float) -> None:
+        """Its idle period has another length from now on."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ class ApiSettings:
 class ApiDependencies:
     """Everything from outside. ``read_sessions``: autocommit, for requests that change nothing.
 
-    ``activity`` None: this installation has no Redis to ask. ``verify_principal`` None: the header
+    ``activity`` None: this installation has no Redis to ask. ``publisher`` None: and nobody to tell at once
+    whose rights have changed. ``verify_principal`` None: the header
     ``X-CodeHub-Principal`` means nothing.
     """
 
@@ -88,5 +94,6 @@ class ApiDependencies:
     why_not_ready: WhyNotReady
     coordinator_health: CoordinatorHealth
     activity: ActivityReader | None = None
+    publisher: LivePublisher | None = None
     verify_principal: VerifyPrincipal | None = None
     metrics: CollectorRegistry = REGISTRY

@@ -17,7 +17,7 @@ from codehub.signals.live import LiveSubscription
 router = api_router("", "events")
 
 _STREAM = {
-    "description": "Events: snapshot, state_changed, progress, error, deleted, resync, heartbeat",
+    "description": "Events: snapshot, state_changed, progress, activity, error, deleted, resync, heartbeat",
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
 

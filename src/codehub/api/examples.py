@@ -69,6 +69,8 @@ HISTORY_ENTRY: dict[str, Any] = {
     "changes": {"observed_status": ["STANDBY", "RUNNING"]},
     "actor": "observer",
     "cause": None,
+    "cause_code": None,
+    "cause_params": {},
 }
 ARCHIVE: dict[str, Any] = {
     "key": _KEY,

@@ -45,6 +45,7 @@ class Frames:
         self._renderer = renderer
         self._newest: OrderedDict[UUID, Frame] = OrderedDict()
         self._loading: Batched[UUID, Frame] = Batched(self._load)
+        self._asking: Batched[UUID, str] = Batched(self._load_activities)
 
     async def load(self, workspace_id: UUID) -> Frame | None:
         """As it is in the database now. None: there is no such row."""
@@ -56,6 +57,10 @@ class Frames:
         if newest is not None and newest.version >= version:
             return newest
         return await self.load(workspace_id)
+
+    async def activity(self, workspace_id: UUID) -> str | None:
+        """Who is connected and what happens next, as JSON. None: there is no such row."""
+        return await self._asking.get(workspace_id)
 
     async def render(self, records: Sequence[WorkspaceRecord]) -> list[Frame]:
         """Frames of records that were just read, in the same order."""
@@ -71,6 +76,11 @@ class Frames:
     async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Frame]:
         found = await self._records.get_many(ids)
         return {frame.workspace_id: frame for frame in await self.render(list(found.values()))}
+
+    async def _load_activities(self, ids: Sequence[UUID]) -> Mapping[UUID, str]:
+        found = await self._records.get_many(ids)
+        activities = await self._activity.read_now(list(found))
+        return {each: self._renderer.activity(record, activities) for each, record in found.items()}
 
 
 def _frame(record: WorkspaceRecord, text: str) -> Frame:

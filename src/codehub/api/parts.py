@@ -11,8 +11,10 @@ from codehub.api.activity import ActivityBoard
 from codehub.api.dependencies import ApiDependencies
 from codehub.api.frames import Frames
 from codehub.api.guard import StreamGuard
+from codehub.api.people import PeopleWatch
 from codehub.api.progress import ProgressBoard
 from codehub.api.rendering import WorkspaceRenderer
+from codehub.domain.workspace import WorkspaceView
 from codehub.services.batching import Batched
 from codehub.services.identity import Identities
 from codehub.services.overview import Overviews
@@ -31,7 +33,11 @@ class Parts:
         self.settings = given.settings
         self.sessions = given.sessions
         self.reading = given.read_sessions
-        self.identities = Identities(given.sessions, reading=given.read_sessions)
+        self.identities = Identities(
+            given.sessions,
+            reading=given.read_sessions,
+            announce=given.publisher.publish_person if given.publisher is not None else None,
+        )
         self.sign_in = SignIn(
             given.sessions,
             passwords=given.passwords,
@@ -48,6 +54,7 @@ class Parts:
         self.workspaces: Batched[UUID, WorkspaceRecord] = Batched(self._load_workspaces)
         self.frames = Frames(self.workspaces, activity=self.activity, renderer=self.renderer)
         self.guard = StreamGuard(self.identities)
+        self.people = PeopleWatch(given.live, identities=self.identities, guard=self.guard)
         self.tellings = asyncio.Semaphore(TELLINGS_AT_ONCE)
         self.overviews = Overviews(
             reading=given.read_sessions, runtime=given.runtime, archives=given.archives
@@ -55,11 +62,22 @@ class Parts:
 
     def start(self) -> None:
         self.progress.start()
+        self.people.start()
 
     async def close(self) -> None:
         self.guard.end_all()
         await self.guard.close()
+        await self.people.close()
         await self.progress.close()
+
+    async def retime(self, view: WorkspaceView) -> None:
+        """The idle period was changed and committed: the timer that runs now follows, and people are told.
+
+        While Redis is away it stays as it was. Then a shorter period counts from the next use on; a longer
+        one counts all the same, because the TTL manager looks at the last use too.
+        """
+        if await self.activity.retime(view.id, view.standby_ttl_seconds) and self.given.publisher is not None:
+            await self.given.publisher.publish_activity(view.id, view.owner_id)
 
     async def answer(self, record: WorkspaceRecord, *, status: int = 200) -> Response:
         activities = await self.activity.read_many((record.view.id,))

@@ -54,6 +54,12 @@ class WorkspaceRenderer:
     def one(self, record: WorkspaceRecord, activities: Mapping[UUID, Activity] | None) -> str:
         return self.render(record, _of(activities, record.view.id), now=datetime.now(UTC))
 
+    def activity(self, record: WorkspaceRecord, activities: Mapping[UUID, Activity] | None) -> str:
+        """The part of ``one`` that changes without a new version, by itself."""
+        activity = _of(activities, record.view.id)
+        following = next_transition(record.view, activity=activity, now=datetime.now(UTC))
+        return _encode({"id": str(record.view.id), "activity": _activity(activity, following)})
+
     def _columns(self, record: WorkspaceRecord) -> str:
         """The part that depends on the row alone, without its closing brace. Equal rows, equal bytes."""
         known = self._remembered.get(record.view.id)
@@ -77,19 +83,20 @@ def _of(activities: Mapping[UUID, Activity] | None, workspace_id: UUID) -> Activ
 
 def _tail(percent: int | None, activity: Activity | None, following: Transition | None) -> str:
     """The part that changes without the row: what follows the columns, with the closing brace."""
+    return "," + _encode({"progress": percent, "activity": _activity(activity, following)})[1:]
+
+
+def _activity(activity: Activity | None, following: Transition | None) -> dict[str, Any]:
     heard = activity or _UNUSED
-    live = {
-        "progress": percent,
-        "activity": {
-            "connections": heard.connections if activity else None,
-            "last_seen_at": _time(heard.last_seen_at),
-            "kind": heard.kind,
-            "next": {"to": following.to.value, "at": _time(following.at), "why": following.why}
-            if following
-            else None,
-        },
+    next_ = None
+    if following is not None:
+        next_ = {"to": following.to.value, "at": _time(following.at), "why": following.why}
+    return {
+        "connections": heard.connections if activity else None,
+        "last_seen_at": _time(heard.last_seen_at),
+        "kind": heard.kind,
+        "next": next_,
     }
-    return "," + _encode(live)[1:]
 
 
 def _columns_of(record: WorkspaceRecord) -> dict[str, Any]:

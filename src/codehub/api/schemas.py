@@ -21,6 +21,7 @@ from codehub.api.fields import (
     TtlSeconds,
     Username,
 )
+from codehub.domain.causes import CauseCode
 from codehub.domain.errors import Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation, Role
 from codehub.domain.status import Status
@@ -174,7 +175,9 @@ class HistoryEntry(Answer):
     at: datetime
     changes: dict[str, Any] = Field(description="Column → [before, after]")
     actor: str | None
-    cause: str | None
+    cause: str | None = Field(description="In English, as it was recorded")
+    cause_code: CauseCode | None = Field(description="Null: free text, for example an engine's own message")
+    cause_params: dict[str, int] = Field(description="`seconds`, where the cause tells a time")
 
 
 class ArchiveGeneration(Answer):

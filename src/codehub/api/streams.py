@@ -9,6 +9,7 @@ telling over. While the database is away the stream stays open and tries again.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 from uuid import UUID
@@ -20,11 +21,13 @@ from codehub.api.frames import Frame, Frames
 from codehub.api.problems import DATABASE_AWAY
 from codehub.kit.clock import monotonic
 from codehub.signals.live import (
+    ActivityChanged,
     Change,
     FeedClosed,
     FellBehind,
     LiveSubscription,
     Notice,
+    PersonChanged,
     Progress,
     Resync,
 )
@@ -158,6 +161,10 @@ class WorkspaceStream:
                 await self._write(_progress(notice))
             case Change():
                 await self._change(notice)
+            case ActivityChanged():
+                await self._activity(notice.id)
+            case PersonChanged():
+                pass  # the guard's business
 
     async def _tell(self) -> None:
         """The whole current state, begun again until it was told completely."""
@@ -200,6 +207,15 @@ class WorkspaceStream:
         if frame.error_at is not None and frame.error_at != told_error:
             events += frame.event("error")
         await self._write(events)
+
+    async def _activity(self, workspace_id: UUID) -> None:
+        """A hint like any other: what cannot be read now is told with the next state."""
+        if workspace_id not in self._sent:
+            return  # not told yet, or gone
+        with suppress(*DATABASE_AWAY):
+            told = await self._frames.activity(workspace_id)
+            if told is not None:
+                await self._write(f"event: activity\ndata: {told}\n\n".encode())
 
     async def _wait_for_database(self, error: BaseException) -> None:
         """It is away: keep the stream, try again soon, let the heart beat meanwhile."""

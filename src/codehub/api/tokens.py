@@ -57,5 +57,5 @@ async def create_token(body: NewToken, caller: Caller, parts: TheParts) -> Token
 async def revoke_token(token_id: UUID, caller: Caller, parts: TheParts) -> Response:
     async with parts.sessions.begin() as session:
         await api_tokens.revoke(session, caller, token_id)
-    parts.identities.forget(caller.user.id)
+    await parts.identities.changed(caller.user.id)
     return Response(status_code=204)

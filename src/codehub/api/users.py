@@ -71,5 +71,5 @@ async def change_user(user_id: UUID, body: UserChange, caller: Admin, parts: The
             password=body.password,
             actor=caller.actor.label,
         )
-    parts.identities.forget(user_id)
+    await parts.identities.changed(user_id)
     return User.model_validate(user)

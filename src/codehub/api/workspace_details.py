@@ -17,6 +17,7 @@ from codehub.api.routers import api_router
 from codehub.api.sse import EventStream, Write
 from codehub.api.streams import heartbeat
 from codehub.api.workspaces import find_visible
+from codehub.domain import causes
 from codehub.domain.errors import EffectError
 from codehub.services.identity import Principal
 from codehub.store import events
@@ -36,18 +37,7 @@ async def history(
     await find_visible(workspace_id, caller, parts)
     async with parts.reading() as session:
         page = await events.list_page(session, workspace_id, cursor=cursor, limit=limit)
-    items = [
-        schemas.HistoryEntry(
-            seq=each.seq,
-            version=each.version,
-            at=each.at,
-            changes=dict(each.changes),
-            actor=each.actor,
-            cause=each.cause,
-        )
-        for each in page.items
-    ]
-    return schemas.Page(items=items, next_cursor=page.next_cursor)
+    return schemas.Page(items=[_told(each) for each in page.items], next_cursor=page.next_cursor)
 
 
 @router.get(
@@ -147,3 +137,17 @@ async def _beat(write: Write, *, every: float) -> None:
 
 def _log_event(text: str) -> bytes:
     return f"event: log\ndata: {json.dumps({'text': text}, ensure_ascii=False)}\n\n".encode()
+
+
+def _told(event: events.EventRecord) -> schemas.HistoryEntry:
+    known = causes.parse(event.cause)
+    return schemas.HistoryEntry(
+        seq=event.seq,
+        version=event.version,
+        at=event.at,
+        changes=dict(event.changes),
+        actor=event.actor,
+        cause=event.cause,
+        cause_code=known.code if known else None,
+        cause_params=known.params if known else {},
+    )

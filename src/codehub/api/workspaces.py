@@ -126,10 +126,11 @@ async def get_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> 
 async def edit_workspace(
     workspace_id: UUID, body: schemas.WorkspaceChange, caller: Caller, parts: TheParts
 ) -> Response:
+    changes = body.model_dump(exclude_unset=True)
     async with parts.sessions.begin() as session:
-        record = await service.edit(
-            session, workspace_id, body.model_dump(exclude_unset=True), actor=caller.actor
-        )
+        record = await service.edit(session, workspace_id, changes, actor=caller.actor)
+    if "standby_ttl_seconds" in changes:
+        await parts.retime(record.view)
     return await parts.answer(record)
 
 

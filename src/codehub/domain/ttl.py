@@ -8,6 +8,7 @@ read, too many that seem idle at once.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 
@@ -42,10 +43,12 @@ def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime) -> bool:
     """Idle: RUNNING → STANDBY.
 
     ``last_access_at`` is set when a start completes, so a workspace that just came up has its whole idle
-    period to be connected to, whatever became of its timer.
+    period to be connected to, whatever became of its timer. ``last_seen_at`` is asked beside the timer,
+    which was set with the TTL of its moment: that may have been raised since.
     """
-    just_came_up = now - ws.last_access_at <= timedelta(seconds=ws.standby_ttl_seconds)
-    return _may_sleep(ws) and not just_came_up and not _kept_awake(ws, now=now) and not activity.in_use
+    used_at = _last_used_at(ws, activity)
+    just_used = now - used_at <= timedelta(seconds=ws.standby_ttl_seconds)
+    return _may_sleep(ws) and not just_used and not _kept_awake(ws, now=now) and not activity.in_use
 
 
 def archives_now(ws: WorkspaceView, *, now: datetime) -> bool:
@@ -67,7 +70,7 @@ def next_transition(ws: WorkspaceView, *, activity: Activity | None, now: dateti
             return None  # in use, or nobody can tell: no promise
         at = max(
             now + (activity.idle_timer or timedelta(0)),
-            ws.last_access_at + timedelta(seconds=ws.standby_ttl_seconds),
+            _last_used_at(ws, activity) + timedelta(seconds=ws.standby_ttl_seconds),
         )
         for held in (ws.awake_until, ws.active_until):
             at = max(at, held) if held else at
@@ -79,20 +82,16 @@ def next_transition(ws: WorkspaceView, *, activity: Activity | None, now: dateti
     return None
 
 
+def _last_used_at(ws: WorkspaceView, activity: Activity) -> datetime:
+    return max(ws.last_access_at, activity.last_seen_at or ws.last_access_at)
+
+
 def idle_cause(ws: WorkspaceView) -> str:
-    return f"idle for {in_words(ws.standby_ttl_seconds)}"
+    return Cause(CauseCode.IDLE, ws.standby_ttl_seconds).text
 
 
 def forgotten_cause(ws: WorkspaceView) -> str:
-    return f"not used for {in_words(ws.archive_ttl_seconds)}"
-
-
-def in_words(seconds: int) -> str:
-    """Whole units where they fit: "5 min", "1 d", "90 s"."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
+    return Cause(CauseCode.FORGOTTEN, ws.archive_ttl_seconds).text
 
 
 def _may_sleep(ws: WorkspaceView) -> bool:

@@ -20,9 +20,11 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
+from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.status import Status
 from codehub.domain.workspace import WorkspaceView
+from codehub.kit.tasks import cancel_and_wait
 from codehub.proxy.ports import (
     ChangeListener,
     Credential,
@@ -41,9 +43,10 @@ from codehub.services.errors import LimitReached, NotFound, WorkspaceDeleted
 from codehub.services.identity import Identities
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import LEASE_SECONDS, ActivityKind, ActivityLog
+from codehub.signals.activity_news import ActivityNews
 from codehub.signals.connection import RedisLink, RedisUnavailable
 from codehub.signals.hints import Hints, HintTarget
-from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed
+from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, PersonChanged, Resync
 from codehub.signals.outage import Outage
 from codehub.store.records import WorkspaceRecord
 from codehub.store.workspaces import find
@@ -77,6 +80,7 @@ class StandbyTtls:
     def __init__(self, reading: Sessions) -> None:
         self._reading = reading
         self._known: dict[UUID, int] = {}
+        self._owners: dict[UUID, UUID] = {}
         self._sure: set[UUID] = set()
         self._doubts = 0  # grows with each: what was read before one proves nothing after it
 
@@ -94,11 +98,16 @@ class StandbyTtls:
         # TTL 0 never sleeps; the timer is only shown.
         return float(self._known.get(workspace_id) or DEFAULT_TTL)
 
+    def owner(self, workspace_id: UUID) -> UUID | None:
+        return self._owners.get(workspace_id)
+
     def note(self, view: WorkspaceView, *, sure: bool = False) -> None:
         if len(self._known) > MANY_TTLS:
             self._known.clear()
+            self._owners.clear()
             self._sure.clear()
         self._known[view.id] = view.standby_ttl_seconds
+        self._owners[view.id] = view.owner_id
         if sure:
             self._sure.add(view.id)
 
@@ -136,7 +145,7 @@ class Directory:
         self._hints = hints
         self._limits = limits
         self._sign_in = sign_in
-        self._feed: asyncio.Task[None] | None = None
+        self._feeds: list[asyncio.Task[None]] = []
         self.ttls = StandbyTtls(reading)
 
     async def resolve(self, credential: Credential) -> Principal | None:
@@ -176,7 +185,7 @@ class Directory:
                     workspace_id,
                     actor=known.actor,
                     limits=self._limits,
-                    cause="opened the link",
+                    cause=Cause(CauseCode.LINK_OPENED),
                 )
         except LimitReached as limit:
             return WakeOutcome(
@@ -195,13 +204,13 @@ class Directory:
         await self._hints.publish(HintTarget.OBSERVER, [workspace_id])
 
     def subscribe(self, listener: ChangeListener) -> None:
-        self._feed = asyncio.create_task(self._follow(listener), name="proxy-changes")
+        self._feeds = [
+            asyncio.create_task(self._follow(listener), name="proxy-changes"),
+            asyncio.create_task(self._follow_people(listener), name="proxy-people"),
+        ]
 
     async def close(self) -> None:
-        if self._feed is not None:
-            self._feed.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._feed
+        await cancel_and_wait(self._feeds)
 
     async def _follow(self, listener: ChangeListener) -> None:
         while True:
@@ -211,11 +220,25 @@ class Directory:
                         if isinstance(notice, Change):
                             self.ttls.doubt(notice.id)
                             listener.workspace_changed(notice.id)
-                        else:
+                        elif isinstance(notice, Resync):
                             self.ttls.doubt()
                             listener.everything_changed()
             except FellBehind:
                 self.ttls.doubt()
+                listener.everything_changed()
+            except FeedClosed:
+                return
+
+    async def _follow_people(self, listener: ChangeListener) -> None:
+        """Whoever was signed out or disabled loses open sockets now; without the hint, in the next round."""
+        while True:
+            try:
+                with self._live.subscribe_people() as people:
+                    async for notice in people:
+                        if isinstance(notice, PersonChanged):
+                            self._identities.forget(notice.user_id)
+                            listener.user_changed(notice.user_id)
+            except FellBehind:
                 listener.everything_changed()
             except FeedClosed:
                 return
@@ -343,18 +366,30 @@ class SignedSignIn:
 
 
 class ProxyActivity:
-    """The lease set and idle timer, with each workspace's own TTL; PostgreSQL while Redis is away."""
+    """The lease set and idle timer, with each workspace's own TTL; PostgreSQL while Redis is away.
 
-    def __init__(self, activity: ActivityLog, sessions: Sessions, ttls: StandbyTtls) -> None:
+    A lease that is new, or over, is news for whoever looks at the workspace; one that is renewed is not.
+    """
+
+    def __init__(
+        self, activity: ActivityLog, sessions: Sessions, ttls: StandbyTtls, news: ActivityNews
+    ) -> None:
         self._activity = activity
         self._sessions = sessions
         self._ttls = ttls
+        self._news = news
+        self._held: set[tuple[UUID, str]] = set()
 
     async def lease(self, workspace_id: UUID, conn_id: str) -> None:
         await self._activity.take(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
+        if (workspace_id, conn_id) not in self._held:
+            self._held.add((workspace_id, conn_id))
+            self._tell(workspace_id)
 
     async def release(self, workspace_id: UUID, conn_id: str) -> None:
         await self._activity.release(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
+        self._held.discard((workspace_id, conn_id))
+        self._tell(workspace_id)
 
     async def touch(self, workspace_id: UUID) -> None:
         await self._activity.touch(workspace_id, await self._ttls.get(workspace_id), ActivityKind.HTTP)
@@ -363,3 +398,8 @@ class ProxyActivity:
         longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
         async with self._sessions() as session, session.begin():
             await access.say_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
+
+    def _tell(self, workspace_id: UUID) -> None:
+        owner_id = self._ttls.owner(workspace_id)
+        if owner_id is not None:  # never read: then nobody was let in either
+            self._news.changed(workspace_id, owner_id)

@@ -27,9 +27,10 @@ from codehub.server.variables import SettingsError
 from codehub.services.identity import Identities
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
+from codehub.signals.activity_news import ActivityNews
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
-from codehub.signals.live import LiveFeed
+from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store import workspaces
 from codehub.store.engine import create_engine, reading_session_factory, session_factory
 from codehub.store.installation import get_or_create
@@ -78,7 +79,9 @@ async def run_proxy(
             sign_in=sign_in,
         )
         stack.push_async_callback(directory.close)
-        activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls)
+        news = ActivityNews(LivePublisher(redis).publish_activity)
+        stack.push_async_callback(news.close)
+        activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls, news)
         server = ProxyServer(
             Ports(directory=directory, sign_in=sign_in, activity=activity),
             ProxySettings(

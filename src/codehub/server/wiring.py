@@ -120,6 +120,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         why_not_ready=Readiness(engine).why_not_ready,
         coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
         activity=ActivityLog(redis),
+        publisher=LivePublisher(redis),
         verify_principal=lambda value: _vouched_for(value, installation.secret),
     )
     return Application(

@@ -1,8 +1,9 @@
 """Who is asking: a session cookie or a token becomes a person.
 
 Every request asks this, so answers are remembered for two seconds in the process. Ending a session,
-revoking a token or disabling a person in this process forgets them at once; another replica may believe
-for those two seconds longer. Requests that change something never believe the memory (``fresh=True``).
+revoking a token or disabling a person forgets them at once in this process and announces it to the others;
+one that does not hear of it may believe for those two seconds longer. Requests that change something never
+believe the memory (``fresh=True``).
 
 Secrets are looked up by their SHA-256 and never kept: the memory is keyed by the hash too.
 """
@@ -58,9 +59,16 @@ def label_of(user: UserRecord) -> str:
 
 
 class Identities:
+    """``announce``: tells every process that this person's rights have changed; a hint, which may be lost."""
+
     def __init__(
-        self, sessions_: async_sessionmaker[AsyncSession], *, reading: async_sessionmaker[AsyncSession]
+        self,
+        sessions_: async_sessionmaker[AsyncSession],
+        *,
+        reading: async_sessionmaker[AsyncSession],
+        announce: Callable[[UUID], Awaitable[bool]] | None = None,
     ) -> None:
+        self._announce = announce
         self._sessions = sessions_
         self._reading = reading
         self._remembered: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
@@ -77,8 +85,14 @@ class Identities:
         """A person somebody trusted vouches for."""
         return await self._find(f"u{user_id}", self._load_user, fresh=fresh)
 
+    async def changed(self, user_id: UUID) -> None:
+        """A session, a token, the role or the password of this person was changed, and that is committed."""
+        self.forget(user_id)
+        if self._announce is not None:
+            await self._announce(user_id)
+
     def forget(self, user_id: UUID) -> None:
-        """Something about this person changed: role, password, a session, a token."""
+        """Believe nothing that was read about this person before."""
         self._forgotten += 1
         for key in [key for key, (_, known) in self._remembered.items() if known.user.id == user_id]:
             del self._remembered[key]

@@ -116,7 +116,7 @@ class SignIn:
                     action="session.end",
                     subject=principal.user.username,
                 )
-        self._identities.forget(principal.user.id)
+        await self._identities.changed(principal.user.id)
 
     async def change_password(self, principal: Principal, *, current: str, new: str) -> None:
         """Every other session of this person ends. Raises ``WrongPassword``, ``UnfitPasswordError``.
@@ -139,7 +139,7 @@ class SignIn:
             await audit.append(
                 session, actor=principal.actor.label, action="user.password", subject=user.username
             )
-        self._identities.forget(user.id)
+        await self._identities.changed(user.id)
 
     async def _count(self, key: str, limit: int) -> None:
         wait = await self._rate_limit.hit(key, limit=limit, window_seconds=WINDOW_SECONDS)
@@ -169,7 +169,10 @@ class SignIn:
             if monotonic() - self._purged_at > PURGE_SECONDS:
                 self._purged_at = monotonic()
                 await sessions.purge_expired(session)
-        self._identities.forget(user.id)
+        if previous is None:
+            self._identities.forget(user.id)
+        else:
+            await self._identities.changed(user.id)
         return secret
 
     async def _write_failure(self, user: UserRecord | None, address: str) -> None:

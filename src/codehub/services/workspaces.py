@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.home import at_recovery
 from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
 from codehub.domain.states import DesiredState
@@ -66,7 +67,7 @@ async def create(
     session: AsyncSession, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
 ) -> WorkspaceRecord:
     """Raises ``NameTaken`` or, with ``start`` and no place left, ``LimitReached``; then nothing exists."""
-    await set_actor(session, actor.label, "created")
+    await _say_why(session, actor, Cause(CauseCode.CREATED))
     if new.start:
         await places.lock_limits(session)
         await _take_place(session, owner_id, limits)
@@ -87,7 +88,12 @@ async def create(
 
 
 async def start(
-    session: AsyncSession, workspace_id: UUID, *, actor: Actor, limits: RunningLimits, cause: str = ""
+    session: AsyncSession,
+    workspace_id: UUID,
+    *,
+    actor: Actor,
+    limits: RunningLimits,
+    cause: Cause | None = None,
 ) -> WorkspaceRecord:
     """Wish RUNNING. Asking for what is already wanted takes no new place and changes nothing."""
     # The limits' lock comes first, also for what may turn out to be a no-op: one order for everybody.
@@ -97,11 +103,13 @@ async def start(
         return record
     if not holds_place(record.view):  # one that failed to stop still has its own
         await _take_place(session, record.view.owner_id, limits)
-    return await _wish(session, record, DesiredState.RUNNING, actor=actor, cause=cause or "asked to start")
+    return await _wish(
+        session, record, DesiredState.RUNNING, actor=actor, cause=cause or Cause(CauseCode.ASKED_TO_START)
+    )
 
 
 async def stop(
-    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: str = ""
+    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
     """Wish STANDBY. Refused where PENDING is wanted: a stop must not restore anything."""
     record = await _locked(session, workspace_id, actor)
@@ -109,17 +117,21 @@ async def stop(
         return record
     if record.view.desired_state is DesiredState.PENDING:
         raise WantedArchived
-    return await _wish(session, record, DesiredState.STANDBY, actor=actor, cause=cause or "asked to stop")
+    return await _wish(
+        session, record, DesiredState.STANDBY, actor=actor, cause=cause or Cause(CauseCode.ASKED_TO_STOP)
+    )
 
 
 async def archive(
-    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: str = ""
+    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
     """Wish PENDING: from wherever it is, into the archive."""
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.PENDING:
         return record
-    return await _wish(session, record, DesiredState.PENDING, actor=actor, cause=cause or "asked to archive")
+    return await _wish(
+        session, record, DesiredState.PENDING, actor=actor, cause=cause or Cause(CauseCode.ASKED_TO_ARCHIVE)
+    )
 
 
 async def lower(
@@ -154,7 +166,7 @@ async def edit(
     record = await _locked(session, workspace_id, actor)
     if not changes:
         return record
-    await set_actor(session, actor.label, "edited")
+    await _say_why(session, actor, Cause(CauseCode.EDITED))
     edited = await intents.update_details(session, workspace_id, **changes)
     assert edited is not None, "the row is locked"
     await _audit(session, actor, "workspace.edit", workspace_id, fields=sorted(changes))
@@ -167,7 +179,7 @@ async def keep_awake(
     """Nothing puts it to sleep or into the archive before then; zero takes the promise back."""
     await _locked(session, workspace_id, actor)
     until = await statements.now(session) + for_ if for_ else None
-    await set_actor(session, actor.label, "asked to keep awake" if until else "may sleep again")
+    await _say_why(session, actor, Cause(CauseCode.KEPT_AWAKE if until else CauseCode.MAY_SLEEP))
     await intents.set_awake_until(session, workspace_id, until)
     await _audit(session, actor, "workspace.keep_awake", workspace_id, seconds=int(for_.total_seconds()))
     return await _reread(session, workspace_id)
@@ -178,7 +190,7 @@ async def delete(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> 
     record = visible(await workspaces.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
-    await set_actor(session, actor.label, "asked to delete")
+    await _say_why(session, actor, Cause(CauseCode.ASKED_TO_DELETE))
     await intents.mark_deleted(session, workspace_id)
     await _audit(session, actor, "workspace.delete", workspace_id, name=record.name)
     return await _reread(session, workspace_id)
@@ -190,19 +202,23 @@ async def recover(session: AsyncSession, workspace_id: UUID, *, actor: Actor) ->
     error = record.view.error_info
     if error is None or not error.is_terminal:  # what is still being retried needs nobody's help
         return record
-    await set_actor(session, actor.label, "asked to recover")
+    await _say_why(session, actor, Cause(CauseCode.ASKED_TO_RECOVER))
     await intents.recover(session, workspace_id, home=at_recovery(record.view))
     await _audit(session, actor, "workspace.recover", workspace_id, reason=error.reason.value)
     return await _reread(session, workspace_id)
 
 
 async def _wish(
-    session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor, cause: str
+    session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor, cause: Cause
 ) -> WorkspaceRecord:
-    await set_actor(session, actor.label, cause)
+    await _say_why(session, actor, cause)
     await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
     await _audit(session, actor, f"workspace.wish.{desired.value.lower()}", record.view.id)
     return await _reread(session, record.view.id)
+
+
+async def _say_why(session: AsyncSession, actor: Actor, cause: Cause) -> None:
+    await set_actor(session, actor.label, cause.text)
 
 
 async def _locked(session: AsyncSession, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:

@@ -129,6 +129,10 @@ class ActivityLog:
         """A workspace has just started: nobody is put to sleep before they could connect."""
         await self.touch(workspace_id, ttl_seconds, ActivityKind.START)
 
+    async def retime(self, workspace_id: UUID, ttl_seconds: float) -> None:
+        """The idle period has another length: the timer that runs now is made to fit it."""
+        await self._run([_Call(scripts.RETIME, _keys(workspace_id), [_ms(ttl_seconds)])])
+
     async def write(
         self,
         *,

@@ -76,6 +76,28 @@ return 1
 """
 )
 
+# KEYS conn, timer, seen; ARGV ttl_ms: the idle period has another length from now on
+#
+# What is open counts until its lease ends, what is over since it was last seen. Nothing ever seen: there is
+# no timer to change.
+RETIME = (
+    _NOW
+    + """
+local from = tonumber(redis.call('HGET', KEYS[3], 'at') or 0)
+local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+if last[2] and tonumber(last[2]) > now then
+  from = tonumber(last[2])
+end
+local left = from + ARGV[1] - now
+if left > 0 then
+  redis.call('SET', KEYS[2], 'retimed', 'PX', left)
+else
+  redis.call('DEL', KEYS[2])
+end
+return 1
+"""
+)
+
 # KEYS epoch; ARGV new_token → {token, run_id, age_ms}
 #
 # Redis forgot something when the key is gone (flushed, restarted empty) or was written by another

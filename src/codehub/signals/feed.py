@@ -20,6 +20,7 @@ from prometheus_client import Counter
 from codehub.domain.errors import CodeHubError
 from codehub.signals.connection import RedisLink
 from codehub.signals.notices import (
+    PEOPLE_CHANNEL,
     RESYNC_CHANNEL,
     USER_CHANNEL,
     WORKSPACE_CHANNEL,
@@ -27,6 +28,7 @@ from codehub.signals.notices import (
     Notice,
     Resync,
     parse_notice,
+    parse_person,
 )
 from codehub.signals.subscription import Subscription
 
@@ -36,6 +38,7 @@ IGNORED = Counter("codehub_live_ignored_total", "Live messages whose payload mad
 DROPPED = Counter("codehub_live_dropped_total", "Readers dropped because they fell too far behind")
 
 _EVERYONE = "*"
+_PEOPLE = "people"
 
 
 class FellBehind(CodeHubError):
@@ -59,7 +62,7 @@ class LiveFeed:
         self._redis = Subscription(
             link,
             use="live feed",
-            channels=[RESYNC_CHANNEL],
+            channels=[RESYNC_CHANNEL, PEOPLE_CHANNEL],
             patterns=[f"{WORKSPACE_CHANNEL}*", f"{USER_CHANNEL}*"],
             on_message=self._receive,
             on_subscribed=self.resync_all,
@@ -97,6 +100,10 @@ class LiveFeed:
         """Everybody's: for administrators."""
         return self._subscribe(_EVERYONE)
 
+    def subscribe_people(self) -> "LiveSubscription":
+        """Whose rights have changed, and nothing about workspaces."""
+        return self._subscribe(_PEOPLE)
+
     def _subscribe(self, channel: str) -> "LiveSubscription":
         subscriber = LiveSubscription(self, channel, max_behind=self._max_behind)
         self._subscribers.setdefault(channel, set()).add(subscriber)
@@ -112,6 +119,9 @@ class LiveFeed:
     def _receive(self, channel: str, payload: bytes) -> None:
         if channel == RESYNC_CHANNEL:
             self.resync_all()
+            return
+        if channel == PEOPLE_CHANNEL:
+            self._tell_of_person(payload)
             return
         readers = list(self._subscribers.get(channel, ()))
         if channel.startswith(USER_CHANNEL):
@@ -129,6 +139,14 @@ class LiveFeed:
             return
         for reader in readers:
             reader.deliver(notice)
+
+    def _tell_of_person(self, payload: bytes) -> None:
+        person = parse_person(payload)
+        if person is None:
+            IGNORED.inc()
+            return
+        for reader in list(self._subscribers.get(_PEOPLE, ())):
+            reader.deliver(person)
 
     def deal_out(self, change: Change) -> None:
         """A change that came another way than by Redis, to everybody it concerns."""

@@ -1,7 +1,8 @@
 """Live events on the way to browsers: the last stretch between the event listener and each API replica.
 
 The event listener publishes each change to ``workspace:{id}`` and ``user:{owner_id}``; the Reconciler
-publishes progress to the same two, at most twice a second for a workspace. Each API replica holds **one**
+publishes progress to the same two, at most twice a second for a workspace; proxies publish that who is
+connected has changed, at most once a second. Each API replica holds **one**
 Redis subscription, however many browsers it serves, and ``LiveFeed`` deals the notices out in memory.
 
 Nothing here promises delivery. A reader converges all the same, because every gap ends in ``Resync``: the
@@ -15,11 +16,15 @@ from uuid import UUID
 from codehub.signals.connection import RedisLink, RedisUnavailable
 from codehub.signals.feed import FeedClosed, FellBehind, LiveFeed, LiveSubscription
 from codehub.signals.notices import (
+    PEOPLE_CHANNEL,
     RESYNC_CHANNEL,
     USER_CHANNEL,
     WORKSPACE_CHANNEL,
+    ActivityChanged,
     Change,
     Notice,
+    OfWorkspace,
+    PersonChanged,
     Progress,
     Resync,
     encode_notice,
@@ -27,6 +32,7 @@ from codehub.signals.notices import (
 from codehub.signals.outage import Outage
 
 __all__ = [
+    "ActivityChanged",
     "Change",
     "FeedClosed",
     "FellBehind",
@@ -34,6 +40,7 @@ __all__ = [
     "LivePublisher",
     "LiveSubscription",
     "Notice",
+    "PersonChanged",
     "Progress",
     "Resync",
 ]
@@ -66,6 +73,18 @@ class LivePublisher:
         self._progress_sent_at[workspace_id] = now
         return await self._publish([Progress(workspace_id, owner_id, progress)])
 
+    async def publish_activity(self, workspace_id: UUID, owner_id: UUID) -> bool:
+        return await self._publish([ActivityChanged(workspace_id, owner_id)])
+
+    async def publish_person(self, user_id: UUID) -> bool:
+        """Open sockets and remembered answers of this person are judged again, in every process."""
+        try:
+            async with self._link.bounded(self._outage) as client:
+                await client.publish(PEOPLE_CHANNEL, str(user_id).encode())
+        except RedisUnavailable:
+            return False
+        return True
+
     async def publish_resync(self) -> bool:
         """Tell every subscriber of every replica to begin again."""
         try:
@@ -75,7 +94,7 @@ class LivePublisher:
             return False
         return True
 
-    async def _publish(self, notices: Sequence[Change | Progress]) -> bool:
+    async def _publish(self, notices: Sequence[OfWorkspace]) -> bool:
         if not notices:
             return True
         try:

@@ -1,4 +1,4 @@
-"""What travels from a changed row to a browser: a change, progress, or "begin again".
+"""What travels from a changed row to a browser: a change, progress, activity, or "begin again".
 
 The trigger's NOTIFY payload and the messages on Redis are the same JSON, so one parser serves both ends. It
 believes nothing: whatever does not parse completely is no notice. A notice carries no state either; readers
@@ -16,6 +16,7 @@ MAX_PAYLOAD_BYTES = 64 * 1024
 WORKSPACE_CHANNEL = "workspace:"
 USER_CHANNEL = "user:"
 RESYNC_CHANNEL = "codehub:resync"
+PEOPLE_CHANNEL = "codehub:people"
 
 
 @dataclass(frozen=True)
@@ -38,25 +39,43 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class ActivityChanged:
+    """Who is connected has changed, or when it will sleep. Says only that: readers ask Redis themselves."""
+
+    id: UUID
+    owner_id: UUID
+
+
+@dataclass(frozen=True)
+class PersonChanged:
+    """What this person may do has changed: signed out, disabled, another role. Look again."""
+
+    user_id: UUID
+
+
+@dataclass(frozen=True)
 class Resync:
     """Something may have been missed: forget what you know and read it again."""
 
 
-Notice = Change | Progress | Resync
+OfWorkspace = Change | Progress | ActivityChanged
+Notice = OfWorkspace | PersonChanged | Resync
 
 
-def encode_notice(notice: Change | Progress) -> bytes:
+def encode_notice(notice: OfWorkspace) -> bytes:
     content: dict[str, Any] = {"id": str(notice.id), "owner_id": str(notice.owner_id)}
     match notice:
         case Change():
             content |= {"version": notice.version, "changed": sorted(notice.changed)}
         case Progress():
             content |= {"progress": dict(notice.progress)}
+        case ActivityChanged():
+            content |= {"activity": True}
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def parse_notice(payload: str | bytes) -> Change | Progress | None:
-    """None for anything that is not a change or a progress message."""
+def parse_notice(payload: str | bytes) -> OfWorkspace | None:
+    """None for anything that is no notice about a workspace."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         return None
     try:
@@ -69,7 +88,16 @@ def parse_notice(payload: str | bytes) -> Change | Progress | None:
     if "progress" in content:
         progress = content["progress"]
         return Progress(workspace_id, owner_id, progress) if isinstance(progress, dict) else None
+    if "activity" in content:
+        return ActivityChanged(workspace_id, owner_id)
     return _parse_change(workspace_id, owner_id, content)
+
+
+def parse_person(payload: bytes) -> PersonChanged | None:
+    try:
+        return PersonChanged(UUID(payload.decode()))
+    except ValueError:
+        return None
 
 
 def _parse_change(workspace_id: UUID, owner_id: UUID, content: Mapping[str, Any]) -> Change | None:

@@ -45,6 +45,9 @@ class Listener:
                 self.workspaces = {key: ws for key, ws in self.workspaces.items() if key in kept}
             case "state_changed":
                 self.workspaces[event.data["id"]] = event.data
+            case "activity":
+                if event.data["id"] in self.workspaces:
+                    self.workspaces[event.data["id"]]["activity"] = event.data["activity"]
             case "deleted":
                 self.workspaces.pop(event.data["id"], None)
 

@@ -23,7 +23,7 @@ from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
 from codehub.store import engine as store_engine
 from tests.integration.api.listening import Listener, change_feed, listening
-from tests.integration.api.world import World, create_workspace, make_world, serve, user_id
+from tests.integration.api.world import PASSWORD, World, create_workspace, make_world, serve, user_id
 from tests.support import postgres
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
@@ -381,6 +381,27 @@ async def test_a_disabled_persons_stream_ends(world: World, database_url: str) -
         await heard.until(1, "snapshot")
         await admin.patch(f"/api/v1/users/{eve_id}", json={"disabled": True})
         await heard.until_ended()
+
+
+async def test_signing_out_ends_the_streams_of_that_session_at_once(world: World, database_url: str) -> None:
+    """By a hint: the periodic look is switched off here."""
+    world.app.state.parts.guard._interval_seconds = 3600
+    ann, elsewhere = await world.sign_in("ann"), await world.sign_in("ann")
+    async with (
+        change_feed(database_url, world.publisher),
+        serve(world.app) as base,
+        listening(ann, f"{base}/api/v1/events") as heard,
+        listening(elsewhere, f"{base}/api/v1/events") as other,
+    ):
+        await heard.until(1, "snapshot")
+        await other.until(1, "snapshot")
+        assert (await ann.post("/api/v1/auth/logout")).status_code == 204
+        await heard.until_ended()
+        assert not other.ended
+        password = {"current": PASSWORD, "new": "another correct horse"}
+        third = await world.sign_in("ann")
+        assert (await third.post("/api/v1/auth/password", json=password)).status_code == 204
+        await other.until_ended()
 
 
 async def test_a_heart_beats(world: World) -> None:

@@ -115,6 +115,7 @@ async def make_world(
     archives = directory / "archives"
     archives.mkdir(exist_ok=True)
     activity = ActivityLog(link)
+    publisher = LivePublisher(link)
     dependencies = ApiDependencies(
         settings=settings or ApiSettings(base_url=BASE_URL),
         sessions=sessions,
@@ -127,6 +128,7 @@ async def make_world(
         why_not_ready=Readiness(engine).why_not_ready,
         coordinator_health=_no_coordinators,
         activity=activity,
+        publisher=publisher,
     )
     app = create_app(dependencies)
     world = World(
@@ -134,7 +136,7 @@ async def make_world(
         dependencies=dependencies,
         sessions=sessions,
         live=live,
-        publisher=LivePublisher(link),
+        publisher=publisher,
         activity=activity,
         runtime=fake,
         archives=archives,

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from codehub.domain.states import DesiredState
 from codehub.server.control_plane import ControlPlane
 from codehub.services import workspaces
-from codehub.signals.activity import ActivityLog
+from codehub.signals.activity import EPOCH_KEY, ActivityLog
 from codehub.signals.connection import RedisLink
 from tests.support.control import ADMIN, Cell, fast_settings
 from tests.support.redis import RedisServer
@@ -36,6 +36,11 @@ async def run_one(
     )
     await cell.until_status(workspace_id, "running")
     return workspace_id
+
+
+async def edit(cell: Cell, workspace_id: UUID, **changes: int) -> None:
+    async with cell.sessions() as session, session.begin():
+        await workspaces.edit(session, workspace_id, dict(changes), actor=ADMIN)
 
 
 async def test_an_idle_workspace_sleeps_and_the_timeline_says_why(cell: Cell) -> None:
@@ -72,6 +77,42 @@ async def test_an_open_connection_keeps_it_awake(cell: Cell, redis_link: RedisLi
         await ticks(plane, more=3)
         assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
         await activity.release(workspace_id, "tab", ttl_seconds=1)
+        await cell.until_status(workspace_id, "standby")
+
+
+async def test_a_shorter_idle_period_counts_from_the_last_use(cell: Cell, redis_link: RedisLink) -> None:
+    activity = ActivityLog(redis_link)
+    async with cell.replica() as plane:
+        workspace_id = await run_one(cell, standby_ttl_seconds=3600)
+        await activity.touch(workspace_id, 3600)
+        await ticks(plane, more=2)
+        await edit(cell, workspace_id, standby_ttl_seconds=1)
+        await activity.retime(workspace_id, 1)
+        await cell.until_status(workspace_id, "standby")
+
+
+async def test_a_longer_idle_period_is_not_cut_by_the_timer_of_the_shorter_one(
+    cell: Cell, redis_link: RedisLink, redis_server: RedisServer
+) -> None:
+    """Also if nobody could tell Redis: the last use itself says that the time is not over."""
+    activity = ActivityLog(redis_link)
+    async with cell.replica() as plane:
+        workspace_id = await cell.create(standby_ttl_seconds=3600)
+        await cell.until_status(workspace_id, "running")
+        async with cell.sessions() as session, session.begin():
+            # Long awake: what protects one that just came up does not help here.
+            await session.execute(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
+        await edit(cell, workspace_id, standby_ttl_seconds=600)
+        await activity.touch(workspace_id, 0.1)  # a proxy that had not heard of it
+
+        async def timer_is_over() -> bool:
+            return (await activity.read_many([workspace_id]))[workspace_id].idle_timer is None
+
+        await until(timer_is_over)
+        redis_server.admin.hset(EPOCH_KEY, "born", 0)  # a memory old enough to be believed
+        await ticks(plane, more=3)
+        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        redis_server.admin.hset(f"last_seen:{workspace_id}", "at", 1)  # and without that use it sleeps
         await cell.until_status(workspace_id, "standby")
 
 

@@ -11,7 +11,6 @@ from codehub.domain.ttl import (
     Activity,
     Transition,
     archives_now,
-    in_words,
     is_mass_idle,
     next_transition,
     sleeps_now,
@@ -159,11 +158,3 @@ def test_more_than_a_fifth_and_more_than_five_at_once_is_suspicious(
     newly_idle: int, running: int, suspicious: bool
 ) -> None:
     assert is_mass_idle(newly_idle=newly_idle, running=running) is suspicious
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(90, "90 s"), (300, "5 min"), (3600, "1 h"), (5400, "90 min"), (86400, "1 d"), (1, "1 s")],
-)
-def test_durations_in_words(count: int, words: str) -> None:
-    assert in_words(count) == words

@@ -100,7 +100,11 @@ export interface HistoryEntry {
   at: string;
   changes: Record<string, [unknown, unknown]>;
   actor: string | null;
+  /** As it was recorded, in English. */
   cause: string | null;
+  /** Null: free text, for example an engine's own message. */
+  cause_code: string | null;
+  cause_params: Record<string, number>;
 }
 
 export interface ArchiveGeneration {

@@ -3,6 +3,8 @@
  * same parameters or it does not compile. Sentences with values are functions, because languages disagree on order.
  */
 
+import type { FailureCode, ToldCause } from "../words/causes";
+
 const plural = (n: number, one: string, many: string) => `${n} ${n === 1 ? one : many}`;
 
 export const en = {
@@ -262,10 +264,8 @@ export const en = {
     causes: {
       idle: (time: string) => `idle for ${time}`,
       forgotten: (time: string) => `not used for ${time}`,
-      opened: "the link was opened",
-      asked: "asked for",
-      leftUnasked: "the container ended by itself",
-    },
+      link_opened: () => "the link was opened",
+    } satisfies Record<ToldCause, (time: string) => string>,
     actors: {
       ttl: "idleness",
       observer: "the observer",
@@ -299,7 +299,23 @@ export const en = {
       CHECKSUM_MISMATCH: "The archive of this workspace is damaged.",
       CONTAINER_START_FAILED: "The workspace ended right after it was started.",
       VOLUME_MISSING: "The home directory is not where it should be.",
-    },
+      READ_BACK_MISMATCH: "What was written to the archive did not come back the same.",
+      ARCHIVE_UNEXPECTED: "An archive exists where a new home was to be made.",
+      TAR_CREATE_FAILED: "The files could not be packed.",
+      TAR_EXTRACT_FAILED: "The files could not be unpacked.",
+      VOLUME_CREATE_FAILED: "The home directory could not be made.",
+      VOLUME_IN_USE: "Something still uses the home directory.",
+      CONTAINER_STOP_FAILED: "The workspace could not be stopped.",
+      STORAGE_JOB_FAILED: "Moving the files to or from the archive failed.",
+      STALE_TOKEN: "A newer step had already begun.",
+      EFFECT_NOT_SEEN: "The step reported success, but nothing came of it.",
+      DELETION_SLOW: "Deleting takes longer than it should.",
+      UNEXPECTED: "CodeHub itself made a mistake; its log says more.",
+      LOCAL_RUNTIME_ERROR: "The machine could not run the step.",
+      S3_ACCESS_ERROR: "The archive storage did not answer or refused.",
+      K8S_API_ERROR: "Kubernetes did not answer or refused.",
+      DOCKER_API_ERROR: "Docker did not answer or refused.",
+    } satisfies Record<FailureCode, string>,
     advice: {
       data: "Nothing was overwritten. An administrator can look for an older generation before anything else is tried.",
       space: "Free some room on the machine, then recover.",

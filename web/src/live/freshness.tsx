@@ -1,7 +1,8 @@
 /**
- * Who is connected and when a workspace will sleep are not columns: they change without a new version, so no event
- * tells of them. They are looked at again when somebody looks (the tab is returned to, usually from the very
- * workspace) and when a promised moment has come. Nothing is asked on a beat.
+ * Who is connected and when a workspace will sleep are not columns: they change without a new version. An event tells
+ * of them, but only as a hint that may be lost, and a connection whose proxy died ends without a word. So they are
+ * looked at again when somebody looks (the tab is returned to) and when a promised moment has come. Nothing is asked
+ * on a beat.
  */
 import { useEffect } from "react";
 import { call } from "../api/client";

@@ -100,6 +100,20 @@ describe("progress", () => {
   });
 });
 
+describe("activity", () => {
+  const activity = { connections: 2, last_seen_at: null, kind: "websocket", next: null };
+
+  test("replaces what was known of it and nothing else", () => {
+    const after = told(snapshot("a"), state("a", 3), { type: "activity", id: "a", activity });
+    expect(after.workspaces.get("a")).toMatchObject({ activity, version: 3, name: "v3" });
+  });
+
+  test("of a stranger is ignored", () => {
+    const before = told(snapshot("a"), state("a", 1));
+    expect(merge(before, { type: "activity", id: "z", activity })).toBe(before);
+  });
+});
+
 describe("deletion", () => {
   test("removes, and a late answer does not raise the dead", () => {
     const after = told(snapshot("a"), state("a", 1), { type: "deleted", id: "a" }, state("a", 7));

@@ -9,7 +9,7 @@
  *  - a snapshot lowers all guards: versions are compared within one telling of the story, never across two. A
  *    database restored from a backup may count from lower numbers, and must still win.
  */
-import type { Workspace } from "../api/types";
+import type { Activity, Workspace } from "../api/types";
 
 export interface LiveState {
   /** In the order the server named them, then in order of appearance. */
@@ -28,6 +28,7 @@ export type LiveEvent =
   | { type: "snapshot"; ids: readonly string[] }
   | { type: "state"; workspace: Workspace }
   | { type: "progress"; id: string; progress: number | null; operation?: string | null }
+  | { type: "activity"; id: string; activity: Activity }
   | { type: "deleted"; id: string }
   | { type: "resync" };
 
@@ -47,6 +48,8 @@ export function merge(state: LiveState, event: LiveEvent): LiveState {
       return takeState(state, event.workspace);
     case "progress":
       return takeProgress(state, event);
+    case "activity":
+      return takeActivity(state, event.id, event.activity);
     case "deleted":
       return remove(state, event.id);
     case "resync":
@@ -87,6 +90,13 @@ function takeProgress(
     ...state,
     workspaces: new Map(state.workspaces).set(event.id, { ...old, progress: event.progress }),
   };
+}
+
+/** Not versioned, like progress: the newest word counts. */
+function takeActivity(state: LiveState, id: string, activity: Activity): LiveState {
+  const old = state.workspaces.get(id);
+  if (!old) return state;
+  return { ...state, workspaces: new Map(state.workspaces).set(id, { ...old, activity }) };
 }
 
 function remove(state: LiveState, id: string): LiveState {

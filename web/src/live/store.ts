@@ -16,7 +16,7 @@ export type Wish = "start" | "stop" | "archive" | "delete" | "recover" | "keep-a
 export interface LiveView extends LiveState {
   readonly phase: Phase;
   readonly asking: ReadonlyMap<string, Wish>;
-  /** Raised by every change of state (not by progress): what queries about history and limits depend on. */
+  /** Raised by every change of state (not by progress or activity): what queries about history and limits depend on. */
   readonly changes: number;
 }
 
@@ -94,7 +94,7 @@ export class LiveStore {
     const before = this.view;
     const merged = merge(before, event);
     if (merged === before) return;
-    const changes = before.changes + (event.type === "progress" ? 0 : 1);
+    const changes = before.changes + (event.type === "progress" || event.type === "activity" ? 0 : 1);
     this.set({ ...merged, phase: before.phase, asking: before.asking, changes });
     if (event.type !== "state" && event.type !== "deleted") return;
     const id = event.type === "state" ? event.workspace.id : event.id;

@@ -2,13 +2,14 @@
  * From an event on the wire to an event of the merge. Tolerant in what it reads: an event it does not understand is
  * dropped, because the next snapshot tells the same again.
  */
-import type { Workspace } from "../api/types";
+import type { Activity, Workspace } from "../api/types";
 import type { LiveEvent } from "./merge";
 
 export const EVENT_NAMES = [
   "snapshot",
   "state_changed",
   "progress",
+  "activity",
   "error",
   "deleted",
   "resync",
@@ -25,6 +26,10 @@ export function decode(name: EventName, data: string, lastEventId: string): Live
       return Array.isArray(value.ids) ? { type: "snapshot", ids: value.ids.map(String) } : null;
     case "progress":
       return decodeProgress(value);
+    case "activity": {
+      const id = idOf(value);
+      return id && isActivity(value.activity) ? { type: "activity", id, activity: value.activity } : null;
+    }
     case "deleted": {
       const id = idOf(value) ?? lastEventId.split(":")[0];
       return id ? { type: "deleted", id } : null;
@@ -41,6 +46,10 @@ function decodeProgress(value: Record<string, unknown>): LiveEvent | null {
   const progress = typeof value.progress === "number" ? value.progress : null;
   const operation = typeof value.operation === "string" ? value.operation : null;
   return { type: "progress", id, progress, operation };
+}
+
+function isActivity(value: unknown): value is Activity {
+  return typeof value === "object" && value !== null && "connections" in value && "next" in value;
 }
 
 /** The server's time out of a heartbeat, if it is one. */

@@ -53,6 +53,7 @@ function Entry({ entry }: { entry: HistoryEntry }) {
   return (
     <li className={`timeline__item is-${line.tone}`}>
       <span className="timeline__text">{line.text}</span>
+      {line.detail && <q className="timeline__detail">{line.detail}</q>}
       <span className="timeline__meta">
         <Ago at={entry.at} />
         {line.actor && <span> · {m.history.by(line.actor)}</span>}

@@ -2,14 +2,18 @@
  * The ledger of a workspace, as a person tells it. An entry of the database lists columns that changed; several may
  * change in one stroke, and the most telling one speaks for all (`JUDGES`, in that order).
  */
-import type { HistoryEntry } from "../api/types";
+import type { ErrorInfo, HistoryEntry } from "../api/types";
 import type { Messages } from "../i18n/messages";
+import type { ToldCause } from "./causes";
 import { duration } from "./time";
+import { troubleWords } from "./trouble";
 
 export type Tone = "plain" | "wish" | "good" | "bad" | "quiet";
 
 export interface Line {
   text: string;
+  /** Somebody else's words about it, quoted. */
+  detail: string | null;
   tone: Tone;
   actor: string | null;
 }
@@ -41,8 +45,13 @@ export function historyLine(m: Messages, entry: HistoryEntry): Line {
     (found, judge) => found ?? judge(m, entry.changes, entry),
     null,
   ) ?? [m.history.changed, "quiet"];
-  const cause = causeWords(m, entry.cause);
-  return { text: cause ? m.history.withCause(what, cause) : what, tone, actor: actorWords(m, entry.actor) };
+  const cause = causeWords(m, entry);
+  return {
+    text: cause ? m.history.withCause(what, cause) : what,
+    detail: detailOf(entry),
+    tone,
+    actor: actorWords(m, entry.actor),
+  };
 }
 
 const wasEmpty = (change: Change | undefined) => change !== undefined && change[0] == null;
@@ -87,24 +96,27 @@ function health(m: Messages, status: unknown): [string, Tone] {
   return status === "ERROR" ? [m.history.healthError, "bad"] : [m.history.healthOk, "good"];
 }
 
-/** Causes are recorded in English once, for ever; the common ones are told in the reader's language. */
-export function causeWords(m: Messages, cause: string | null): string | null {
-  // What a person asked for is said by the change itself ("Start requested: asked to start").
-  if (!cause || /^(asked to|created|edited|may sleep again|completed)/i.test(cause)) return null;
-  const idle = /^idle for (.+)$/i.exec(cause);
-  if (idle?.[1]) return m.history.causes.idle(retold(m, idle[1]));
-  const forgotten = /^(?:not used|unused|forgotten|asleep|not opened) for (.+)$/i.exec(cause);
-  if (forgotten?.[1]) return m.history.causes.forgotten(retold(m, forgotten[1]));
-  if (/^(?:the )?link (?:was )?opened|^opened/i.test(cause)) return m.history.causes.opened;
-  return cause;
+/** The cause by its code, in the reader's language; null where the change itself says it, or nothing is known. */
+export function causeWords(m: Messages, entry: HistoryEntry): string | null {
+  const info = failureOf(entry);
+  if (info) return troubleWords(m, info).what;
+  const words = m.history.causes[entry.cause_code as ToldCause] as ((time: string) => string) | undefined;
+  return words ? words(duration(m, entry.cause_params.seconds ?? 0)) : null;
 }
 
-/** "5 min" as written by the server, in the reader's units. */
-function retold(m: Messages, time: string): string {
-  const parts = /^(\d+)\s*(s|sec|seconds?|min|minutes?|h|hours?|d|days?)$/i.exec(time.trim());
-  if (!parts?.[1] || !parts[2]) return time;
-  const unit = { s: 1, m: 60, h: 3600, d: 86400 }[parts[2][0]?.toLowerCase() as "s" | "m" | "h" | "d"];
-  return duration(m, Number(parts[1]) * unit);
+/** What somebody else said (an engine, a storage job): quoted as it is, in whatever language it was said. */
+export function detailOf(entry: HistoryEntry): string | null {
+  const info = failureOf(entry);
+  if (!info) return entry.cause_code === null ? entry.cause : null;
+  const last = info.context.last_error;
+  if (typeof last === "string") return last;
+  return info.reason === "Timeout" ? null : info.message || null;
+}
+
+function failureOf(entry: HistoryEntry): ErrorInfo | null {
+  const info = entry.changes.error_info?.[1];
+  if (typeof info !== "object" || info === null || !("reason" in info)) return null;
+  return { message: "", context: {}, ...info } as ErrorInfo;
 }
 
 function actorWords(m: Messages, actor: string | null): string | null {

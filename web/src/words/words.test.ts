@@ -6,7 +6,8 @@ import { ko } from "../i18n/ko";
 import { aWorkspace } from "../test-support";
 import { learnServerTime, serverNow } from "./clock";
 import { errorSentence, fieldError } from "./errors";
-import { causeWords, historyLine, isTelling } from "./history";
+import { FAILURE_CODES, REASONS, SAID_BY_THE_CHANGE, TOLD_CAUSES } from "./causes";
+import { causeWords, detailOf, historyLine, isTelling } from "./history";
 import { localPath } from "./local-path";
 import { holdsPlace, nextWords, wishWords } from "./next";
 import { bytes } from "./size";
@@ -234,7 +235,7 @@ describe("errors of workspaces", () => {
       context: { last_reason: "Unreachable", code: "DOCKER_API_ERROR" },
     });
     expect(troubleWords(en, info)).toEqual({
-      what: en.trouble.reasons.Unreachable,
+      what: en.trouble.codes.DOCKER_API_ERROR,
       advice: en.trouble.advice.wait,
       output: null,
     });
@@ -257,41 +258,94 @@ describe("errors of workspaces", () => {
 });
 
 describe("the timeline", () => {
+  type Cause = Partial<Pick<HistoryEntry, "cause" | "cause_code" | "cause_params">>;
   const entry = (
     changes: HistoryEntry["changes"],
-    cause: string | null = null,
+    cause: Cause = {},
     actor: string | null = null,
   ): HistoryEntry => ({
     seq: 2,
     version: 2,
     at: at(0),
     changes,
-    cause,
+    cause: null,
+    cause_code: null,
+    cause_params: {},
+    ...cause,
     actor,
   });
   const line = (...args: Parameters<typeof entry>) => historyLine(en, entry(...args));
+  const wasIdle = { cause: "idle for 5 min", cause_code: "idle", cause_params: { seconds: 300 } };
 
   test("causes in words", () => {
-    expect(line({ desired_state: ["RUNNING", "STANDBY"] }, "idle for 5 min", "ttl")).toEqual({
+    expect(line({ desired_state: ["RUNNING", "STANDBY"] }, wasIdle, "ttl")).toEqual({
       text: "Put to sleep: idle for 5 min",
+      detail: null,
       tone: "wish",
       actor: "idleness",
     });
-    expect(historyLine(ko, entry({ desired_state: ["RUNNING", "STANDBY"] }, "idle for 5 min")).text).toBe(
+    expect(historyLine(ko, entry({ desired_state: ["RUNNING", "STANDBY"] }, wasIdle)).text).toBe(
       "재움: 5분 동안 쓰지 않음",
     );
-    expect(line({ desired_state: ["STANDBY", "PENDING"] }, "not used for 1 d").text).toBe(
+    const forgotten = {
+      cause: "not used for 1 d",
+      cause_code: "forgotten",
+      cause_params: { seconds: 86400 },
+    };
+    expect(line({ desired_state: ["STANDBY", "PENDING"] }, forgotten).text).toBe(
       "Sent to the archive: not used for 1 day",
     );
-    expect(line({ desired_state: ["PENDING", "RUNNING"] }, "asked to start", "user:ann")).toEqual({
+    const asked = { cause: "asked to start", cause_code: "asked_to_start" };
+    expect(line({ desired_state: ["PENDING", "RUNNING"] }, asked, "user:ann")).toEqual({
       text: "Start requested",
+      detail: null,
       tone: "wish",
       actor: "ann",
     });
   });
 
-  test("a cause nobody foresaw is told as it is", () =>
-    expect(causeWords(en, "the moon was full")).toBe("the moon was full"));
+  test.each([en, ko])(
+    "every cause the server writes has its words, or is said by the change ($language)",
+    (m) => {
+      for (const code of TOLD_CAUSES) {
+        const told = entry({}, { cause: "in English", cause_code: code, cause_params: { seconds: 60 } });
+        expect(causeWords(m, told)).toBeTruthy();
+        expect(detailOf(told)).toBeNull();
+      }
+      for (const code of SAID_BY_THE_CHANGE) {
+        const told = entry({}, { cause: "in English", cause_code: code });
+        expect([causeWords(m, told), detailOf(told)]).toEqual([null, null]);
+      }
+    },
+  );
+
+  test("a failure is told in the reader's language, what the engine said is quoted", () => {
+    const info = {
+      reason: "ActionFailed",
+      message: "no such image: x",
+      is_terminal: false,
+      context: { code: "IMAGE_UNKNOWN" },
+    };
+    const failed = entry({ error_info: [null, info] }, { cause: info.message });
+    for (const m of [en, ko]) {
+      const told = historyLine(m, failed);
+      expect(told.text).toBe(m.history.withCause(m.history.retry, m.trouble.codes.IMAGE_UNKNOWN));
+      expect(told.detail).toBe("no such image: x");
+    }
+    const late = { ...info, reason: "Timeout", message: "STARTING was not done in time", context: {} };
+    expect(historyLine(ko, entry({ error_info: [null, late] })).detail).toBeNull();
+  });
+
+  test.each([en, ko])("every failure and every reason has its sentence ($language)", (m) => {
+    for (const code of FAILURE_CODES) expect(m.trouble.codes[code]).toBeTruthy();
+    for (const reason of REASONS) expect(m.trouble.reasons[reason]).toBeTruthy();
+  });
+
+  test("a cause nobody foresaw is quoted as it is", () =>
+    expect(line({ memo: ["a", "b"] }, { cause: "the moon was full" })).toMatchObject({
+      text: "Settings changed",
+      detail: "the moon was full",
+    }));
 
   test.each([
     [{ deleted_at: [null, at(0)] }, "Deletion requested"],

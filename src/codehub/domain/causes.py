@@ -1,0 +1,81 @@
+"""Why a workspace changed, as a code with its parameters: the timeline says it in the reader's own language.
+
+The database keeps one plain English sentence (``text``): it is read in ``psql``, in logs and by the command
+line as it stands. ``parse`` is its exact inverse, so readers get the code back, also from rows that are old.
+What is no cause of ours (an engine's own error message) stays free text: ``parse`` gives None.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CauseCode(StrEnum):
+    CREATED = "created"
+    EDITED = "edited"
+    ASKED_TO_START = "asked_to_start"
+    ASKED_TO_STOP = "asked_to_stop"
+    ASKED_TO_ARCHIVE = "asked_to_archive"
+    ASKED_TO_DELETE = "asked_to_delete"
+    ASKED_TO_RECOVER = "asked_to_recover"
+    KEPT_AWAKE = "kept_awake"
+    MAY_SLEEP = "may_sleep"
+    LINK_OPENED = "link_opened"
+    IDLE = "idle"
+    FORGOTTEN = "forgotten"
+
+
+SENTENCES = {
+    CauseCode.CREATED: "created",
+    CauseCode.EDITED: "edited",
+    CauseCode.ASKED_TO_START: "asked to start",
+    CauseCode.ASKED_TO_STOP: "asked to stop",
+    CauseCode.ASKED_TO_ARCHIVE: "asked to archive",
+    CauseCode.ASKED_TO_DELETE: "asked to delete",
+    CauseCode.ASKED_TO_RECOVER: "asked to recover",
+    CauseCode.KEPT_AWAKE: "asked to keep awake",
+    CauseCode.MAY_SLEEP: "may sleep again",
+    CauseCode.LINK_OPENED: "opened the link",
+    CauseCode.IDLE: "idle for {time}",
+    CauseCode.FORGOTTEN: "not used for {time}",
+}
+UNITS = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+
+_TIME = re.compile(r"(\d+) (d|h|min|s)")
+_CODES = {sentence: code for code, sentence in SENTENCES.items()}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``seconds``: for how long, where the sentence tells a time."""
+
+    code: CauseCode
+    seconds: int | None = None
+
+    @property
+    def text(self) -> str:
+        sentence = SENTENCES[self.code]
+        return sentence if self.seconds is None else sentence.format(time=in_words(self.seconds))
+
+    @property
+    def params(self) -> dict[str, int]:
+        return {} if self.seconds is None else {"seconds": self.seconds}
+
+
+def parse(text: str | None) -> Cause | None:
+    if text is None:
+        return None
+    told = _TIME.search(text)
+    if told is None:
+        code = _CODES.get(text)
+        return Cause(code) if code is not None else None
+    code = _CODES.get(text.replace(told.group(), "{time}", 1))
+    return Cause(code, int(told.group(1)) * UNITS[told.group(2)]) if code is not None else None
+
+
+def in_words(seconds: int) -> str:
+    """Whole units where they fit: "5 min", "1 d", "90 s"."""
+    for unit, size in UNITS.items():
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,58 @@
+/**
+ * Why something changed, by the server's codes. The lists are the server's (`domain/causes.py`, `domain/errors.py`); a
+ * test over there holds them equal, and the types here make both catalogues tell every one of them.
+ */
+
+/** What a person asked for is said by the change itself ("Start requested: asked to start"): these need no words. */
+export const SAID_BY_THE_CHANGE = [
+  "created",
+  "edited",
+  "asked_to_start",
+  "asked_to_stop",
+  "asked_to_archive",
+  "asked_to_delete",
+  "asked_to_recover",
+  "kept_awake",
+  "may_sleep",
+] as const;
+
+export const TOLD_CAUSES = ["link_opened", "idle", "forgotten"] as const;
+
+export const FAILURE_CODES = [
+  "ARCHIVE_NOT_FOUND",
+  "CHECKSUM_MISMATCH",
+  "READ_BACK_MISMATCH",
+  "ARCHIVE_UNEXPECTED",
+  "TAR_CREATE_FAILED",
+  "TAR_EXTRACT_FAILED",
+  "TOOL_MISSING",
+  "NO_SPACE",
+  "VOLUME_CREATE_FAILED",
+  "VOLUME_MISSING",
+  "VOLUME_IN_USE",
+  "CONTAINER_START_FAILED",
+  "CONTAINER_STOP_FAILED",
+  "IMAGE_PULL_FAILED",
+  "IMAGE_UNKNOWN",
+  "STORAGE_JOB_FAILED",
+  "STALE_TOKEN",
+  "EFFECT_NOT_SEEN",
+  "DELETION_SLOW",
+  "UNEXPECTED",
+  "LOCAL_RUNTIME_ERROR",
+  "S3_ACCESS_ERROR",
+  "K8S_API_ERROR",
+  "DOCKER_API_ERROR",
+] as const;
+
+export const REASONS = [
+  "Mismatch",
+  "Unreachable",
+  "ActionFailed",
+  "Timeout",
+  "RetryExceeded",
+  "DataLost",
+] as const;
+
+export type ToldCause = (typeof TOLD_CAUSES)[number];
+export type FailureCode = (typeof FAILURE_CODES)[number];
