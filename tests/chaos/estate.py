@@ -1,16 +1,14 @@
-"""Everything a round runs on: PostgreSQL, Redis, an S3 store, two replicas, and a person's access to them.
+"""Everything a round runs on: PostgreSQL, Redis, a ground, two replicas, and a person's access to them.
 
 All of it is real and of this round's own. Replicas reach the servers through breakable links; what the round
 itself looks at (rows, files, processes, objects) it looks at directly, never through a link.
 """
 
 import asyncio
-import json
-import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,23 +17,19 @@ from uuid import uuid4
 import asyncpg
 import httpx
 
+from tests.chaos.grounds import Ground, local_ground
 from tests.chaos.replica import Replica
 from tests.support import postgres
 from tests.support.broken_link import BrokenLink, broken_link
-from tests.support.faulty_http import FaultyProxy, faulty_proxy
-from tests.support.local_bench import server_command
-from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, rclone_server
 from tests.support.people import ADMIN_PASSWORD, QUICK, Person
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
 
-IMAGE = "tiny"
 LEADS = "coordinator:wc"
 NO_LIMIT = "100000"
 SETTINGS = {
     **QUICK,
-    "LOCAL_IMAGES": json.dumps({IMAGE: server_command()}),
     "COORDINATOR_VERIFY_INTERVAL": "2",
     "RECONCILER_RETRY_BACKOFF": "0.5",
     "GC_INTERVAL": "1",
@@ -56,17 +50,9 @@ class Estate:
     postgres: PostgresServer
     database: str
     redis: RedisServer
-    store: FaultyProxy
-    bucket: Path
+    ground: Ground
     replicas: list[Replica] = field(default_factory=list)
     token: str = ""
-
-    @property
-    def data_dir(self) -> Path:
-        return self.directory / "data"
-
-    def home(self, workspace_id: str) -> Path:
-        return self.data_dir / "volumes" / f"ws-{workspace_id}-home"
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
@@ -109,7 +95,9 @@ class Estate:
 
 
 @asynccontextmanager
-async def estate() -> AsyncIterator[Estate]:
+async def estate(
+    ground: Callable[[Path], AbstractContextManager[Ground]] = local_ground,
+) -> AsyncIterator[Estate]:
     """Two replicas, ready and signed in. Everything is ended and removed afterwards."""
     # Short: Unix sockets live in it.
     directory = Path(tempfile.mkdtemp(prefix="chaos-", dir="/tmp"))
@@ -122,12 +110,7 @@ async def estate() -> AsyncIterator[Estate]:
         redis = RedisServer(directory)
         redis.start()
         stack.callback(redis.kill)
-        bucket = directory / "store" / "bucket"
-        bucket.mkdir(parents=True)
-        s3 = stack.enter_context(rclone_server(bucket.parent))
-        store = stack.enter_context(faulty_proxy(s3.endpoint))
-        made = Estate(directory, server, name, redis, store, bucket)
-        stack.callback(_end_workspaces, made)
+        made = Estate(directory, server, name, redis, stack.enter_context(ground(directory)))
         for replica_name in ("north", "south"):
             replica = await _replica(made, replica_name, stack=stack)
             made.replicas.append(replica)
@@ -150,49 +133,16 @@ async def _replica(made: Estate, name: str, *, stack: AsyncExitStack) -> Replica
         redis=redis,
         log=made.directory / f"{name}.log",
         **SETTINGS,
+        **made.ground.settings(),
         DATABASE_URL=f"postgresql://postgres@127.0.0.1:{database.port}/{made.database}",
         REDIS_URL=f"redis://127.0.0.1:{redis.port}/0",
-        CODEHUB_DATA_DIR=str(made.data_dir),
-        ARCHIVE_URL="s3://bucket/archives",
-        AWS_ENDPOINT_URL=made.store.url,
-        AWS_ACCESS_KEY_ID=ACCESS_KEY,
-        AWS_SECRET_ACCESS_KEY=SECRET_KEY,
-        AWS_REGION="us-east-1",
+        CODEHUB_DATA_DIR=str(made.directory / "data"),
     )
 
 
 async def _token(url: str) -> str:
     async with Person.sign_in(url, "admin", ADMIN_PASSWORD) as admin:
         return str((await admin.api("POST", "/tokens", json={"name": "chaos"}))["token"])
-
-
-def _end_workspaces(made: Estate) -> None:
-    """They outlive their replicas by design, and this round not."""
-    for pid in servers_of(made.data_dir):
-        try:
-            os.kill(pid, 9)
-        except ProcessLookupError:
-            continue
-
-
-def servers_of(data_dir: Path) -> dict[int, str]:
-    """Living workspace servers of this data directory: pid → workspace id. The sandbox around one is none."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"bwrap" in command[0] or not any(part.endswith(b"tiny_server.py") for part in command):
-                continue
-            variables = dict(
-                each.partition(b"=")[::2] for each in (entry / "environ").read_bytes().split(b"\0")
-            )
-        except OSError:
-            continue
-        if variables.get(b"HOME", b"").startswith(bytes(data_dir)):
-            found[int(entry.name)] = variables[b"CODEHUB_WORKSPACE_ID"].decode()
-    return found
 
 
 def client(made: Estate, *, timeout: float = 20.0) -> httpx.AsyncClient:

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 from tests.chaos import audit
 from tests.chaos.estate import Estate
+from tests.chaos.grounds import DockerGround, LocalGround
 from tests.support.broken_link import Break, BrokenLink
 from tests.support.faulty_http import Fault as StoreFault
+from tests.support.faulty_http import FaultyProxy
+from tests.support.private_dockerd import PrivateDockerd
 from tests.support.waiting import until
 
 LEASH_SECONDS = 90.0
@@ -109,12 +112,13 @@ async def strand_leader_for_long(estate: Estate, chance: random.Random) -> None:
 
 def _break_store(kind: StoreFault) -> Callable[[Estate, random.Random], Awaitable[None]]:
     async def strike(estate: Estate, chance: random.Random) -> None:
-        estate.store.released.clear()
+        store = _store(estate)
+        store.released.clear()
         for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
-            estate.store.inject(kind, method=method)
+            store.inject(kind, method=method)
         await asyncio.sleep(chance.uniform(1, 8))
-        estate.store.heal()
-        estate.store.released.set()
+        store.heal()
+        store.released.set()
 
     return strike
 
@@ -123,11 +127,37 @@ def _spoil_store(kind: StoreFault, method: str) -> Callable[[Estate, random.Rand
     """Not an outage: the next few bodies are not what they should be."""
 
     async def strike(estate: Estate, chance: random.Random) -> None:
-        estate.store.inject(kind, method=method, part="home.tar.zst ", times=2)
+        store = _store(estate)
+        store.inject(kind, method=method, part="home.tar.zst ", times=2)
         await asyncio.sleep(chance.uniform(2, 6))
-        estate.store.heal()
+        store.heal()
 
     return strike
+
+
+async def kill_docker(estate: Estate, chance: random.Random) -> None:
+    """kill -9 of the engine: its containers live on until it is back and, by its defaults, ends them."""
+    engine = _engine(estate)
+    await asyncio.to_thread(engine.kill)
+    await asyncio.sleep(chance.uniform(0, 3))
+    await asyncio.to_thread(engine.start)
+
+
+async def freeze_docker(estate: Estate, chance: random.Random) -> None:
+    engine = _engine(estate)
+    engine.freeze()
+    await asyncio.sleep(chance.uniform(2, 10))
+    engine.thaw()
+
+
+def _store(estate: Estate) -> FaultyProxy:
+    assert isinstance(estate.ground, LocalGround)
+    return estate.ground.store
+
+
+def _engine(estate: Estate) -> PrivateDockerd:
+    assert isinstance(estate.ground, DockerGround)
+    return estate.ground.engine
 
 
 async def _broken(link: BrokenLink, how: Break, *, seconds: float) -> None:
@@ -174,6 +204,13 @@ FAULTS: Mapping[str, Fault] = {
         Fault("archive store truncates", _spoil_store(StoreFault.TRUNCATE, "GET")),
     )
 }
+
+DOCKER_FAULTS = (
+    Fault("Docker kill -9", kill_docker),
+    Fault("Docker frozen", freeze_docker),
+    KILL,
+)
+"""On a ground of their own: only there is an engine to break."""
 
 
 def schedule(seed: int, *, kills: int, others: int, slow: bool) -> list[Fault]:

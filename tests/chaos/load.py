@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from tests.chaos.estate import IMAGE, Estate, client
+from tests.chaos.estate import Estate, client
 from tests.support.waiting import until
 
 PATIENCE_SECONDS = 120.0
@@ -84,9 +84,8 @@ class Tenant:
         name = f"w{self._number}-{self._count}"
         self._count += 1
         start = self._random.random() < 0.8
-        answer = await self._ask(
-            "POST", "/workspaces", json={"name": name, "image_ref": IMAGE, "start": start}
-        )
+        body = {"name": name, "image_ref": self._estate.ground.image, "start": start}
+        answer = await self._ask("POST", "/workspaces", json=body)
         if answer.status_code == httpx.codes.CONFLICT:  # made by a request whose answer got lost
             answer = await self._ask("GET", f"/workspaces?q={name}&limit=200")
             made = next(each for each in answer.json()["items"] if each["name"] == name)
@@ -121,7 +120,7 @@ class Tenant:
 
     def _write(self, ledger: Ledger) -> None:
         """As the workspace itself would: it runs, and nobody has asked for anything else."""
-        home = self._estate.home(ledger.id)
+        home = self._estate.ground.home(ledger.id)
         if ledger.files and self._random.random() < 0.2:
             gone = self._random.choice(sorted(ledger.files))
             (home / gone).unlink()

@@ -8,12 +8,15 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.chaos import audit, truth
 from tests.chaos.estate import Estate, estate
 from tests.chaos.faults import Fault
 from tests.chaos.figures import Strike, table
+from tests.chaos.grounds import Ground, local_ground
 from tests.chaos.load import Load
 from tests.chaos.watching import Watcher
 
@@ -30,11 +33,16 @@ class Report:
 
 
 async def play(
-    faults: Sequence[Fault], *, seed: int, tenants: int = 8, tell: Callable[[str], None] = print
+    faults: Sequence[Fault],
+    *,
+    seed: int,
+    tenants: int = 8,
+    ground: Callable[[Path], AbstractContextManager[Ground]] = local_ground,
+    tell: Callable[[str], None] = print,
 ) -> Report:
     """Strike with each of ``faults`` in turn; stops at the first broken promise."""
     report = Report(seed)
-    async with estate() as place:
+    async with estate(ground) as place:
         await audit.install(place)
         load = Load(place, tenants=tenants, seed=seed)
         watchers = [Watcher(place, replica) for replica in place.replicas]
@@ -89,11 +97,9 @@ async def _converge(place: Estate, load: Load) -> int:
     deadline = time.monotonic() + CONVERGE_SECONDS
     while wrong := await truth.restless(place):
         assert time.monotonic() < deadline, f"not at rest: {wrong}\n{_last_words(place)}"
-        failed = await place.rows(
-            "SELECT id::text FROM workspaces WHERE error_info @> '{\"is_terminal\": true}'"
-        )
-        for row in failed:
-            owner = next(each for each in load.tenants if each.ledger and each.ledger.id == row["id"])
+        rows = await truth.read_rows(place)
+        for key in (key for key, row in rows.items() if row["gave_up"] and not row["deleted"]):
+            owner = next(each for each in load.tenants if each.ledger and each.ledger.id == key)
             await owner.recover()
             recovered += 1
         await asyncio.sleep(0.2)

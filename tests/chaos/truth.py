@@ -19,7 +19,8 @@ import asyncpg
 import zstandard
 
 from tests.chaos import audit
-from tests.chaos.estate import Estate, servers_of
+from tests.chaos.estate import Estate
+from tests.chaos.grounds import Ground
 from tests.chaos.load import Ledger
 from tests.chaos.watching import Watcher
 
@@ -30,7 +31,8 @@ Rows = Mapping[str, asyncpg.Record]
 
 _ROWS = """
 SELECT id::text, status, observed_status::text, desired_state::text, operation::text, archive_key,
-       op_id::text, error_info, version, deleted_at IS NOT NULL AS deleted
+       op_id::text, error_info, version, deleted_at IS NOT NULL AS deleted,
+       coalesce(error_info @> '{"is_terminal": true}', false) AS gave_up
 FROM workspaces
 """
 
@@ -59,6 +61,7 @@ async def restless(estate: Estate) -> list[str]:
         for row in (await read_rows(estate)).values()
         if row["operation"] != "NONE"
         or row["observed_status"] != ("DELETED" if row["deleted"] else row["desired_state"])
+        or (row["gave_up"] and not row["deleted"])
     ]
 
 
@@ -70,14 +73,14 @@ async def judge(estate: Estate, ledgers: Mapping[str, Ledger], watchers: Sequenc
     found.lost += [f"workspace {each} has no row" for each in ledgers.keys() - live.keys()]
     found.doubled += [f"workspace {each} was asked for by nobody" for each in live.keys() - ledgers.keys()]
     for key in sorted(ledgers.keys() & live.keys()):
-        found.lost += await asyncio.to_thread(_judge_home, estate, ledgers[key], live[key])
-    found.doubled += await asyncio.to_thread(_judge_processes, estate, live)
+        found.lost += await asyncio.to_thread(_judge_home, estate.ground, ledgers[key], live[key])
+    found.doubled += await asyncio.to_thread(_judge_processes, estate.ground, live)
     found.others += [
         f"{key} is in error: {row['error_info']}" for key, row in live.items() if row["error_info"]
     ]
-    found.others += _judge_volumes(estate, live)
+    found.others += _judge_volumes(estate.ground, live)
     found.others += await audit.verdicts(estate)
-    found.others += await _patiently(partial(_judge_archives, estate, live), seconds=GC_SECONDS)
+    found.others += await _patiently(partial(_judge_archives, estate.ground, live), seconds=GC_SECONDS)
     for watcher in watchers:
         found.others += await _patiently(partial(_judge_picture, watcher, rows), seconds=SSE_SECONDS)
     return found
@@ -91,12 +94,12 @@ async def _patiently(look: Callable[[], list[str]], *, seconds: float) -> list[s
     return wrong
 
 
-def _judge_home(estate: Estate, ledger: Ledger, row: asyncpg.Record) -> list[str]:
+def _judge_home(ground: Ground, ledger: Ledger, row: asyncpg.Record) -> list[str]:
     """Every file with its content, none besides: on the disk, or in the archive."""
     if row["observed_status"] != "PENDING":
-        files = files_of_home(estate.home(ledger.id))
+        files = files_of_home(ground.home(ledger.id))
     elif row["archive_key"] is not None:
-        files = files_of_archive(estate.bucket / "archives" / row["archive_key"])
+        files = files_of_archive(ground.archives / row["archive_key"])
     else:
         files = {}
     if files == ledger.files:
@@ -132,9 +135,9 @@ def files_of_archive(path: Path) -> dict[str, str]:
     return found
 
 
-def _judge_processes(estate: Estate, live: Rows) -> list[str]:
+def _judge_processes(ground: Ground, live: Rows) -> list[str]:
     """One server for each that runs, none for any other."""
-    counts = Counter(servers_of(estate.data_dir).values())
+    counts = Counter(ground.servers())
     wanted = {key: 1 for key, row in live.items() if row["observed_status"] == "RUNNING"}
     return [
         f"{counts.get(key, 0)} processes of {key}, {wanted.get(key, 0)} expected"
@@ -143,18 +146,18 @@ def _judge_processes(estate: Estate, live: Rows) -> list[str]:
     ]
 
 
-def _judge_volumes(estate: Estate, live: Rows) -> list[str]:
-    there = {path.name[3:-5] for path in (estate.data_dir / "volumes").glob("ws-*-home")}
+def _judge_volumes(ground: Ground, live: Rows) -> list[str]:
+    there = {path.name[3:-5] for path in ground.homes()}
     wanted = {key for key, row in live.items() if row["observed_status"] in ("STANDBY", "RUNNING")}
     return [f"volume of {each} is an orphan" for each in there - wanted] + [
         f"volume of {each} is missing" for each in wanted - there
     ]
 
 
-def _judge_archives(estate: Estate, live: Rows) -> list[str]:
+def _judge_archives(ground: Ground, live: Rows) -> list[str]:
     """Of a deleted workspace nothing is left; of a living one only generations and its last operation's."""
     attempts: dict[str, list[Path]] = {}
-    for path in (estate.bucket / "archives").glob("*/*/*/home.tar.zst*"):
+    for path in ground.archives.glob("*/*/*/home.tar.zst*"):
         attempts.setdefault(path.parts[-4], []).append(path)
     wrong = []
     for key, paths in attempts.items():

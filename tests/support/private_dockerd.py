@@ -65,6 +65,15 @@ class PrivateDockerd:
         self._process.kill()
         self._process.wait()
 
+    def freeze(self) -> None:
+        """SIGSTOP: calls are taken and nobody answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         """End it politely, which ends its containers too, and remove everything it had."""
         for process in (self._process, self._containerd):

@@ -1,0 +1,150 @@
+"""What workspaces run on, as a round sees it from outside: where homes lie, what runs, where archives are.
+
+``LocalGround`` has processes of this machine and an S3 store behind a proxy that can break. ``DockerGround``
+has a Docker engine of its own, which can be killed, and keeps archives in a directory: storage jobs of an
+engine without a network could not reach anything else.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tests.support.docker_api import DockerApi
+from tests.support.docker_images import ensure_images, image
+from tests.support.faulty_http import FaultyProxy, faulty_proxy
+from tests.support.local_bench import server_command
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, rclone_server
+from tests.support.private_dockerd import PrivateDockerd
+
+_TINY = "tiny"
+
+
+class Ground(Protocol):
+    @property
+    def image(self) -> str: ...
+
+    @property
+    def archives(self) -> Path:
+        """Where the store keeps its objects."""
+
+    def settings(self) -> Mapping[str, str]: ...
+
+    def home(self, workspace_id: str) -> Path: ...
+
+    def homes(self) -> list[Path]: ...
+
+    def servers(self) -> list[str]:
+        """The workspace of every server that runs; one with two servers is named twice."""
+
+
+class LocalGround:
+    image = _TINY
+
+    def __init__(self, data_dir: Path, store: FaultyProxy, archives: Path) -> None:
+        self._data_dir = data_dir
+        self.store = store
+        self.archives = archives
+
+    def settings(self) -> Mapping[str, str]:
+        return {
+            "LOCAL_IMAGES": json.dumps({_TINY: server_command()}),
+            "ARCHIVE_URL": "s3://bucket/archives",
+            "AWS_ENDPOINT_URL": self.store.url,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": "us-east-1",
+        }
+
+    def home(self, workspace_id: str) -> Path:
+        return self._data_dir / "volumes" / f"ws-{workspace_id}-home"
+
+    def homes(self) -> list[Path]:
+        return list((self._data_dir / "volumes").glob("ws-*-home"))
+
+    def servers(self) -> list[str]:
+        return list(self._processes().values())
+
+    def end_servers(self) -> None:
+        """They outlive their replicas by design, and the round not."""
+        for pid in self._processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _processes(self) -> dict[int, str]:
+        """pid → workspace. The sandbox around a server is not a second server."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"bwrap" in command[0] or not any(part.endswith(b"tiny_server.py") for part in command):
+                    continue
+                variables = dict(
+                    each.partition(b"=")[::2] for each in (entry / "environ").read_bytes().split(b"\0")
+                )
+            except OSError:
+                continue
+            if variables.get(b"HOME", b"").startswith(bytes(self._data_dir)):
+                found[int(entry.name)] = variables[b"CODEHUB_WORKSPACE_ID"].decode()
+        return found
+
+
+class DockerGround:
+    def __init__(self, engine: PrivateDockerd, archives: Path) -> None:
+        self.engine = engine
+        self.image = image(_TINY)
+        self.archives = archives
+        self._api = DockerApi(engine.address)
+
+    def settings(self) -> Mapping[str, str]:
+        return {
+            "CODEHUB_RUNTIME": "docker",
+            "DOCKER_HOST": self.engine.address,
+            "DOCKER_IMAGES": self.image,
+            "DOCKER_JOB_IMAGE": image("job"),
+            "ARCHIVE_URL": f"file://{self.archives}",
+        }
+
+    def home(self, workspace_id: str) -> Path:
+        return self._volumes / f"ws-{workspace_id}-home" / "_data"
+
+    def homes(self) -> list[Path]:
+        return list(self._volumes.glob("ws-*-home"))
+
+    def servers(self) -> list[str]:
+        names = [each["Names"][0].removeprefix("/ws-") for each in self._api.call("GET", "/containers/json")]
+        return [name for name in names if not name.endswith("-job")]
+
+    @property
+    def _volumes(self) -> Path:
+        return self.engine.root / "data" / "volumes"
+
+
+@contextmanager
+def local_ground(directory: Path) -> Iterator[LocalGround]:
+    bucket = directory / "store" / "bucket"
+    bucket.mkdir(parents=True)
+    with rclone_server(bucket.parent) as s3, faulty_proxy(s3.endpoint) as store:
+        ground = LocalGround(directory / "data", store, bucket / "archives")
+        yield ground
+        ground.end_servers()
+
+
+@contextmanager
+def docker_ground(directory: Path) -> Iterator[DockerGround]:
+    engine = PrivateDockerd()
+    archives = directory / "archives"
+    archives.mkdir()
+    try:
+        engine.start()
+        ensure_images(DockerApi(engine.address), [_TINY, "job"])
+        yield DockerGround(engine, archives)
+    finally:
+        engine.close()
