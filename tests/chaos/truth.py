@@ -73,16 +73,16 @@ async def judge(estate: Estate, ledgers: Mapping[str, Ledger], watchers: Sequenc
     found.lost += [f"workspace {each} has no row" for each in ledgers.keys() - live.keys()]
     found.doubled += [f"workspace {each} was asked for by nobody" for each in live.keys() - ledgers.keys()]
     for key in sorted(ledgers.keys() & live.keys()):
-        found.lost += await asyncio.to_thread(_judge_home, estate.ground, ledgers[key], live[key])
-    found.doubled += await asyncio.to_thread(_judge_processes, estate.ground, live)
+        found.lost += await asyncio.to_thread(judge_home, estate.ground, ledgers[key], live[key])
+    found.doubled += await asyncio.to_thread(judge_processes, estate.ground, live)
     found.others += [
         f"{key} is in error: {row['error_info']}" for key, row in live.items() if row["error_info"]
     ]
-    found.others += _judge_volumes(estate.ground, live)
+    found.others += judge_volumes(estate.ground, live)
     found.others += await audit.verdicts(estate)
-    found.others += await _patiently(partial(_judge_archives, estate.ground, live), seconds=GC_SECONDS)
+    found.others += await _patiently(partial(judge_archives, estate.ground, live), seconds=GC_SECONDS)
     for watcher in watchers:
-        found.others += await _patiently(partial(_judge_picture, watcher, rows), seconds=SSE_SECONDS)
+        found.others += await _patiently(partial(judge_picture, watcher, rows), seconds=SSE_SECONDS)
     return found
 
 
@@ -94,7 +94,7 @@ async def _patiently(look: Callable[[], list[str]], *, seconds: float) -> list[s
     return wrong
 
 
-def _judge_home(ground: Ground, ledger: Ledger, row: asyncpg.Record) -> list[str]:
+def judge_home(ground: Ground, ledger: Ledger, row: asyncpg.Record) -> list[str]:
     """Every file with its content, none besides: on the disk, or in the archive."""
     if row["observed_status"] != "PENDING":
         files = files_of_home(ground.home(ledger.id))
@@ -135,7 +135,7 @@ def files_of_archive(path: Path) -> dict[str, str]:
     return found
 
 
-def _judge_processes(ground: Ground, live: Rows) -> list[str]:
+def judge_processes(ground: Ground, live: Rows) -> list[str]:
     """One server for each that runs, none for any other."""
     counts = Counter(ground.servers())
     wanted = {key: 1 for key, row in live.items() if row["observed_status"] == "RUNNING"}
@@ -146,7 +146,7 @@ def _judge_processes(ground: Ground, live: Rows) -> list[str]:
     ]
 
 
-def _judge_volumes(ground: Ground, live: Rows) -> list[str]:
+def judge_volumes(ground: Ground, live: Rows) -> list[str]:
     there = {path.name[3:-5] for path in ground.homes()}
     wanted = {key for key, row in live.items() if row["observed_status"] in ("STANDBY", "RUNNING")}
     return [f"volume of {each} is an orphan" for each in there - wanted] + [
@@ -154,7 +154,7 @@ def _judge_volumes(ground: Ground, live: Rows) -> list[str]:
     ]
 
 
-def _judge_archives(ground: Ground, live: Rows) -> list[str]:
+def judge_archives(ground: Ground, live: Rows) -> list[str]:
     """Of a deleted workspace nothing is left; of a living one only generations and its last operation's."""
     attempts: dict[str, list[Path]] = {}
     for path in ground.archives.glob("*/*/*/home.tar.zst*"):
@@ -173,7 +173,7 @@ def _judge_archives(ground: Ground, live: Rows) -> list[str]:
     return wrong
 
 
-def _judge_picture(watcher: Watcher, rows: Rows) -> list[str]:
+def judge_picture(watcher: Watcher, rows: Rows) -> list[str]:
     """Invariant 8: the subscriber's picture is the database."""
     truth = {
         key: (row["version"], row["status"])

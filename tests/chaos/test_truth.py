@@ -1,0 +1,115 @@
+"""A judge who never finds anything would find every round in order: each kind of harm is shown to it once."""
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from tests.chaos import truth
+from tests.chaos.load import Ledger
+
+ONE, OTHER = "0198c0de-0000-7000-8000-000000000001", "0198c0de-0000-7000-8000-000000000002"
+NOTES = {"notes": hashlib.sha256(b"mine").hexdigest()}
+
+
+class Ground:
+    """Directories, and servers as the test says."""
+
+    image = "tiny"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.archives = root / "archives"
+        self.running: list[str] = []
+
+    def settings(self) -> Mapping[str, str]:
+        return {}
+
+    def home(self, workspace_id: str) -> Path:
+        return self._root / f"ws-{workspace_id}-home"
+
+    def homes(self) -> list[Path]:
+        return list(self._root.glob("ws-*-home"))
+
+    def servers(self) -> list[str]:
+        return self.running
+
+    def store(self, operation: str, *, meta: bool = True, **files: bytes) -> str:
+        """An archive of ``ONE``; returns its key."""
+        key = f"{ONE}/{operation}/1/home.tar.zst"
+        path = self.archives / key
+        path.parent.mkdir(parents=True)
+        plain = io.BytesIO()
+        with tarfile.open(fileobj=plain, mode="w") as tar:
+            for name, content in files.items():
+                member = tarfile.TarInfo(f"./{name}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+        path.write_bytes(zstandard.compress(plain.getvalue()))
+        if meta:
+            path.with_name("home.tar.zst.meta").touch()
+        return key
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    ground = Ground(tmp_path)
+    ground.home(ONE).mkdir()
+    (ground.home(ONE) / "notes").write_bytes(b"mine")
+    ground.running = [ONE]
+    return ground
+
+
+def row(observed: str = "RUNNING", **more: Any) -> Any:
+    return {"observed_status": observed, "archive_key": None, "op_id": "now", **more}
+
+
+def test_a_home_as_it_was_left_is_in_order(ground: Ground) -> None:
+    assert truth.judge_home(ground, Ledger(ONE, "start", NOTES), row()) == []
+    assert truth.judge_processes(ground, {ONE: row()}) == []
+    assert truth.judge_volumes(ground, {ONE: row()}) == []
+
+
+def test_a_file_that_is_missing_changed_or_invented_is_seen(ground: Ground) -> None:
+    notes = ground.home(ONE) / "notes"
+    ledger = Ledger(ONE, "start", NOTES)
+    (ground.home(ONE) / "stranger").touch()
+    assert "invented {'stranger'}" in truth.judge_home(ground, ledger, row())[0]
+    notes.write_bytes(b"not mine")
+    assert "changed {'notes'}" in truth.judge_home(ground, ledger, row())[0]
+    notes.unlink()
+    assert "missing {'notes'}" in truth.judge_home(ground, ledger, row())[0]
+
+
+def test_an_archive_is_read_to_the_last_file(ground: Ground) -> None:
+    ledger = Ledger(ONE, "archive", NOTES)
+    whole, empty = ground.store("a", notes=b"mine"), ground.store("b")
+    unfinished = ground.store("c", meta=False, notes=b"mine")
+    assert truth.judge_home(ground, ledger, row("PENDING", archive_key=whole)) == []
+    for key in (empty, unfinished, None):
+        assert "missing {'notes'}" in truth.judge_home(ground, ledger, row("PENDING", archive_key=key))[0]
+
+
+def test_a_second_process_and_one_of_nobody_are_seen(ground: Ground) -> None:
+    ground.running = [ONE, ONE, OTHER]
+    wrong = truth.judge_processes(ground, {ONE: row(), OTHER: row("STANDBY")})
+    assert sorted(wrong) == [f"1 processes of {OTHER}, 0 expected", f"2 processes of {ONE}, 1 expected"]
+
+
+def test_a_volume_of_nobody_and_a_missing_one_are_seen(ground: Ground) -> None:
+    wrong = truth.judge_volumes(ground, {OTHER: row("STANDBY")})
+    assert sorted(wrong) == [f"volume of {ONE} is an orphan", f"volume of {OTHER} is missing"]
+
+
+def test_archives_that_the_collection_should_have_removed_are_seen(ground: Ground) -> None:
+    for operation in ("now", "a", "b", "c"):
+        ground.store(operation)
+    assert truth.judge_archives(ground, {ONE: row()}) == []
+    assert "deleted" in truth.judge_archives(ground, {})[0]
+    ground.store("debris", meta=False)
+    assert "debris" in truth.judge_archives(ground, {ONE: row()})[0]
