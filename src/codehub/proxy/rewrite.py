@@ -37,7 +37,9 @@ def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, pr
         scheme,
         host,
     )
-    lines += b'Forwarded: for="%b";proto=%b;host="%b"\r\n' % (node, scheme, host)
+    # Without host: one with a port has to be quoted, and code-server takes the quotes for part of the name,
+    # finds that it is not the Origin's, and refuses every WebSocket. X-Forwarded-Host says it already.
+    lines += b'Forwarded: for="%b";proto=%b\r\n' % (node, scheme)
     if prefix:
         lines += b"X-Forwarded-Prefix: %b\r\n" % prefix
     return lines

@@ -96,7 +96,7 @@ async def test_forwarded_fields_are_ours(house: House) -> None:
     assert received.values(b"x-forwarded-proto") == [b"http"]
     assert received.values(b"x-forwarded-host") == [host]
     assert received.values(b"x-forwarded-prefix") == [house.base]
-    assert received.values(b"forwarded") == [b'for="127.0.0.1";proto=http;host="%b"' % host]
+    assert received.values(b"forwarded") == [b'for="127.0.0.1";proto=http']
     assert b"6.6.6.6" not in received.head
     assert b"root" not in received.head
 
