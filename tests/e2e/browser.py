@@ -141,3 +141,10 @@ class AdminApi:
 
     async def change_workspace(self, workspace_id: str, **change: Any) -> None:
         await self._said(self._client.patch(f"/workspaces/{workspace_id}", json=change))
+
+    async def create(self, name: str) -> str:
+        body = {"name": name, "start": False}
+        return str((await self._said(self._client.post("/workspaces", json=body)))["id"])
+
+    async def delete(self, workspace_id: str) -> None:
+        await self._said(self._client.delete(f"/workspaces/{workspace_id}"))

@@ -23,6 +23,19 @@ export const orphans = () => [
 
 const refuse = (status, code, detail, extra) => ({ status, code, detail, extra });
 
+/** The cause as the server tells it: the sentence, and the code with its parameters where there is one. */
+function coded(cause) {
+  const unit = { s: 1, min: 60, h: 3600, d: 86400 };
+  const timed = /^(idle|not used) for (\d+) (s|min|h|d)$/.exec(cause ?? "");
+  if (timed) {
+    const cause_code = timed[1] === "idle" ? "idle" : "forgotten";
+    return { cause, cause_code, cause_params: { seconds: Number(timed[2]) * unit[timed[3]] } };
+  }
+  if (cause === "opened the link") return { cause, cause_code: "link_opened", cause_params: {} };
+  const asked = /^(created|edited|asked to \w+)$/.test(cause ?? "");
+  return { cause, cause_code: asked ? cause.replaceAll(" ", "_") : null, cause_params: {} };
+}
+
 export function makeWorld() {
   const listeners = [];
   const workspaces = new Map();
@@ -45,7 +58,7 @@ export function makeWorld() {
       at: ago(0),
       changes,
       actor,
-      cause,
+      ...coded(cause),
     });
     emit("state_changed", ws);
     if (columns.error_info) emit("error", ws);
@@ -168,7 +181,7 @@ export function makeWorld() {
         at: ws.created_at,
         changes: {},
         actor: `user:${owner.username}`,
-        cause: "created",
+        ...coded("created"),
       },
     ]);
     return ws;
@@ -184,7 +197,7 @@ export function makeWorld() {
         at: ago(seconds),
         changes,
         actor,
-        cause: cause ?? null,
+        ...coded(cause ?? null),
       });
     }
   }

@@ -1,20 +1,25 @@
 """Live changes: ``/events`` and ``/workspaces/{id}/events``."""
 
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import Response
+from fastapi import Query, Response
 
 from codehub.api import problems
 from codehub.api.caller import Caller
 from codehub.api.parts import TheParts
 from codehub.api.routers import api_router
 from codehub.api.sse import EventStream, Write
-from codehub.api.streams import OneWorkspace, Topic, WorkspaceList, WorkspaceStream
+from codehub.api.streams import ChosenWorkspaces, OneWorkspace, Topic, WorkspaceList, WorkspaceStream
 from codehub.api.workspaces import Owner, find_visible, whose
 from codehub.services.identity import Principal
 from codehub.signals.live import LiveSubscription
 
 router = api_router("", "events")
+
+MAX_CHOSEN = 200
+
+Chosen = Annotated[list[UUID] | None, Query(alias="id", max_length=MAX_CHOSEN)]
 
 _STREAM = {
     "description": "Events: snapshot, state_changed, progress, activity, error, deleted, resync, heartbeat",
@@ -50,12 +55,18 @@ async def events(
     caller: Caller,
     parts: TheParts,
     owner: Owner = None,
+    chosen: Chosen = None,
 ) -> Response:
+    """With `id`, once for each: only these, as far as they may be seen."""
     owner_id = whose(owner, caller)
     live = parts.given.live
 
     async def source(write: Write) -> None:
-        topic = WorkspaceList(owner_id, parts.frames, reading=parts.reading, gate=parts.tellings)
+        topic: Topic
+        if chosen:
+            topic = ChosenWorkspaces(chosen, owner_id, parts.frames, records=parts.workspaces)
+        else:
+            topic = WorkspaceList(owner_id, parts.frames, reading=parts.reading, gate=parts.tellings)
         with live.subscribe_all() if owner_id is None else live.subscribe_user(owner_id) as subscription:
             await _stream(parts, caller, topic, subscription, write)
 

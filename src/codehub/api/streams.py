@@ -19,7 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.api.frames import Frame, Frames
 from codehub.api.problems import DATABASE_AWAY
+from codehub.domain.status import Status
 from codehub.kit.clock import monotonic
+from codehub.services.batching import Batched
 from codehub.signals.live import (
     ActivityChanged,
     Change,
@@ -50,6 +52,9 @@ class Topic(Protocol):
     @property
     def is_list(self) -> bool: ...
 
+    def includes(self, workspace_id: UUID) -> bool:
+        """Whether what was heard of this one belongs here: a subscription may bring more."""
+
     async def ids(self) -> Sequence[UUID]:
         """All there are, for the first message of a list."""
 
@@ -65,6 +70,9 @@ class OneWorkspace:
     def __init__(self, workspace_id: UUID, frames: Frames) -> None:
         self._id = workspace_id
         self._frames = frames
+
+    def includes(self, workspace_id: UUID) -> bool:
+        return workspace_id == self._id
 
     async def ids(self) -> Sequence[UUID]:
         return [self._id]
@@ -97,6 +105,10 @@ class WorkspaceList:
         self._gate = gate
         self._first: Page[WorkspaceRecord] | None = None
 
+    def includes(self, workspace_id: UUID) -> bool:
+        del workspace_id
+        return True  # the subscription brings this person's alone, or everybody's
+
     async def ids(self) -> Sequence[UUID]:
         """Most lists fit one page: then one query tells the ids and the workspaces."""
         self._first = await self._page(None)
@@ -116,6 +128,41 @@ class WorkspaceList:
             return await workspaces.list_page(
                 session, owner_id=self._owner_id, cursor=cursor, limit=PAGE_SIZE
             )
+
+
+class ChosenWorkspaces:
+    """The few of a long list that somebody has on screen; ``owner_id`` None: whosever they are."""
+
+    is_list = True
+
+    def __init__(
+        self,
+        chosen: Sequence[UUID],
+        owner_id: UUID | None,
+        frames: Frames,
+        *,
+        records: Batched[UUID, WorkspaceRecord],
+    ) -> None:
+        self._chosen = frozenset(chosen)
+        self._owner_id = owner_id
+        self._frames = frames
+        self._records = records
+        self._found: list[WorkspaceRecord] = []
+
+    def includes(self, workspace_id: UUID) -> bool:
+        return workspace_id in self._chosen
+
+    async def ids(self) -> Sequence[UUID]:
+        found = await self._records.get_many(self._chosen)
+        self._found = [
+            record
+            for record in found.values()
+            if self._owner_id in (None, record.view.owner_id) and record.status != Status.DELETED
+        ]
+        return [record.view.id for record in self._found]
+
+    async def frames(self) -> AsyncIterator[Sequence[Frame]]:
+        yield await self._frames.render(self._found)
 
 
 class WorkspaceStream:
@@ -153,6 +200,8 @@ class WorkspaceStream:
                 await self._pass_on(notice)
 
     async def _pass_on(self, notice: Notice) -> None:
+        if isinstance(notice, Change | Progress | ActivityChanged) and not self._topic.includes(notice.id):
+            return
         match notice:
             case Resync():
                 await self._write(b"event: resync\ndata: {}\n\n")

@@ -174,6 +174,34 @@ async def test_progress_has_no_version_and_shows_in_answers(world: World, databa
         assert (await ann.get(f"/api/v1/workspaces/{workspace['id']}")).json()["progress"] is None
 
 
+async def test_a_few_that_are_named_are_followed_and_no_others(world: World, database_url: str) -> None:
+    ann, bob, admin = [await world.sign_in(name) for name in ("ann", "bob", "admin")]
+    shown, hidden = await create_workspace(ann, "shown"), await create_workspace(ann, "hidden")
+    path = f"/api/v1/events?id={shown['id']}"
+    async with (
+        change_feed(database_url, world.publisher),
+        serve(world.app) as base,
+        listening(ann, base + path) as mine,
+        listening(bob, base + path) as strangers,
+        listening(admin, f"{base}{path}&owner=all") as overseers,
+    ):
+        assert (await strangers.until(1, "snapshot")).data == {"ids": []}
+        for heard in (mine, overseers):
+            assert (await heard.until(1, "snapshot")).data == {"ids": [shown["id"]]}
+        for each in (hidden, shown):
+            await ann.patch(f"/api/v1/workspaces/{each['id']}", json={"memo": "news"})
+        for heard in (mine, overseers):
+
+            async def told(heard: Listener = heard) -> bool:
+                return heard.workspaces.get(shown["id"], {}).get("memo") == "news"
+
+            await until(told, what="news of the one that is followed")
+            assert hidden["id"] not in str(heard.events)
+        assert strangers.workspaces == {}
+    too_many = "&".join(f"id={shown['id']}" for _ in range(201))
+    assert (await ann.get(f"/api/v1/events?{too_many}")).status_code == 422
+
+
 async def test_nobody_hears_of_anothers_workspaces_but_an_admin_of_all(
     world: World, database_url: str
 ) -> None:

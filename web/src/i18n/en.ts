@@ -422,7 +422,9 @@ export const en = {
     owner: "Owner",
     status: "Status",
     anyStatus: "Any",
-    tooMany: "Too many workspaces to follow live: this list shows the moment it was loaded.",
+    tooMany:
+      "There are too many to follow all of them: those shown here are live, new ones appear on refresh.",
+    refresh: "Refresh",
     loadMore: "Show more",
     addUser: "Add user",
     username: "Name",

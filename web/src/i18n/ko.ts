@@ -412,7 +412,9 @@ export const ko: Messages = {
     owner: "소유자",
     status: "상태",
     anyStatus: "전체",
-    tooMany: "워크스페이스가 너무 많아 실시간으로 따라가지 않습니다. 불러온 순간의 목록입니다.",
+    tooMany:
+      "너무 많아 전부 따라가지는 않습니다. 여기 보이는 것은 실시간이고, 새로 생긴 것은 새로 고치면 나타납니다.",
+    refresh: "새로 고침",
     loadMore: "더 보기",
     addUser: "사용자 추가",
     username: "이름",

@@ -1,6 +1,6 @@
 /**
  * Everyone's workspaces. Up to a few hundred the page follows them all live; beyond that a stream of everything would
- * be a burden on browser and server alike, so it asks page by page and says so.
+ * be a burden on browser and server alike, so it asks page by page, follows what is on the page, and says so.
  */
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
@@ -20,6 +20,8 @@ import { StatusBadge } from "../../ui/status";
 import { Table } from "../../ui/table";
 
 const MOST_TO_FOLLOW = 500;
+/** The server follows this many that are named one by one. */
+const MOST_TO_NAME = 200;
 
 interface Filters {
   owner: string;
@@ -129,11 +131,26 @@ function Paged({ filters, users }: { filters: Filters; users: User[] }) {
   const m = useMessages();
   const list = useInfiniteQuery(everyonesQuery(filters));
   if (list.isError) return <Failed error={list.error} retry={() => void list.refetch()} />;
+  const rows = list.data?.pages.flatMap((page) => page.items);
   return (
     <>
-      <p className="panel__lead">{m.admin.tooMany}</p>
-      {list.data ? (
-        <Everyone rows={list.data.pages.flatMap((page) => page.items)} users={users} />
+      <div className="filters__note">
+        <p className="panel__lead">{m.admin.tooMany}</p>
+        <button
+          type="button"
+          className="button button--small"
+          disabled={list.isFetching}
+          onClick={() => void list.refetch()}
+        >
+          {m.admin.refresh}
+        </button>
+      </div>
+      {rows?.length === 0 ? (
+        <Empty>{m.list.noMatch}</Empty>
+      ) : rows ? (
+        <LiveProvider url={`/api/v1/events?owner=all${named(rows)}`}>
+          <Shown rows={rows} users={users} />
+        </LiveProvider>
       ) : (
         <Loading />
       )}
@@ -149,6 +166,20 @@ function Paged({ filters, users }: { filters: Filters; users: User[] }) {
       )}
     </>
   );
+}
+
+function named(rows: Workspace[]): string {
+  return rows
+    .slice(0, MOST_TO_NAME)
+    .map((ws) => `&id=${ws.id}`)
+    .join("");
+}
+
+/** What the page was given, each as it is now. */
+function Shown({ rows, users }: { rows: Workspace[]; users: User[] }) {
+  const live = useLive();
+  const now = rows.filter((ws) => !live.gone.has(ws.id)).map((ws) => live.workspaces.get(ws.id) ?? ws);
+  return <Everyone rows={now} users={users} />;
 }
 
 function Everyone({ rows, users }: { rows: Workspace[]; users: User[] }) {
