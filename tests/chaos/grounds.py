@@ -8,6 +8,7 @@ engine without a network could not reach anything else.
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,9 @@ class Ground(Protocol):
     def servers(self) -> list[str]:
         """The workspace of every server that runs; one with two servers is named twice."""
 
+    def doubled(self) -> list[str]:
+        """Workspaces that have two servers at this very moment, whatever else goes on."""
+
 
 class LocalGround:
     image = _TINY
@@ -67,6 +71,17 @@ class LocalGround:
 
     def servers(self) -> list[str]:
         return list(self._processes().values())
+
+    def doubled(self) -> list[str]:
+        # A look at all processes takes a moment, in which one may end and the next begin: both must be there
+        # in a second look, too.
+        first = self._processes()
+        suspects = {each for each, count in Counter(first.values()).items() if count > 1}
+        if not suspects:
+            return []
+        second = self._processes()
+        still = Counter(first[pid] for pid in first.keys() & second.keys())
+        return [each for each in suspects if still[each] > 1]
 
     def end_servers(self) -> None:
         """They outlive their replicas by design, and the round not."""
@@ -121,6 +136,9 @@ class DockerGround:
     def servers(self) -> list[str]:
         names = [each["Names"][0].removeprefix("/ws-") for each in self._api.call("GET", "/containers/json")]
         return [name for name in names if not name.endswith("-job")]
+
+    def doubled(self) -> list[str]:
+        return []  # the engine has one container of a name at most
 
     @property
     def _volumes(self) -> Path:

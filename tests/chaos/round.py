@@ -18,7 +18,7 @@ from tests.chaos.faults import Fault
 from tests.chaos.figures import Strike, table
 from tests.chaos.grounds import Ground, local_ground
 from tests.chaos.load import Load
-from tests.chaos.watching import Watcher
+from tests.chaos.watching import Sentinel, Watcher
 
 CONVERGE_SECONDS = 180.0
 """A storage job alone tries for up to a minute before it counts as failed."""
@@ -46,10 +46,12 @@ async def play(
         await audit.install(place)
         load = Load(place, tenants=tenants, seed=seed)
         watchers = [Watcher(place, replica) for replica in place.replicas]
+        sentinel = Sentinel(place.ground)
         chance = random.Random(f"{seed}/moments")
         try:
             for number, fault in enumerate(faults, 1):
                 strike, findings = await _strike(place, fault, load, watchers, chance=chance)
+                findings.doubled += [f"{each} had two servers for a while" for each in sentinel.seen]
                 report.strikes.append(strike)
                 tell(f"{number}/{len(faults)} {strike}")
                 if findings.all:
@@ -57,9 +59,7 @@ async def play(
                     report.problems += [_last_words(place)]
                     break
         finally:
-            for each in watchers:
-                await each.close()
-            await load.close()
+            await asyncio.gather(sentinel.close(), load.close(), *(each.close() for each in watchers))
         report.text = table(report.strikes, load.figures, seed=seed)
     return report
 

@@ -1,7 +1,4 @@
-"""A browser that never looks away: a subscriber of one replica's events, who connects again whenever it must.
-
-What it knows is merged from events alone, as the dashboard does it; it never asks for the list.
-"""
+"""Those who look on all the while: subscribers of events, and a sentinel over the processes."""
 
 import asyncio
 import json
@@ -10,13 +7,18 @@ from typing import Any
 import httpx
 
 from tests.chaos.estate import Estate, client
+from tests.chaos.grounds import Ground
 from tests.chaos.replica import Replica
 
 SILENCE_SECONDS = 45.0  # a heartbeat comes every 30
 PAUSE_SECONDS = 0.2
+LOOK_SECONDS = 0.3
 
 
 class Watcher:
+    """A browser that connects again whenever it must. What it knows is merged from events alone, as the
+    dashboard does it; it never asks for the list."""
+
     def __init__(self, estate: Estate, replica: Replica) -> None:
         self._client = client(estate, timeout=SILENCE_SECONDS)
         self._url = f"{replica.url}/api/v1/events"
@@ -58,3 +60,23 @@ class Watcher:
                 self.known[data["id"]] = (data["version"], data["status"])
             case "deleted":
                 self.known.pop(data["id"], None)
+
+
+class Sentinel:
+    """Invariant 1 at every moment, not only at rest: no workspace ever has two servers."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._task = asyncio.create_task(self._watch())
+        self.looks = 0
+        self.seen: list[str] = []
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            self.seen += await asyncio.to_thread(self._ground.doubled)
+            self.looks += 1
+            await asyncio.sleep(LOOK_SECONDS)
