@@ -119,7 +119,6 @@ def _observable(ws: WorkspaceView) -> Observable:
         ws.observed_status,
         ws.health_status,
         ws.operation,
-        ws.observed_at,
         ws.deleted_at,
         ws.error_info is not None,
         rows.is_terminal(ws),

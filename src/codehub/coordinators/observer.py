@@ -154,7 +154,7 @@ class Observer:
         self, sightings: Mapping[UUID, Sighting], *, known: set[UUID], now: datetime
     ) -> None:
         """Ours, but of no workspace here: containers go after a delay, volumes are a person's call."""
-        strange = {each for each in sightings if each not in known}
+        strange = sightings.keys() - known
         self._orphans = {each: self._orphans.get(each, now) for each in strange}
         with_container = {each for each in strange if sightings[each].container is not ContainerState.NONE}
         ORPHANS.labels("container").set(len(with_container))

@@ -7,6 +7,7 @@ never replaces it, so a broken workspace still shows what is really there.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import ContainerState, HealthStatus, ObservedStatus, Operation
@@ -19,6 +20,7 @@ class Verdict:
     broken_invariant: bool = False  # a container without its volume (contract 6)
 
 
+@cache  # asked for every row of every look, and there are two dozen answers
 def observe(*, container: ContainerState, volume: bool, deleted: bool, terminal_error: bool) -> Verdict:
     """What the row of a workspace with these resources should say."""
     broken = container is not ContainerState.NONE and not volume

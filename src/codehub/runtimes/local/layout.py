@@ -18,6 +18,7 @@ marker of this installation in ``volumes`` nothing is reported and nothing is ma
 import os
 import re
 import secrets
+from functools import lru_cache
 from pathlib import Path
 from uuid import UUID
 
@@ -112,6 +113,7 @@ class Layout:
         _mark(self.run, self.installation_id)
 
 
+@lru_cache(maxsize=2**16)  # the same names at every look
 def workspace_of(volume_name: str) -> UUID | None:
     """The workspace a volume's name speaks of; None for anything else that lies there."""
     found = _VOLUME_NAME.fullmatch(volume_name)

@@ -21,6 +21,8 @@ from codehub.runtimes.local.processes import Identity, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record
 from codehub.runtimes.local.volumes import has_volume
 
+_AT_REST = Sighting(volume=True)
+
 
 @dataclass(frozen=True)
 class Look:
@@ -45,16 +47,18 @@ def look(layout: Layout, ids: Collection[UUID] | None) -> Look:
         layout.check()  # a disk that went away in the middle must not look like deleted homes
     except OSError as error:
         raise unreadable(layout.data_dir, error) from error
-    sightings: dict[UUID, Sighting] = {}
+    # Most homes only lie there. A look costs by them, so they share one sighting.
+    sightings = dict.fromkeys(listing.volumes, _AT_REST)
     running: dict[UUID, Identity] = {}
     dark = set(listing.unreadable)
-    for workspace_id in listing.volumes | listing.processes | listing.jobs:
+    for workspace_id in listing.processes | listing.jobs:
         if workspace_id in dark:
             continue
         try:
             sighting, identity = _sight(layout, workspace_id, listing)
         except (UnreadableRecord, OSError, ValueError):
             dark.add(workspace_id)
+            sightings.pop(workspace_id, None)
             continue
         if sighting != Sighting():
             sightings[workspace_id] = sighting
