@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -61,8 +62,9 @@ async def _codehub(directory: Path, home: Path, tree: str) -> Mapping[str, float
         "archive_url": store.as_uri(),
     }
     packing = {**order, "kind": "archive", "volume_path": str(home)}
-    lines = await _job(packing)
-    done, ended = lines[-1]
+    cpu = _cpu_seconds()
+    done, ended = await _job(packing)
+    packing_cpu = _cpu_seconds() - cpu
     seconds = done["seconds"]
     packed = ended - seconds["read_back"] - seconds["commit"]
     hashing = await asyncio.to_thread(_hash, next(store.rglob("*.tar.zst")))
@@ -76,21 +78,25 @@ async def _codehub(directory: Path, home: Path, tree: str) -> Mapping[str, float
         "volume_path": str(volume),
         "staging_dir": str(directory / "staging" / uuid4().hex),
     }
-    done, restored = (await _job(restoring))[-1]
+    cpu = _cpu_seconds()
+    done, restored = await _job(restoring)
+    restoring_cpu = _cpu_seconds() - cpu
     await asyncio.to_thread(_clear, volume, store, directory / "staging")
     return {
         f"{tree}, pack s": packed,
         f"{tree}, pack without hashing s": packed - hashing,
         f"{tree}, hashing alone s": hashing,
         f"{tree}, read back s": seconds["read_back"],
+        f"{tree}, CPU to pack and read back s": packing_cpu,
         f"{tree}, restore s": restored,
         f"{tree}, restore without hashing s": restored - hashing,
         f"{tree}, sync of the restored home s": done["seconds"]["make_durable"],
+        f"{tree}, CPU to restore s": restoring_cpu,
     }
 
 
-async def _job(order: Mapping[str, Any]) -> list[tuple[dict[str, Any], float]]:
-    """Its lines, each with the seconds since the start."""
+async def _job(order: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """Its last line, and the seconds it took."""
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "codehub.archives.job"),
@@ -102,23 +108,29 @@ async def _job(order: Mapping[str, Any]) -> list[tuple[dict[str, Any], float]]:
     process.stdin.write(json.dumps(order).encode())
     process.stdin.close()
     try:
-        lines = [(json.loads(line), time.perf_counter() - began) async for line in process.stdout]
+        lines = [json.loads(line) async for line in process.stdout]
+        took = time.perf_counter() - began
+        code = await process.wait()
     finally:
         await end(process)
-    if await process.wait() != 0 or lines[-1][0]["event"] != "done":
+    if code != 0 or lines[-1]["event"] != "done":
         raise RuntimeError(f"storage job: {lines[-1:]}")
-    return lines
+    return lines[-1], took
 
 
 async def _tar(directory: Path, home: Path, tree: str) -> Mapping[str, float]:
     target, volume = directory / "peer.tar.zst", directory / "peer"
     volume.mkdir()
+    cpu = _cpu_seconds()
     # Synced to disk, as CodeHub's are; at the same level.
     packed = await asyncio.to_thread(
         _timed, f"tar -C '{home}' -cf - . | zstd -q -3 -T0 -f -o '{target}' && sync '{target}'"
     )
+    packing_cpu = _cpu_seconds() - cpu
+    cpu = _cpu_seconds()
     restored = await asyncio.to_thread(_timed, f"zstd -q -dc '{target}' | tar -C '{volume}' -xpf -")
     synced = await asyncio.to_thread(_timed, f"sync --file-system '{volume}'")
+    restoring_cpu = _cpu_seconds() - cpu
     await asyncio.to_thread(_clear, volume, target)
     return {
         f"{tree}, pack s": packed,
@@ -126,7 +138,15 @@ async def _tar(directory: Path, home: Path, tree: str) -> Mapping[str, float]:
         f"{tree}, restore s": restored + synced,
         f"{tree}, restore without hashing s": restored + synced,
         f"{tree}, sync of the restored home s": synced,
+        f"{tree}, CPU to pack s": packing_cpu,
+        f"{tree}, CPU to restore s": restoring_cpu,
     }
+
+
+def _cpu_seconds() -> float:
+    """Of every child so far that has ended: what a busy machine cannot stretch as it stretches time."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _hash(path: Path) -> float:
