@@ -83,7 +83,7 @@ class ClientConnection(Connection):
             if not data:
                 return
         self._buffer = self._buffer + data if self._buffer else data
-        if self.is_idle():
+        if exchange is None and self._task is None and not self._full:  # ready for the next request
             self._read_head()
         elif len(self._buffer) > READ_AHEAD:
             self._update_reading()
@@ -131,6 +131,8 @@ class ClientConnection(Connection):
 
     def _read_head(self) -> None:
         buffer = self._buffer
+        if self._pass is not None and self._send_likewise(buffer, self._pass):
+            return
         if buffer.startswith(b"\r\n"):  # a line end too many behind the previous body: RFC 9112, 2.2
             buffer = self._buffer = buffer[2:]
             if not buffer:
@@ -183,22 +185,52 @@ class ClientConnection(Connection):
             self._forward(request, None, route.path, engine.api)
             return
         if route.door is Door.WORKSPACE:
-            known, now = self._pass, self._loop.time()
-            if known is not None and known.is_good_for(request, route, now, engine.access.generation):
-                self._send(request, known.head_for(request, route), known.destination)
-                return
             identity = self._identify(request, route)
-            to = self._recall(request, route, identity, now)
-            if to is not None:
-                self._forward(request, identity, to.path(route), to)
+            recalled = self._recall(request, route, identity)
+            if recalled is not None:
+                to, until = recalled
+                rest = self._fields_for(request, identity, to)
+                if Pass.may_be_kept(request, route):
+                    self._pass = Pass(
+                        request,
+                        route,
+                        to,
+                        rest=rest,
+                        until=until,
+                        generation=engine.access.generation,
+                        longest=engine.settings.max_head,
+                    )
+                self._send(request, _head(request, to.path(route), rest), to)
                 return
         self._spawn(self._admit(request, route, self._identify(request, route)))
 
+    def _send_likewise(self, head: bytes, known: Pass) -> bool:
+        """Send on what differs from the request before in method and path at most. False: it does not."""
+        engine, now = self._engine, self._loop.time()
+        if now >= known.until or known.generation != engine.access.generation:
+            self._pass = None
+            return False
+        exchange = known.exchange_for(head, self)
+        if exchange is None:
+            return False
+        to = known.destination
+        upstream = engine.pool.take(to.lane)
+        if upstream is None:
+            return False
+        engine.metrics.requests_total += 1
+        self._buffer, self._reading, self.closes = b"", False, engine.draining
+        self._to = to
+        if to.requests is not None:
+            to.requests.began(now)
+        self.exchange = exchange
+        exchange.start(upstream)
+        return True
+
     def _recall(
-        self, request: RequestHead, route: Route, identity: Identity, now: float
-    ) -> Destination | None:
-        """The way in, if it can be told without asking anybody."""
-        engine = self._engine
+        self, request: RequestHead, route: Route, identity: Identity
+    ) -> tuple[Destination, float] | None:
+        """The way in and how long it stays one, if it can be told without asking anybody."""
+        engine, now = self._engine, self._loop.time()
         if not identity.key or route.workspace_id is None:
             return None
         recalled = engine.access.recall(identity.key, route.workspace_id, now)
@@ -221,16 +253,7 @@ class ClientConnection(Connection):
             at, port_until = engine.access.recall_port(target.id, route.port, now)
             until = min(until, port_until)
         to = engine.destinations.workspace(target, route, at)
-        if to is not None and Pass.may_be_kept(request, route):
-            rest = upstream_fields(
-                request,
-                identity=identity,
-                forwarded=self._forwarded_lines(request, to.policy),
-                policy=to.policy,
-            )
-            generation = engine.access.generation
-            self._pass = Pass(request, route, to, rest=rest, until=until, generation=generation)
-        return to
+        return (to, until) if to is not None else None
 
     def _identify(self, request: RequestHead, route: Route) -> Identity:
         fields = request.fields
@@ -252,9 +275,11 @@ class ClientConnection(Connection):
 
     def _forward(self, request: RequestHead, identity: Identity | None, path: bytes, to: Destination) -> None:
         """``identity``: given where CodeHub's own secrets must be left out, None where they belong."""
+        self._send(request, _head(request, path, self._fields_for(request, identity, to)), to)
+
+    def _fields_for(self, request: RequestHead, identity: Identity | None, to: Destination) -> bytes:
         forwarded = self._forwarded_lines(request, to.policy)
-        rest = upstream_fields(request, identity=identity, forwarded=forwarded, policy=to.policy)
-        self._send(request, b"%b %b HTTP/1.1\r\n%b" % (request.method, path, rest), to)
+        return upstream_fields(request, identity=identity, forwarded=forwarded, policy=to.policy)
 
     def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
         exchange = Exchange(self, request, head, to.policy)
@@ -333,3 +358,7 @@ class ClientConnection(Connection):
         principal = await access.principal(identity.key, identity.credential)
         target = await access.target(to.target.id)
         return principal is not None and target is not None and principal.may_open(target)
+
+
+def _head(request: RequestHead, path: bytes, rest: bytes) -> bytes:
+    return b"%b %b HTTP/1.1\r\n%b" % (request.method, path, rest)

@@ -75,8 +75,10 @@ class Connection(asyncio.Protocol):
         self._end_activity()
         if close:  # the connection ends here, though the client may still be sending
             self._linger()
-        else:
+        elif self.closes or self._eof or self._buffer:
             self._next()
+        else:
+            self._rest()
 
     def upstream_full(self, *, full: bool) -> None:
         self._upstream_is_full = full
@@ -128,13 +130,16 @@ class Connection(asyncio.Protocol):
         if self.closes or (self._eof and not self._buffer):
             self._close_when_flushed()
             return
-        self._upstream_is_full = False
-        self.deadline = self._loop.time() + self._engine.settings.keep_alive
+        self._rest()
         if self._buffer:
             self._update_reading()
             if not self._full:
                 # Not recursively: a client may have pipelined thousands.
                 self._loop.call_soon(self._resume)
+
+    def _rest(self) -> None:
+        self._upstream_is_full = False
+        self.deadline = self._loop.time() + self._engine.settings.keep_alive
 
     def _resume(self) -> None:
         if self.is_idle() and self._buffer and not self.transport.is_closing():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codehub.proxy.framing import Body, FramingError, UntilClose
 from codehub.proxy.request import RequestHead
-from codehub.proxy.response import BadResponse, ResponseHead, read_response
+from codehub.proxy.response import BadResponse, ResponseHead, read_response, recall_response
 from codehub.proxy.rewrite import Policy, client_head
 from codehub.proxy.upstream import UpstreamConnection
 
@@ -30,11 +30,13 @@ class Exchange:
         "_policy",
         "_receiving",
         "_response",
+        "_simple",
         "_upstream",
         "head",
         "is_stream",
         "request",
         "sending",
+        "spent",
         "tunnel",
     )
 
@@ -53,6 +55,8 @@ class Exchange:
         self._interim = 0
         self._paused = False  # the upstream is not read, until the client has taken more
         self._one_way = False  # one side of the tunnel has said its last
+        self._simple = request.method == b"GET" and request.minor and not request.block.has_body
+        self.spent = False  # holds traces of a request; one without may carry the same head again
 
     @property
     def started(self) -> bool:
@@ -60,6 +64,7 @@ class Exchange:
         return self._response is not None
 
     def start(self, upstream: UpstreamConnection) -> None:
+        self.spent = True
         self._upstream = upstream
         upstream.exchange = self
         upstream.transport.write(self.head)
@@ -121,7 +126,10 @@ class Exchange:
         try:
             receiving = self._receiving
             if receiving is None:
-                self._on_head(self._partial + data if self._partial else data)
+                if self._partial:
+                    data = self._partial + data
+                if not (self._simple and self._relay_at_once(data)):
+                    self._on_head(data)
                 return
             forward, rest = receiving.feed(data)
         except (BadResponse, FramingError):
@@ -159,6 +167,28 @@ class Exchange:
         else:
             self._client.upstream_broke(self)
 
+    def _relay_at_once(self, data: bytes) -> bool:
+        """The usual case of a small answer: all of it in one piece, behind a head that was read before."""
+        end = data.find(b"\r\n\r\n", 0, MAX_RESPONSE_HEAD) + 4
+        response, client, upstream = recall_response(data[:end]), self._client, self._upstream
+        if (
+            response is None
+            or response.simple_length != len(data) - end
+            or response.plain is None
+            or client.closes
+            or upstream is None
+        ):
+            return False
+        client.transport.write(response.plain + data[end:])
+        self._upstream = None
+        if self._paused:  # by what was just written
+            self._paused = False
+            upstream.transport.resume_reading()
+        self._partial, self._interim, self.spent = b"", 0, False
+        upstream.release()
+        client.exchange_done(close=False)
+        return True
+
     def _on_head(self, data: bytes) -> None:
         client, request = self._client, self.request
         while True:
@@ -182,12 +212,6 @@ class Exchange:
             if request.minor:  # clients of HTTP/1.0 do not know interim responses
                 client.transport.write(client_head(response, request, self._policy, close=False))
         self._partial = b""
-        if len(data) == response.length and response.has_body(request.method) and self.sending.done:
-            # All of it at once, the usual case of a small answer.
-            self._response = response
-            client.transport.write(client_head(response, request, self._policy, close=client.closes) + data)
-            self._finish(b"")
-            return
         receiving = response.body(request.method, decode=not request.minor)
         if isinstance(receiving, UntilClose) or not self.sending.done:
             client.closes = True

@@ -1,28 +1,44 @@
-"""A connection's memory of having been let in."""
+"""A connection's memory of having been let in, and the short way it opens for the requests that follow."""
+
+import re
+from typing import TYPE_CHECKING, Final
 
 from codehub.proxy.destinations import Destination
+from codehub.proxy.exchange import Exchange
 from codehub.proxy.request import RequestHead
 from codehub.proxy.routing import Route
+
+if TYPE_CHECKING:
+    from codehub.proxy.client import ClientConnection
+
+# What ``grammar.REQUEST_LINE`` allows, for methods that may go over a kept connection.
+_START: Final = re.compile(rb"(GET|HEAD|OPTIONS) ([\x21\x22\x24-\x7e]++)")
+_VERSION: Final = b" HTTP/1.1\r\n"
 
 
 class Pass:
     """Who asked for what and was let in, until when, and what was written to the upstream for it.
 
     Worth as much as the two entries of ``Access`` it was made from: it ends with the older of them, and
-    with any change (``generation``). It holds for requests with the very same fields (cookies and all) to
-    the same place; only method and path differ, so of the head for the upstream only the first line does.
+    with any change (``generation``). It holds for heads with the very same fields (cookies and all, byte for
+    byte) to the same place. Only method and path differ then, so the fields are not read again, and of the
+    head for the upstream only the first line is new. A head that repeats the last one in full takes over
+    its exchange too, if that one ended as cleanly as it began.
     """
 
     __slots__ = (
         "_block",
-        "_generation",
-        "_host",
-        "_port",
-        "_prefix",
+        "_has_port",
+        "_inside",
+        "_last",
+        "_last_head",
+        "_longest",
+        "_prefix_size",
         "_rest",
-        "_until",
-        "_workspace_id",
+        "_tail",
         "destination",
+        "generation",
+        "until",
     )
 
     def __init__(
@@ -34,34 +50,48 @@ class Pass:
         rest: bytes,
         until: float,
         generation: int,
+        longest: int,
     ) -> None:
         self.destination = destination
+        self.until = until
+        self.generation = generation
         self._block = request.block
-        self._host = request.host
-        self._workspace_id = route.workspace_id
-        self._port = route.port
-        self._prefix = route.prefix
-        self._rest = rest
-        self._until = until
-        self._generation = generation
+        self._tail = _VERSION + request.block.raw
+        self._rest = _VERSION + rest
+        self._inside = route.prefix + b"/"
+        self._prefix_size = len(route.prefix)
+        self._has_port = route.port is not None
+        self._longest = longest
+        self._last_head = b""
+        self._last: Exchange | None = None
 
     @staticmethod
     def may_be_kept(request: RequestHead, route: Route) -> bool:
         """WebSockets are judged each time, and so is an own origin: its root may lead elsewhere."""
-        return not request.block.websocket and not route.needs_slash and not route.own_origin
+        block = request.block
+        special = block.websocket or block.has_body or block.closes or not block.raw or not block.host
+        return not special and not route.needs_slash and not route.own_origin
 
-    def is_good_for(self, request: RequestHead, route: Route, now: float, generation: int) -> bool:
-        return (
-            self._block is request.block
-            and self._workspace_id is route.workspace_id
-            and self._prefix == route.prefix
-            and self._port == route.port
-            and self._generation == generation
-            and now < self._until
-            and not route.needs_slash
-            and not route.own_origin
-            and self._host == request.host
-        )
-
-    def head_for(self, request: RequestHead, route: Route) -> bytes:
-        return b"%b %b HTTP/1.1\r\n%b" % (request.method, self.destination.path(route), self._rest)
+    def exchange_for(self, head: bytes, client: "ClientConnection") -> Exchange | None:
+        """If ``head`` is exactly one whole head this pass is good for: an exchange that carries it on."""
+        if head == self._last_head:
+            last = self._last
+            if last is not None and not last.spent:
+                return last
+        if len(head) > self._longest or not head.endswith(self._tail):
+            return None
+        match = _START.fullmatch(head, 0, len(head) - len(self._tail))
+        if match is None:
+            return None
+        method, target = match.groups()
+        # What the router would find out: the same workspace, and the same port of it.
+        if not target.startswith(self._inside):
+            return None
+        path = target[self._prefix_size :]
+        if not self._has_port and path.startswith(b"/port/"):
+            return None
+        policy = self.destination.policy
+        up = method + b" " + (path if policy.strips else target) + self._rest
+        exchange = Exchange(client, RequestHead(method, target, True, self._block), up, policy)
+        self._last_head, self._last = head, exchange
+        return exchange

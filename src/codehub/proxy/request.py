@@ -72,7 +72,7 @@ MEMORY_LIMIT: Final = 4096  # larger ones are not worth it
 class Fields:
     """The field block of a head, read."""
 
-    __slots__ = ("by_name", "chunked", "closes", "has_body", "host", "kept", "length", "websocket")
+    __slots__ = ("by_name", "chunked", "closes", "has_body", "host", "kept", "length", "raw", "websocket")
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, bytes] = {}
@@ -83,6 +83,7 @@ class Fields:
         self.has_body = False
         self.closes = False
         self.websocket = False  # an upgrade to it is asked for
+        self.raw = b""  # the bytes it was read from, while they are remembered
 
 
 class RequestHead:
@@ -149,6 +150,7 @@ class FieldMemory:
             if len(self._blocks) >= MEMORY:
                 self._blocks.clear()
             self._blocks[raw] = block
+            block.raw = raw
         return block
 
     def clear(self) -> None:

@@ -41,7 +41,7 @@ _heads: "dict[bytes, ResponseHead]" = {}
 class ResponseHead:
     """Shared between exchanges, so never changed once it is read (``plain`` is filled in at first use)."""
 
-    __slots__ = ("fields", "judged", "kept", "length", "minor", "plain", "start", "status")
+    __slots__ = ("fields", "judged", "kept", "length", "minor", "plain", "simple_length", "start", "status")
 
     def __init__(self, start: bytes, minor: bool, status: int) -> None:
         self.start = start  # the status line, without its end
@@ -52,6 +52,8 @@ class ResponseHead:
         self.judged: list[tuple[bytes, bytes]] = []  # name, value
         self.length: int | None = None
         self.plain: bytes | None = None  # as it goes to the client in the plainest case; see ``rewrite``
+        # Of the body, where nothing about the head needs a second look; -1 everywhere else.
+        self.simple_length = -1
 
     @property
     def chunked(self) -> bool:
@@ -91,6 +93,11 @@ def read_response(head: bytes) -> ResponseHead:
     return response
 
 
+def recall_response(head: bytes) -> ResponseHead | None:
+    """What ``read_response`` would say, if it has read the very same head before."""
+    return _heads.get(head)
+
+
 def parse_response(head: bytes) -> ResponseHead:
     """``head`` reaches to the empty line that ends it, and with it."""
     lines = head.split(b"\r\n")
@@ -118,6 +125,8 @@ def parse_response(head: bytes) -> ResponseHead:
         named = frozenset(tokens(connection))
         response.kept = [line for line in kept if line[: line.index(b":")].lower() not in named]
     _frame(response, fields)
+    if response.length is not None and response.has_body(b"GET") and not response.judged:
+        response.simple_length = -1 if response.upstream_closes else response.length
     return response
 
 
