@@ -84,7 +84,8 @@ class ClientConnection(Connection):
                 return
         self._buffer = self._buffer + data if self._buffer else data
         if exchange is None and self._task is None and not self._full:  # ready for the next request
-            self._read_head()
+            if self._pass is None or not self._send_likewise(self._buffer, self._pass):
+                self._read_head()
         elif len(self._buffer) > READ_AHEAD:
             self._update_reading()
 
@@ -131,8 +132,6 @@ class ClientConnection(Connection):
 
     def _read_head(self) -> None:
         buffer = self._buffer
-        if self._pass is not None and self._send_likewise(buffer, self._pass):
-            return
         if buffer.startswith(b"\r\n"):  # a line end too many behind the previous body: RFC 9112, 2.2
             buffer = self._buffer = buffer[2:]
             if not buffer:

@@ -30,6 +30,7 @@ class Connection(asyncio.Protocol):
         "_engine",
         "_eof",
         "_full",
+        "_keep_alive",
         "_lingered",
         "_loop",
         "_memory",
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         self.touched = False  # bytes moved since the last sweep
         self.quiet = 0.0  # seconds without, while an exchange is under way
         self.deadline = self._loop.time() + engine.settings.head_timeout
+        self._keep_alive = engine.settings.keep_alive
         self._buffer = b""  # read, and not yet anybody's
         self._task: asyncio.Task[None] | None = None
         self._to: Destination | None = None  # where the exchange under way goes
@@ -75,10 +77,8 @@ class Connection(asyncio.Protocol):
         self._end_activity()
         if close:  # the connection ends here, though the client may still be sending
             self._linger()
-        elif self.closes or self._eof or self._buffer:
-            self._next()
         else:
-            self._rest()
+            self._next()
 
     def upstream_full(self, *, full: bool) -> None:
         self._upstream_is_full = full
@@ -130,16 +130,13 @@ class Connection(asyncio.Protocol):
         if self.closes or (self._eof and not self._buffer):
             self._close_when_flushed()
             return
-        self._rest()
+        self._upstream_is_full = False
+        self.deadline = self._loop.time() + self._keep_alive
         if self._buffer:
             self._update_reading()
             if not self._full:
                 # Not recursively: a client may have pipelined thousands.
                 self._loop.call_soon(self._resume)
-
-    def _rest(self) -> None:
-        self._upstream_is_full = False
-        self.deadline = self._loop.time() + self._engine.settings.keep_alive
 
     def _resume(self) -> None:
         if self.is_idle() and self._buffer and not self.transport.is_closing():

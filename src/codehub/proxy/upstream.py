@@ -88,6 +88,7 @@ class Lane:
 class UpstreamPool:
     def __init__(self, settings: ProxySettings, metrics: Metrics) -> None:
         self._settings = settings
+        self._size = settings.pool_size
         self._metrics = metrics
         # A lane lives as long as somebody may use it: a connection, or a client that knows the way.
         self._lanes: WeakValueDictionary[Hashable, Lane] = WeakValueDictionary()
@@ -143,7 +144,7 @@ class UpstreamPool:
         if connection.transport.is_closing():
             return
         idle = connection.lane.idle
-        if len(idle) >= self._settings.pool_size:
+        if len(idle) >= self._size:
             connection.transport.abort()
             return
         connection.used = True

@@ -15,7 +15,7 @@ from websockets.typing import Origin
 from codehub.proxy.ports import Phase
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
-from tests.integration.proxy.raw import until
+from tests.integration.proxy.raw import DEADLINE, Received, until
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
@@ -50,17 +50,31 @@ def open_socket(
     )
 
 
-async def test_messages_pass_in_order(house: House) -> None:
-    async with workspace(house), open_socket(house) as socket:
+async def test_a_hundred_thousand_messages_pass_in_order(make_house: MakeHouse) -> None:
+    """Pipelined, so that they meet in every buffer on the way; both ends by hand, to be quick about it."""
+    texts = [b"%d" % n for n in range(100_000)]
+    frames = b"".join(b"\x81%c\0\0\0\0%b" % (0x80 | len(text), text) for text in texts)  # masked with zeros
+    house = await make_house(_echo_short_frames)
+    client = await house.client()
+    upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
+    origin = b"Origin: http://127.0.0.1:%d" % house.server.port
+    await client.send(house.request(b"/socket", *upgrade, origin, b"Sec-WebSocket-Key: " + b"A" * 22 + b"=="))
+    assert (await client.response()).status == 101
+    sender = asyncio.create_task(client.send(frames))
+    for at in range(0, len(texts), 1000):
+        echoes = b"".join(b"\x81%c%b" % (len(text), text) for text in texts[at : at + 1000])
+        async with asyncio.timeout(DEADLINE):
+            assert await client.reader.readexactly(len(echoes)) == echoes
+    await sender
 
-        async def send() -> None:
-            for n in range(20_000):
-                await socket.send(str(n))
 
-        sender = asyncio.create_task(send())
-        for n in range(20_000):
-            assert await socket.recv() == str(n)
-        await sender
+async def _echo_short_frames(_: Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    while True:
+        head = await reader.readexactly(6)
+        kind, length = head[0], head[1] & 0x7F
+        writer.write(b"%c%c%b" % (kind, length, await reader.readexactly(length)))
+        await writer.drain()
 
 
 async def test_large_fragmented_and_control_frames(house: House) -> None:
