@@ -221,11 +221,11 @@ export function makeWorld() {
       [86400 * 2, { desired_state: ["RUNNING", "STANDBY"] }, "ttl", "idle for 5 min"],
       [86400 * 2 - 2, { operation: ["NONE", "STOPPING"] }, "reconciler"],
       [86400 * 2 - 6, { observed_status: ["RUNNING", "STANDBY"] }, "observer"],
-      [86400, { desired_state: ["STANDBY", "PENDING"] }, "ttl", "not used for 1 day"],
+      [86400, { desired_state: ["STANDBY", "PENDING"] }, "ttl", "not used for 1 d"],
       [86400 - 2, { operation: ["NONE", "ARCHIVING"] }, "reconciler"],
       [86400 - 40, { archive_key: [null, key] }, "reconciler"],
       [86400 - 44, { observed_status: ["STANDBY", "PENDING"] }, "observer"],
-      [3600, { desired_state: ["PENDING", "RUNNING"] }, "proxy", "link opened"],
+      [3600, { desired_state: ["PENDING", "RUNNING"] }, "user:ann", "opened the link"],
       [3598, { operation: ["NONE", "RESTORING"] }, "reconciler"],
       [3570, { observed_status: ["PENDING", "STANDBY"] }, "observer"],
       [3569, { operation: ["RESTORING", "NONE"] }, "reconciler"],
@@ -271,14 +271,22 @@ export function makeWorld() {
         },
       },
     });
+    const pulling = {
+      reason: "ActionFailed",
+      message: "manifest for jupyterlab:9 not found: manifest unknown",
+      is_terminal: false,
+      operation: "STARTING",
+      error_count: 1,
+      context: { code: "IMAGE_PULL_FAILED" },
+    };
     past(
       broken,
-      [420, { error_info: [null, { is_terminal: false }] }, "reconciler", "image could not be pulled"],
+      [420, { error_info: [null, pulling] }, "reconciler", pulling.message],
       [
         320,
-        { error_info: [null, { is_terminal: true }], operation: ["STARTING", "NONE"] },
+        { error_info: [null, { ...pulling, is_terminal: true }], operation: ["STARTING", "NONE"] },
         "reconciler",
-        "image could not be pulled",
+        pulling.message,
       ],
       [318, { health_status: ["OK", "ERROR"] }, "observer"],
     );

@@ -52,8 +52,10 @@ function Entry({ entry }: { entry: HistoryEntry }) {
   const line = historyLine(m, entry);
   return (
     <li className={`timeline__item is-${line.tone}`}>
-      <span className="timeline__text">{line.text}</span>
-      {line.detail && <q className="timeline__detail">{line.detail}</q>}
+      <span className="timeline__what">
+        <span className="timeline__text">{line.text}</span>
+        {line.detail && <q className="timeline__detail">{line.detail}</q>}
+      </span>
       <span className="timeline__meta">
         <Ago at={entry.at} />
         {line.actor && <span> · {m.history.by(line.actor)}</span>}
