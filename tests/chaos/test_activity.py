@@ -24,6 +24,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from codehub.domain.states import DesiredState
 from codehub.kit.ids import uuid7
 from codehub.server.control_plane import ControlPlane
+from codehub.signals.connection import RedisLink
+from codehub.signals.live import LivePublisher
 from codehub.store import sessions as session_store
 from codehub.store.installation import get_or_create
 from codehub.store.secrets import hash_secret
@@ -234,3 +236,30 @@ async def test_a_shorter_idle_time_counts_for_a_tab_that_is_open(house: House) -
         assert await tab.recv() == "here"
         await sleeps_soon(house)
     await house.cell.until_status(house.workspace_id, "standby")
+
+
+async def test_a_session_that_ended_loses_its_sockets_also_without_redis(
+    house: House, redis_server: RedisServer
+) -> None:
+    """Nobody can be told then: the proxy looks by itself, every quarter of a minute."""
+    async with house.socket() as tab:
+        redis_server.kill()
+        async with house.cell.sessions() as session, session.begin():
+            await session_store.end_all(session, house.cell.owner_id)
+        with pytest.raises(websockets.ConnectionClosed):
+            async with asyncio.timeout(60):
+                await tab.recv()
+    redis_server.start()
+
+
+async def test_a_session_that_ended_loses_its_sockets_by_the_hint(
+    house: House, redis_link: RedisLink
+) -> None:
+    """What the API publishes after a sign-out. Told once: the periodic look is not waited for."""
+    async with house.socket() as tab:
+        async with house.cell.sessions() as session, session.begin():
+            await session_store.end_all(session, house.cell.owner_id)
+        assert await LivePublisher(redis_link).publish_person(house.cell.owner_id)
+        with pytest.raises(websockets.ConnectionClosed):
+            async with asyncio.timeout(60):
+                await tab.recv()
