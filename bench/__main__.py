@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import api, events, idle, proxying, reconcile_scale, starts, storage, takeover
+from bench import api, events, idle, proxying, reconcile_scale, saturation, starts, storage, takeover
 from bench.runner import Report
 
 Benchmark = Callable[..., Awaitable[Report]]
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "proxy-http": (proxying.small_requests, 5),
     "proxy-websocket": (proxying.websockets, 5),
     "proxy-download": (proxying.download, 5),
+    "proxy-saturated": (saturation.saturated, 3),
     "idle": (idle.idle, 3),
     "archive": (storage.archives, 3),
     "events": (events.after_faults, 7),

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -16,10 +17,12 @@ _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 
 
 async def wrk(
-    url: str, *, headers: Mapping[str, str], connections: int, seconds: float
+    url: str, *, headers: Mapping[str, str], connections: int, seconds: float, script: Path | None = None
 ) -> Mapping[str, float]:
     """Requests a second and the slowest hundredth's time. Any answer that is not 2xx is an error."""
     arguments = [f"-H{name}: {value}" for name, value in headers.items()]
+    if script is not None:
+        arguments += ["-s", str(script)]
     process = await asyncio.create_subprocess_exec(
         *(
             "wrk",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.codehub_side import CodeHub, codehub, events
 from bench.load import echoes, wrk
-from bench.processes import cpu_seconds, resident_mib
+from bench.processes import PROGRAMS, cpu_seconds, resident_mib
 from bench.proxy_peers import http_proxy, nginx
 from bench.runner import Bar, Report, take_turns
 
@@ -40,10 +40,15 @@ async def small_requests(directory: Path, *, rounds: int) -> Report:
         bars=[
             Bar("requests/s", "codehub", "nginx", at_least=0.7),
             Bar("requests/s", "codehub", "configurable-http-proxy", at_least=7),
+            Bar("each another path, requests/s", "codehub", "nginx", at_least=0.7),
+            Bar("each another path, requests/s", "codehub", "configurable-http-proxy", at_least=7),
         ],
     )
     async with ways(directory, image="nginx") as found:
         await _compare(report, found, rounds=rounds, unit="request", load=_small)
+        await _compare(
+            report, found, rounds=rounds, unit="request", load=_other_paths, prefix="each another path, "
+        )
     return report
 
 
@@ -120,6 +125,11 @@ async def _compare(
 
 async def _small(way: Way) -> Mapping[str, float]:
     return await wrk(way.url, headers=way.headers, connections=CONNECTIONS, seconds=SECONDS)
+
+
+async def _other_paths(way: Way) -> Mapping[str, float]:
+    script = PROGRAMS / "other_paths.lua"
+    return await wrk(way.url, headers=way.headers, connections=CONNECTIONS, seconds=SECONDS, script=script)
 
 
 def _echo(size: int) -> Load:

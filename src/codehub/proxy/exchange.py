@@ -169,17 +169,19 @@ class Exchange:
 
     def _relay_at_once(self, data: bytes) -> bool:
         """The usual case of a small answer: all of it in one piece, behind a head that was read before."""
-        end = data.find(b"\r\n\r\n", 0, MAX_RESPONSE_HEAD) + 4
-        response, client, upstream = recall_response(data[:end]), self._client, self._upstream
-        if (
-            response is None
-            or response.simple_length != len(data) - end
-            or response.plain is None
-            or client.closes
-            or upstream is None
-        ):
+        client, upstream = self._client, self._upstream
+        if upstream is None or client.closes:
             return False
-        client.transport.write(response.plain + data[end:])
+        response = upstream.lane.last_head
+        if response is None or not data.startswith(response.raw):
+            response = recall_response(data[: data.find(b"\r\n\r\n", 0, MAX_RESPONSE_HEAD) + 4])
+            if response is None:
+                return False
+            upstream.lane.last_head = response
+        size = response.simple_length
+        if size != len(data) - len(response.raw) or response.plain is None:
+            return False
+        client.transport.write(response.plain + data[-size:] if size else response.plain)
         self._upstream = None
         if self._paused:  # by what was just written
             self._paused = False

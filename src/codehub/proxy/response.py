@@ -41,7 +41,18 @@ _heads: "dict[bytes, ResponseHead]" = {}
 class ResponseHead:
     """Shared between exchanges, so never changed once it is read (``plain`` is filled in at first use)."""
 
-    __slots__ = ("fields", "judged", "kept", "length", "minor", "plain", "simple_length", "start", "status")
+    __slots__ = (
+        "fields",
+        "judged",
+        "kept",
+        "length",
+        "minor",
+        "plain",
+        "raw",
+        "simple_length",
+        "start",
+        "status",
+    )
 
     def __init__(self, start: bytes, minor: bool, status: int) -> None:
         self.start = start  # the status line, without its end
@@ -52,6 +63,7 @@ class ResponseHead:
         self.judged: list[tuple[bytes, bytes]] = []  # name, value
         self.length: int | None = None
         self.plain: bytes | None = None  # as it goes to the client in the plainest case; see ``rewrite``
+        self.raw = b""  # the bytes it was read from, while they are remembered
         # Of the body, where nothing about the head needs a second look; -1 everywhere else.
         self.simple_length = -1
 
@@ -90,6 +102,7 @@ def read_response(head: bytes) -> ResponseHead:
             if len(_heads) >= _HEADS:
                 _heads.clear()
             _heads[head] = response
+            response.raw = head
     return response
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
 
 from codehub.proxy.metrics import Metrics
+from codehub.proxy.response import ResponseHead
 from codehub.proxy.settings import Address, ProxySettings, UnixAddress
 
 if TYPE_CHECKING:
@@ -79,10 +80,11 @@ class UpstreamConnection(asyncio.Protocol):
 class Lane:
     """The kept connections to one upstream, the one used last on top."""
 
-    __slots__ = ("__weakref__", "idle")
+    __slots__ = ("__weakref__", "idle", "last_head")
 
     def __init__(self) -> None:
         self.idle: list[UpstreamConnection] = []
+        self.last_head: ResponseHead | None = None  # of a small answer: the next is likely to have the same
 
 
 class UpstreamPool:
