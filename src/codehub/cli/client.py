@@ -136,6 +136,10 @@ class Client:
     def create_workspace(self, new: Mapping[str, Any]) -> Workspace:
         return cast(Workspace, self._call("POST", "/workspaces", body=new))
 
+    def keep_awake(self, workspace_id: str, *, hours: float) -> Workspace:
+        path = f"/workspaces/{workspace_id}/keep-awake"
+        return cast(Workspace, self._call("POST", path, body={"hours": hours}))
+
     def wish(self, workspace_id: str, wish: Wish) -> Workspace:
         return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{wish}"))
 

@@ -146,6 +146,22 @@ def archive(
 
 
 @app.command()
+def awake(
+    workspace: str = WORKSPACE,
+    hours: float = typer.Option(4.0, min=0, max=24, help="For how long; 0 takes it back."),
+    json: bool = JSON,
+) -> None:
+    """Keep it awake for some hours, used or not. It is not started by this."""
+    _wish(
+        workspace,
+        lambda client, ws: client.keep_awake(ws["id"], hours=hours),
+        expected=(),
+        timeout=None,
+        json=json,
+    )
+
+
+@app.command()
 def recover(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:

@@ -45,6 +45,16 @@ async def test_create_and_list(hub: Hub) -> None:
     assert "\x1b" not in shown.output
 
 
+async def test_keeping_awake_and_taking_it_back(hub: Hub) -> None:
+    ann = await hub.signed_in("ann")
+    made = await create(ann, "experiment")
+    kept = parsed(await ann.run("ws", "awake", "experiment", "--hours", "2", "--json"))
+    assert (kept["id"], kept["awake_until"] is not None) == (made["id"], True)
+    assert (await ann.run("ws", "awake", "experiment", "--hours", "25")).code == 2
+    released = parsed(await ann.run("ws", "awake", "experiment", "--hours", "0", "--json"))
+    assert released["awake_until"] is None
+
+
 async def test_refusals_have_words_and_codes(hub: Hub) -> None:
     ann = await hub.signed_in("ann")
     await create(ann, "thesis")
