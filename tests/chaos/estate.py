@@ -81,6 +81,22 @@ class Estate:
         assert leader is not None
         return leader
 
+    def strays(self) -> list[str]:
+        """Processes of CodeHub itself that no living replica answers for: proxies of a killed one, jobs."""
+        living = {each.pid for each in self.replicas if each.alive}
+        mark = f"CODEHUB_DATA_DIR={self.directory / 'data'}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if not entry.name.isdecimal() or int(entry.name) in living:
+                    continue
+                parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                if parent not in living and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+        return found
+
     async def until_both_stand(self) -> None:
         """Two replicas that answer, the one that does not lead waiting in the server's queue for the lock."""
         await asyncio.gather(*(each.until_ready() for each in self.replicas))

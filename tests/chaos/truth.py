@@ -25,7 +25,8 @@ from tests.chaos.load import Ledger
 from tests.chaos.watching import Watcher
 
 GC_SECONDS = 60.0
-SSE_SECONDS = 20.0
+SSE_SECONDS = 30.0
+STRAY_SECONDS = 30.0  # a proxy whose server is gone lets open requests end
 KEPT_GENERATIONS = 3
 Rows = Mapping[str, asyncpg.Record]
 
@@ -81,6 +82,7 @@ async def judge(estate: Estate, ledgers: Mapping[str, Ledger], watchers: Sequenc
     found.others += judge_volumes(estate.ground, live)
     found.others += await audit.verdicts(estate)
     found.others += await _patiently(partial(judge_archives, estate.ground, live), seconds=GC_SECONDS)
+    found.others += await _patiently(estate.strays, seconds=STRAY_SECONDS)
     for watcher in watchers:
         found.others += await _patiently(partial(judge_picture, watcher, rows), seconds=SSE_SECONDS)
     return found
