@@ -49,6 +49,7 @@ SETTINGS = load_settings(
 
 REPLICAS = ("a", "b", "c")
 ENDS_OFTEN = 0.2
+RESTART_SECONDS = 5.0
 
 
 class World:
@@ -187,6 +188,8 @@ class World:
             await asyncio.wait([task], timeout=60)
             self.loop.kill(process)
             self.database.end_all(process=process)
+            # A stop may last into the calm, when nobody else looks for the dead any more.
+            self.later(RESTART_SECONDS, self.restart_the_dead)
 
     # Things that happen to homes
 
