@@ -128,6 +128,10 @@ class ClientConnection(Connection):
         elif self.is_idle() and self._buffer:
             self._read_head()
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._pass = None
+
     # Reading requests -----------------------------------------------------------------------------
 
     def _read_head(self) -> None:

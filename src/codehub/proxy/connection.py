@@ -70,6 +70,10 @@ class Connection(asyncio.Protocol):
     def _read_head(self) -> None:
         raise NotImplementedError
 
+    def _forget(self) -> None:
+        """Drop what only makes the next request quicker: thousands at rest should cost little."""
+        self._memory.clear()
+
     # What the exchange calls ----------------------------------------------------------------------
 
     def exchange_done(self, *, close: bool) -> None:
@@ -102,7 +106,7 @@ class Connection(asyncio.Protocol):
         if self._to is not None and self._to.requests is not None:
             self._to.requests.ended(self._loop.time())
             self._conn_id = activity.socket_opened(self._to.requests.workspace_id)
-        self._memory.clear()
+        self._forget()
         if self._buffer and self.exchange is not None:
             data, self._buffer = self._buffer, b""
             self.exchange.client_data(data)
@@ -223,7 +227,7 @@ class Connection(asyncio.Protocol):
             if now >= self.deadline:
                 self._out_of_time()
             elif now >= self.deadline - settings.keep_alive + FORGET_AFTER:
-                self._memory.clear()  # thousands at rest should cost little
+                self._forget()
             return
         sending = not exchange.sending.done and not exchange.tunnel
         if sending and now >= self.deadline:
