@@ -4,8 +4,9 @@ Each function stands in for the one of the same name (``substitution``). One ``s
 the real one sends, so that a fault can fall between any two of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
 from codehub.store.leadership import Term
+from codehub.store.steps import Step
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
 
@@ -115,27 +117,31 @@ async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
 # claims
 
 
-async def claim(
-    session: Session, workspace: WorkspaceView, operation: Operation, *, home: HomeContext
-) -> Claim | None:
-    await session.db.statement(session.transaction, f"claim {operation.value}")
+async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim]:
+    names = " ".join(sorted({step.operation.value for step in steps}))
+    await session.db.statement(session.transaction, f"claim {names}")
+    claims = [await _claim(session, step) for step in steps]
+    return {claim.workspace_id: claim for claim in claims if claim is not None}
+
+
+async def _claim(session: Session, step: Step) -> Claim | None:
     op_id = UUID(int=session.db.random.getrandbits(128), version=4)
     after = await update(
         session,
-        workspace.id,
-        _as_planned(workspace),
+        step.workspace.id,
+        _as_planned(step.workspace),
         lambda ws: {
-            "operation": operation,
+            "operation": step.operation,
             "op_id": op_id,
             "op_seq": ws.op_seq + 1,
             "op_started_at": session.db.now(),
             "op_acted_at": None,
             "error_count": 0,
             "last_retry_at": None,
-            "home": home,
+            "home": step.home,
         },
     )
-    return Claim(workspace.id, operation, op_id, after.view.op_seq) if after else None
+    return Claim(step.workspace.id, step.operation, op_id, after.view.op_seq) if after else None
 
 
 async def holds(session: Session, claim: Claim) -> bool:
@@ -148,19 +154,28 @@ async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
     return await _write(session, claim, "catch_up", lambda ws: {"op_seq": max(ws.op_seq, seen_op_seq + 1)})
 
 
-async def mark_acted(session: Session, claim: Claim) -> bool:
-    return await _write(session, claim, "mark_acted", lambda _: {"op_acted_at": session.db.now()})
+async def mark_acted(session: Session, claims: Collection[Claim]) -> set[UUID]:
+    await lock_in_order(session, [each.workspace_id for each in claims])
+    await session.db.statement(session.transaction, "mark_acted")
+    columns = {"op_acted_at": session.db.now()}
+    met = [await update(session, each.workspace_id, _fence(each), lambda _: columns) for each in claims]
+    return {row.view.id for row in met if row is not None}
 
 
-async def complete(session: Session, claim: Claim, *, home: HomeContext) -> bool:
-    columns = {
-        "operation": Operation.NONE,
-        "error_count": 0,
-        "error_info": None,
-        "last_retry_at": None,
-        "home": home,
-    }
-    return await _write(session, claim, "complete", lambda _: columns)
+async def complete_all(session: Session, done: Sequence[tuple[Claim, HomeContext]]) -> set[UUID]:
+    await session.db.statement(session.transaction, "complete")
+    columns = {"operation": Operation.NONE, "error_count": 0, "error_info": None, "last_retry_at": None}
+    written = set()
+    for claim, home in done:
+        kept = {**columns, "home": home}
+        if await update(session, claim.workspace_id, _fence(claim), partial(_given, kept)):
+            written.add(claim.workspace_id)
+    return written
+
+
+def _given(columns: Mapping[str, Any], ws: WorkspaceView) -> Mapping[str, Any]:
+    del ws
+    return columns
 
 
 async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:

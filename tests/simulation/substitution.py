@@ -31,6 +31,7 @@ from codehub.store import (
     orphans,
     row_locks,
     statements,
+    steps,
     ttl,
     workspaces,
 )
@@ -49,11 +50,8 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
     claims: (
         queries,
         (
-            "claim",
             "holds",
             "catch_up",
-            "mark_acted",
-            "complete",
             "record_failure",
             "go_terminal",
             "commit_archive_key",
@@ -63,6 +61,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
             "mark_home",
         ),
     ),
+    steps: (queries, ("claim_all", "mark_acted", "complete_all")),
     context: (queries, ("set_actor",)),
     row_locks: (queries, ("lock_in_order",)),
     statements: (queries, ("now",)),

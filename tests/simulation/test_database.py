@@ -25,6 +25,7 @@ from codehub.store.claims import Claim
 from codehub.store.due import Lane
 from codehub.store.observations import Observed
 from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.steps import Step
 from codehub.store.tables import workspaces as w
 from tests.simulation import rows
 from tests.simulation.chaos import Chaos
@@ -95,7 +96,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
     seen = [Observed(each, status, dice.choice(list(HealthStatus)))]
     operation = dice.choice(list(Operation)[1:])
     calls: dict[str, Any] = {
-        "claim": lambda: side.call("claim", planned, operation, home=home),
+        "claim_all": lambda: side.call("claim_all", _several_steps(side, planned, operation, home)),
         "record_crash": lambda: side.call("record_crash", planned, error, home=home),
         "set_error_without_operation": lambda: side.call(
             "set_error_without_operation", planned, error, home=home
@@ -137,8 +138,10 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         calls |= {
             "holds": lambda: side.call("holds", claim),
             "catch_up": lambda: side.call("catch_up", claim, seen_op_seq=dice.choice((0, 50))),
-            "mark_acted": lambda: side.call("mark_acted", claim),
-            "complete": lambda: side.call("complete", claim, home=home),
+            "mark_acted": lambda: side.call("mark_acted", [claim, *_latest_claims(side, view.id)]),
+            "complete_all": lambda: side.call(
+                "complete_all", [(each, home) for each in (claim, *_latest_claims(side, view.id))]
+            ),
             "record_failure": lambda: side.call("record_failure", claim, error, home=home),
             "go_terminal": lambda: side.call("go_terminal", claim, error),
             "commit_archive_key": lambda: side.call("commit_archive_key", claim, "key-1", home=home),
@@ -148,13 +151,27 @@ async def one_call(side: Side, dice: random.Random) -> Any:
     result = await calls[name]()
     if name in ("load_observables", "load_named"):  # no order was asked for
         result.sort(key=lambda row: row.id)
-    if isinstance(result, Claim):
-        side.claims.setdefault(each, []).append(result)
+    if isinstance(result, set):
+        result = sorted(result)
+    if name == "claim_all":
+        result = dict(sorted(result.items()))
+        for workspace_id, made in result.items():
+            side.claims.setdefault(workspace_id, []).append(made)
     return name, result
 
 
 async def _nothing() -> None:
     return None
+
+
+def _several_steps(side: Side, planned: WorkspaceView, operation: Operation, home: HomeContext) -> list[Step]:
+    """What was planned, and old plans for others: some of a batch meet their row and some do not."""
+    others = [ws for each, ws in sorted(side.old_views.items()) if each != planned.id]
+    return [Step(ws, operation, home) for ws in (planned, *others)]
+
+
+def _latest_claims(side: Side, but: UUID) -> list[Claim]:
+    return [held[-1] for each, held in sorted(side.claims.items()) if each != but]
 
 
 def _claim(side: Side, view: WorkspaceView, *, stale: bool) -> Claim | None:

@@ -2,18 +2,21 @@
 
 One tick is one short transaction: load what is in flight and what is due, ask ``domain/plan`` about each,
 write the answers (completions, failures, claims) and commit. Only then do actions start, beside the loop
-(``writeback.Worker``). Nothing here waits for an engine while a transaction is open.
+(``worker.Worker``). Nothing here waits for an engine while a transaction is open.
 
 If the process dies after the commit and before an action began, the next leader finds the operation in
 flight without an actor and adopts it: same op_id, higher epoch, no error counted.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 import structlog
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter as Total
+from prometheus_client import Gauge, Histogram
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.coordinators.engines import Engines
@@ -43,17 +46,19 @@ from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
 from codehub.services import access
 from codehub.signals.hints import Hint
-from codehub.store import claims, due, statements
+from codehub.store import claims, due, statements, steps
 from codehub.store import leadership as terms
 from codehub.store.context import set_actor
 from codehub.store.due import Lane
+from codehub.store.row_locks import lock_in_order
+from codehub.store.steps import Step
 
 log = structlog.get_logger(__name__)
 
 STALE_SECONDS = 1.0
 MEMORY_OF_ATTEMPTS = timedelta(hours=1)
 
-OPERATIONS = Counter("codehub_operations_total", "Operations that ended", ["operation", "outcome"])
+OPERATIONS = Total("codehub_operations_total", "Operations that ended", ["operation", "outcome"])
 OPERATION_SECONDS = Histogram(
     "codehub_operation_duration_seconds",
     "From the claim to the observed target",
@@ -78,11 +83,17 @@ class Round:
 
     now: datetime
     may_claim: bool
+    free: Mapping[Lane, int]
+    to_complete: list[WorkspaceView] = field(default_factory=list)
+    to_mark: list[WorkspaceView] = field(default_factory=list)
+    to_halt: list[tuple[WorkspaceView, Halt]] = field(default_factory=list)
+    to_claim: list[tuple[WorkspaceView, Operation]] = field(default_factory=list)
     to_run: list[WorkspaceView] = field(default_factory=list)
     to_expire: list[tuple[WorkspaceView, Expire]] = field(default_factory=list)
     to_fail: list[tuple[WorkspaceView, Fail]] = field(default_factory=list)
     to_examine: list[WorkspaceView] = field(default_factory=list)
-    taken: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    wanted: Counter[Lane] = field(default_factory=Counter)
+    taken: Counter[Lane] = field(default_factory=Counter)
     seen: int = 0
     changed: int = 0
     failed: int = 0
@@ -115,7 +126,7 @@ class Reconciler:
         self._policy = policy
         self._timing = timing
         self._observer_lock = observer_lock
-        self._last = Round(now=clock.now(), may_claim=False)
+        self._last = Round(now=clock.now(), may_claim=False, free={})
 
     async def on_elected(self) -> None:
         self._worker.begin_term()
@@ -161,15 +172,15 @@ class Reconciler:
         self._clock.set(now)
         observed_at = await terms.last_tick_at(session, self._observer_lock)
         fresh = observed_at is not None and now - observed_at <= self._policy.observer_stale_after
-        round_ = Round(now=now, may_claim=fresh)
+        round_ = Round(now=now, may_claim=fresh, free={lane: self._executions.free(lane) for lane in Lane})
         shortest = self._policy.retry_backoff * (1 - self._policy.jitter)
         in_flight = await due.load_in_flight(session, retried_before=now - shortest)
         waiting = await self._load_due(session, round_, retried_before=now - shortest) if fresh else []
         round_.seen = len(in_flight) + len(waiting)
         round_.unmet = len(waiting)
-        # In the order of ids, as everybody who writes several rows: nobody waits for each other.
-        for ws in sorted([*in_flight, *waiting], key=lambda each: each.id):
-            await self._step(session, ws, round_)
+        for ws in (*in_flight, *waiting):
+            self._judge(ws, round_)
+        await self._write(session, round_)
         self._executions.forget_older_than(now - MEMORY_OF_ATTEMPTS)
         return round_
 
@@ -185,15 +196,15 @@ class Reconciler:
             rows.extend(found)
         return rows
 
-    async def _step(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
-        """Decide about one workspace and write it; one that cannot be judged harms nobody else."""
+    def _judge(self, ws: WorkspaceView, round_: Round) -> None:
+        """Decide about one workspace; one that cannot be judged harms nobody else."""
         try:
             decision = self._decide(ws, round_)
         except Exception as error:
             log.error("workspace cannot be judged", workspace_id=str(ws.id), exc_info=error)
             round_.failed += 1
-            return
-        await self._apply(session, ws, decision, round_)
+        else:
+            self._sort(ws, decision, round_)
 
     def _decide(self, ws: WorkspaceView, round_: Round) -> Decision:
         excused = self._engines.excused_until(ws.operation) if ws.operation is not Operation.NONE else None
@@ -202,77 +213,76 @@ class Reconciler:
             return Wait("an action of an earlier operation is still ending")
         return plan(ws, now=round_.now, policy=self._policy, attempt=attempt)
 
-    async def _apply(
-        self, session: AsyncSession, ws: WorkspaceView, decision: Decision, round_: Round
-    ) -> None:
+    def _sort(self, ws: WorkspaceView, decision: Decision, round_: Round) -> None:
         match decision:
             case Skip() | Wait():
                 return
             case Claim(operation=operation):
-                await self._claim(session, ws, operation, round_)
+                if self._has_slot(operation, round_, among=round_.wanted):
+                    round_.to_claim.append((ws, operation))
             case Act():
-                self._take_slot(ws, round_)
+                if self._has_slot(ws.operation, round_, among=round_.taken):
+                    round_.to_run.append(ws)
             case Complete():
-                await self._complete(session, ws, round_)
+                round_.to_complete.append(ws)
             case Fail():
                 round_.to_fail.append((ws, decision))
             case Expire():
                 if round_.may_claim:  # without a fresh look nothing is timed out
                     round_.to_expire.append((ws, decision))
-            case Halt(error=error):
-                if await claims.set_error_without_operation(session, ws, error, home=ws.home):
-                    round_.changed += 1
+            case Halt():
+                round_.to_halt.append((ws, decision))
             case Mark():
-                await self._mark(session, ws, round_)
+                round_.to_mark.append(ws)
             case Crashed():
                 round_.to_examine.append(ws)
             case _:
                 assert_never(decision)
 
-    async def _claim(
-        self, session: AsyncSession, ws: WorkspaceView, operation: Operation, round_: Round
-    ) -> None:
-        lane = lane_of(operation)
-        if not round_.may_claim or not self._engines.are_here(operation) or not self._has_slot(lane, round_):
+    async def _write(self, session: AsyncSession, round_: Round) -> None:
+        """In a handful of statements: a hundred people who arrive together cost little more than one.
+
+        The rows are locked before the first of them, in the order everybody keeps (``row_locks``).
+        """
+        halted, claimed = ([ws for ws, _ in each] for each in (round_.to_halt, round_.to_claim))
+        writing = {ws.id for ws in (*round_.to_complete, *round_.to_mark, *halted, *claimed)}
+        if not writing:
             return
-        kept = home.at_claim(ws, operation)
-        claim = await claims.claim(session, ws, operation, home=kept)
-        if claim is None:  # a wish or an observation came in between: the next tick sees it
+        await lock_in_order(session, writing)
+        await self._complete(session, round_)
+        for ws, halt in round_.to_halt:
+            if await claims.set_error_without_operation(session, ws, halt.error, home=ws.home):
+                round_.changed += 1
+        for ws in round_.to_mark:
+            await self._mark(session, ws, round_)
+        await self._claim(session, round_)
+
+    async def _complete(self, session: AsyncSession, round_: Round) -> None:
+        if not round_.to_complete:
             return
-        round_.changed += 1
-        round_.taken[lane] += 1
-        round_.to_run.append(
-            replace(
+        kept = {ws.id: home.at_completion(ws, now=round_.now) for ws in round_.to_complete}
+        done = [(claims.Claim.of(ws), kept[ws.id]) for ws in round_.to_complete]
+        written = await steps.complete_all(session, done)
+        await access.touch(session, *written)
+        going_on = []
+        for ws in round_.to_complete:
+            if ws.id not in written:
+                log.info("completion dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))
+                continue
+            self._count_completion(ws, round_)
+            at_rest = replace(
                 ws,
-                operation=operation,
-                op_id=claim.op_id,
-                op_seq=claim.op_seq,
-                op_started_at=round_.now,
-                op_acted_at=None,
+                operation=Operation.NONE,
                 error_count=0,
+                error_info=None,
                 last_retry_at=None,
-                home=kept,
+                home=kept[ws.id],
             )
-        )
+            going_on.extend(self._next_claim(at_rest, round_))
+        # Plan on at once: the next step of a walk need not wait for the next tick, nor behind new walks.
+        round_.to_claim[:0] = going_on
 
-    def _take_slot(self, ws: WorkspaceView, round_: Round) -> None:
-        lane = lane_of(ws.operation)
-        if self._engines.are_here(ws.operation) and self._has_slot(lane, round_):
-            round_.taken[lane] += 1
-            round_.to_run.append(ws)
-
-    def _has_slot(self, lane: Lane, round_: Round) -> bool:
-        if self._executions.free(lane) > round_.taken[lane]:
-            return True
-        round_.short_of_slots = True
-        return False
-
-    async def _complete(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
-        kept = home.at_completion(ws, now=round_.now)
-        if not await claims.complete(session, claims.Claim.of(ws), home=kept):
-            log.info("completion dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))
-            return
-        await access.touch(session, ws.id)
+    def _count_completion(self, ws: WorkspaceView, round_: Round) -> None:
         round_.changed += 1
         OPERATIONS.labels(ws.operation.value, "done").inc()
         if ws.op_started_at is not None:
@@ -281,26 +291,62 @@ class Reconciler:
         log.info(
             "operation complete", workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value
         )
-        # Plan on at once: the next step of a walk need not wait for the next tick.
-        done = replace(
-            ws, operation=Operation.NONE, error_count=0, error_info=None, last_retry_at=None, home=kept
-        )
-        if done.health_status is HealthStatus.OK and not self._executions.is_busy(ws.id):
-            await self._plan_on(session, done, round_)
 
     async def _mark(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
         kept = home.marked(ws.home)
         if await claims.mark_home(session, ws, home=kept):
             log.info("home marked", workspace_id=str(ws.id))
             round_.changed += 1
-            await self._plan_on(session, replace(ws, home=kept), round_)
+            round_.to_claim.extend(self._next_claim(replace(ws, home=kept), round_))
 
-    async def _plan_on(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
+    def _next_claim(self, ws: WorkspaceView, round_: Round) -> list[tuple[WorkspaceView, Operation]]:
+        if ws.health_status is not HealthStatus.OK or self._executions.is_busy(ws.id):
+            return []
         match plan(ws, now=round_.now, policy=self._policy):
             case Claim(operation=operation):
-                await self._claim(session, ws, operation, round_)
+                return [(ws, operation)]
             case _:
-                pass
+                return []
+
+    async def _claim(self, session: AsyncSession, round_: Round) -> None:
+        """Into free slots only: waiting for one uses up nobody's time limit."""
+        admitted = [
+            Step(ws, operation, home.at_claim(ws, operation))
+            for ws, operation in round_.to_claim
+            if round_.may_claim and self._has_slot(operation, round_, among=round_.taken)
+        ]
+        if not admitted:
+            return
+        claimed = await steps.claim_all(session, admitted)
+        for step in admitted:
+            claim = claimed.get(step.workspace.id)
+            if claim is None:  # a wish or an observation came in between: the next tick sees it
+                continue
+            round_.changed += 1
+            round_.to_run.append(
+                replace(
+                    step.workspace,
+                    operation=step.operation,
+                    op_id=claim.op_id,
+                    op_seq=claim.op_seq,
+                    op_started_at=round_.now,
+                    op_acted_at=None,
+                    error_count=0,
+                    last_retry_at=None,
+                    home=step.home,
+                )
+            )
+
+    def _has_slot(self, operation: Operation, round_: Round, *, among: Counter[Lane]) -> bool:
+        """Whether one more of these fits into the slots of its lane, while its engines are here."""
+        lane = lane_of(operation)
+        if not self._engines.are_here(operation):
+            return False
+        if among[lane] >= round_.free[lane]:
+            round_.short_of_slots = True
+            return False
+        among[lane] += 1
+        return True
 
     def _act(self, round_: Round) -> None:
         """After the commit: let the decided actions begin beside the loop."""

@@ -6,7 +6,7 @@ after the next tick. A write that meets no row means that somebody else owns the
 dropped, and whatever the action left behind is idempotently done again by its owner.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -26,8 +26,9 @@ from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
 from codehub.kit.tasks import finish
 from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
+from codehub.services.batching import Batched
 from codehub.signals.hints import HintTarget
-from codehub.store import claims
+from codehub.store import claims, steps
 from codehub.store.context import set_actor
 
 log = structlog.get_logger(__name__)
@@ -71,6 +72,8 @@ class Worker:
         self._env = env
         self._limits = limits or Limits()
         self._epoch = 0
+        # One transaction for all actions that ended while the connection was busy with the ones before.
+        self._acted = Batched(self._write_acted, max_loads=1)
 
     def begin_term(self) -> None:
         self._epoch = self._lead.epoch
@@ -133,11 +136,12 @@ class Worker:
 
     async def _write_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> bool:
         claim = claims.Claim.of(ws)
+        if isinstance(effect, Acted):
+            execution.awaits_look = bool(await self._acted.get(claim))
+            return execution.awaits_look
         async with self._lead.transaction() as session:
             await set_actor(session, "reconciler")
             match effect:
-                case Acted():
-                    written = await claims.mark_acted(session, claim)
                 case Restored(archive_key=key):
                     written = await claims.mark_restored(
                         session, claim, home=home.at_restored(ws.home, archive_key=key)
@@ -153,6 +157,13 @@ class Worker:
             execution.awaits_look = True
             await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
         return written
+
+    async def _write_acted(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, bool]:
+        async with self._lead.transaction() as session:
+            written = await steps.mark_acted(session, ended)
+        if written:
+            await self._nudges.wake(HintTarget.OBSERVER, written)
+        return {claim: claim.workspace_id in written for claim in ended}
 
     async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> None:
         """Count it, or blame the engine: what an engine's absence did to a workspace is nobody's error."""

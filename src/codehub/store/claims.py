@@ -8,13 +8,13 @@ owns the workspace now: log, drop the result.
 A process that dies between any two of these leaves an operation in flight, which the next leader finds
 by ``due.load_in_flight`` and runs again under the same op_id.
 
-Several workspaces in one transaction: in the order of their ids (``row_locks``), or two coordinators may
-wait for each other.
+Claims, ended actions and completions come in bulk: ``steps``. Several workspaces in one transaction: in the
+order of their ids (``row_locks``), or two coordinators may wait for each other.
 """
 
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, Update, and_, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -43,35 +43,6 @@ class Claim:
         return cls(workspace.id, workspace.operation, workspace.op_id, workspace.op_seq)
 
 
-async def claim(
-    session: AsyncSession, workspace: WorkspaceView, operation: Operation, *, home: HomeContext
-) -> Claim | None:
-    """Begin ``operation``, if the workspace still is what the plan saw. None: plan again.
-
-    Every column the plan reads is compared, so a wish or an observation that came in between is never
-    overrun. ``home`` (``domain/home.at_claim``) is written in the same statement: what a claim takes
-    away, a restore marker for one, is gone from the instant the operation is in flight.
-    """
-    op_id = uuid4()
-    statement = (
-        update(w)
-        .where(_as_planned(workspace))
-        .values(
-            operation=operation,
-            op_id=op_id,
-            op_seq=w.c.op_seq + 1,
-            op_started_at=func.clock_timestamp(),
-            op_acted_at=None,
-            error_count=0,
-            last_retry_at=None,
-            home_ctx=home.as_json(),
-        )
-        .returning(w.c.op_seq)
-    )
-    op_seq = (await session.execute(statement)).scalar_one_or_none()
-    return Claim(workspace.id, operation, op_id, op_seq) if op_seq is not None else None
-
-
 async def holds(session: AsyncSession, claim: Claim) -> bool:
     """Whether this operation is still ours. Asked once more right before a volume is deleted."""
     return (await session.execute(select(literal(1)).where(_fence(claim)))).first() is not None
@@ -83,24 +54,6 @@ async def catch_up(session: AsyncSession, claim: Claim, *, seen_op_seq: int) -> 
     Fenced like every write: a leader that was replaced meets no row here, however it came to ask.
     """
     return await _write(session, claim, op_seq=func.greatest(w.c.op_seq, seen_op_seq + 1))
-
-
-async def mark_acted(session: AsyncSession, claim: Claim) -> bool:
-    """The action has ended well. Only an observation begun after this can complete the operation."""
-    return await _write(session, claim, op_acted_at=func.clock_timestamp())
-
-
-async def complete(session: AsyncSession, claim: Claim, *, home: HomeContext) -> bool:
-    """The target was observed; ``home`` is what ``domain/home.at_completion`` says."""
-    return await _write(
-        session,
-        claim,
-        operation=Operation.NONE,
-        error_count=0,
-        error_info=None,
-        last_retry_at=None,
-        home_ctx=home.as_json(),
-    )
 
 
 async def record_failure(session: AsyncSession, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Executable, any_, func, insert, or_, update
+from sqlalchemy import any_, func, or_, text, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -53,11 +54,15 @@ async def create(
             archive_ttl_seconds=archive_ttl_seconds,
             desired_state=desired_state,
         )
+        .on_conflict_do_nothing(
+            index_elements=[w.c.owner_id, w.c.name], index_where=text("deleted_at IS NULL")
+        )
         .returning(*RECORD_COLUMNS)
     )
-    record = await _unless_name_is_taken(session, statement, name)
-    assert record is not None  # an insert returns its row or raises
-    return record
+    row = (await session.execute(statement)).first()
+    if row is None:
+        raise _name_is_taken(name)
+    return to_record(row)
 
 
 async def update_details(
@@ -68,7 +73,15 @@ async def update_details(
     if unknown:
         raise ValueError(f"not a detail of a workspace: {', '.join(sorted(unknown))}")
     statement = update(w).where(w.c.id == workspace_id).values(**details).returning(*RECORD_COLUMNS)
-    return await _unless_name_is_taken(session, statement, str(details.get("name", "")))
+    try:
+        # A savepoint: the caller's transaction survives the refusal.
+        async with session.begin_nested():
+            row = (await session.execute(statement)).first()
+    except IntegrityError as error:
+        if "workspaces_live_name" in str(error.orig):
+            raise _name_is_taken(str(details.get("name", ""))) from error
+        raise
+    return to_record(row) if row is not None else None
 
 
 async def set_desired(
@@ -152,15 +165,5 @@ async def recover(session: AsyncSession, workspace_id: UUID, *, home: HomeContex
     return await rows_written(session, statement) == 1
 
 
-async def _unless_name_is_taken(
-    session: AsyncSession, statement: Executable, name: str
-) -> WorkspaceRecord | None:
-    try:
-        # A savepoint: the caller's transaction survives the refusal.
-        async with session.begin_nested():
-            row = (await session.execute(statement)).first()
-    except IntegrityError as error:
-        if "workspaces_live_name" in str(error.orig):
-            raise NameTaken(f"a workspace named {name!r} exists already") from error
-        raise
-    return to_record(row) if row is not None else None
+def _name_is_taken(name: str) -> NameTaken:
+    return NameTaken(f"a workspace named {name!r} exists already")

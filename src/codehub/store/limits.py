@@ -10,7 +10,7 @@ this, so no circle can close.
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import func, select, text
+from sqlalchemy import Uuid, bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
@@ -20,6 +20,9 @@ from codehub.store.tables import workspaces as w
 LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
 
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
+_USAGE = select(func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid())), func.count()).where(
+    w.c.holds_place
+)
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,8 @@ async def lock_limits(session: AsyncSession) -> None:
 
 async def usage(session: AsyncSession, owner_id: UUID) -> Usage:
     """Exact inside a transaction that holds the lock, a snapshot otherwise."""
-    return Usage(user=await count_running(session, owner_id), total=await count_running(session))
-
-
-async def count_running(session: AsyncSession, owner_id: UUID | None = None) -> int:
-    """How many workspaces hold a place: of one owner, or (None) in all."""
-    statement = select(func.count()).select_from(w).where(w.c.holds_place)
-    if owner_id is not None:
-        statement = statement.where(w.c.owner_id == owner_id)
-    return (await session.execute(statement)).scalar_one()
+    user, total = (await session.execute(_USAGE, {"owner": owner_id})).one()
+    return Usage(user=user, total=total)
 
 
 async def running_of(session: AsyncSession, owner_id: UUID) -> list[WorkspaceRecord]:

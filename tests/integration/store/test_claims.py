@@ -12,14 +12,21 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain import home
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
-from codehub.domain.workspace import HomeContext
-from codehub.store import claims
+from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.store import claims, steps
 from codehub.store.claims import Claim
+from codehub.store.steps import Step
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import an_error, make_workspace, view
 
 Sessions = async_sessionmaker[AsyncSession]
 KEPT = HomeContext(volume=True, crashes=1)
+
+
+async def claim_one(
+    session: AsyncSession, seen: WorkspaceView, operation: Operation, *, home: HomeContext
+) -> Claim | None:
+    return (await steps.claim_all(session, [Step(seen, operation, home)])).get(seen.id)
 
 
 async def test_of_two_claims_at_once_one_wins(session: AsyncSession, session_factory: Sessions) -> None:
@@ -28,7 +35,7 @@ async def test_of_two_claims_at_once_one_wins(session: AsyncSession, session_fac
 
     async def attempt() -> Claim | None:
         async with session_factory.begin() as own:
-            return await claims.claim(own, seen, Operation.PROVISIONING, home=seen.home)
+            return await claim_one(own, seen, Operation.PROVISIONING, home=seen.home)
 
     won = [claim for claim in await asyncio.gather(*(attempt() for _ in range(8))) if claim is not None]
     assert len(won) == 1
@@ -44,7 +51,7 @@ async def test_a_claim_begins_anew(session: AsyncSession) -> None:
     )
     before = await view(session, workspace_id)
     await session.execute(update(w).values(op_acted_at=before.observed_at, last_retry_at=before.observed_at))
-    claim = await claims.claim(session, before, Operation.STARTING, home=KEPT)
+    claim = await claim_one(session, before, Operation.STARTING, home=KEPT)
     after = await view(session, workspace_id)
     assert claim is not None
     assert claim.op_id == after.op_id != before.op_id
@@ -73,14 +80,14 @@ async def test_a_claim_on_a_stale_plan_takes_nothing(news: dict[str, Any], sessi
     if news.get("deleted_at"):
         news = {"deleted_at": seen.observed_at}
     await session.execute(update(w).where(w.c.id == workspace_id).values(**news))
-    assert await claims.claim(session, seen, Operation.STARTING, home=seen.home) is None
+    assert await claim_one(session, seen, Operation.STARTING, home=seen.home) is None
 
 
 async def test_an_edited_memo_does_not_stand_in_the_way(session: AsyncSession) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
     seen = await view(session, workspace_id)
     await session.execute(update(w).where(w.c.id == workspace_id).values(memo="edited"))
-    assert await claims.claim(session, seen, Operation.STARTING, home=seen.home) is not None
+    assert await claim_one(session, seen, Operation.STARTING, home=seen.home) is not None
 
 
 async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session: AsyncSession) -> None:
@@ -91,27 +98,27 @@ async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session
         home_ctx={"restore_marker": "key"},
     )
     seen = await view(session, workspace_id)
-    assert await claims.claim(
-        session, seen, Operation.RESTORING, home=home.at_claim(seen, Operation.RESTORING)
-    )
+    assert await claim_one(session, seen, Operation.RESTORING, home=home.at_claim(seen, Operation.RESTORING))
     assert not (await view(session, workspace_id)).volume_is_trusted
 
 
-FENCED: dict[str, Callable[[AsyncSession, Claim], Awaitable[bool]]] = {}
+Write = Callable[[AsyncSession, Claim], Awaitable[bool]]
+FENCED: dict[str, Write] = {}
 
 
-def fenced(write: Callable[[AsyncSession, Claim], Awaitable[bool]]) -> None:
+def fenced(write: Write) -> Write:
     FENCED[write.__name__] = write
+    return write
 
 
 @fenced
-async def mark_acted(session: AsyncSession, claim: Claim) -> bool:
-    return await claims.mark_acted(session, claim)
+async def mark_acted_one(session: AsyncSession, claim: Claim) -> bool:
+    return await steps.mark_acted(session, [claim]) == {claim.workspace_id}
 
 
 @fenced
-async def complete(session: AsyncSession, claim: Claim) -> bool:
-    return await claims.complete(session, claim, home=KEPT)
+async def complete_one(session: AsyncSession, claim: Claim) -> bool:
+    return await steps.complete_all(session, [(claim, KEPT)]) == {claim.workspace_id}
 
 
 @fenced
@@ -165,6 +172,36 @@ async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, sessio
     assert await view(session, workspace_id) == after
 
 
+async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(session: AsyncSession) -> None:
+    ids = [
+        await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY") for _ in range(5)
+    ]
+    seen = [await view(session, each) for each in ids]
+    await session.execute(update(w).where(w.c.id == ids[1]).values(desired_state="STANDBY"))
+    wanted = [
+        Step(ws, Operation.STARTING if number % 2 else Operation.ARCHIVING, HomeContext(crashes=number))
+        for number, ws in enumerate(seen)
+    ]
+    claimed = await steps.claim_all(session, wanted)
+    assert claimed.keys() == {*ids} - {ids[1]}
+    after = [await view(session, each) for each in ids]
+    for number, ws in enumerate(after):
+        if number == 1:
+            assert (ws.operation, ws.home) == (Operation.NONE, seen[1].home)
+        else:
+            assert Claim.of(ws) == claimed[ws.id]
+            assert (ws.operation, ws.home.crashes) == (wanted[number].operation, number)
+
+    # Two end well, one of them under an operation that is not its own any more.
+    foreign = replace(claimed[ids[2]], op_id=uuid4())
+    assert await steps.mark_acted(session, [claimed[ids[0]], foreign]) == {ids[0]}
+    both = [(claimed[ids[3]], KEPT), (claimed[ids[4]], HomeContext()), (foreign, KEPT)]
+    assert await steps.complete_all(session, both) == {ids[3], ids[4]}
+    done = [await view(session, each) for each in ids]
+    assert [ws.operation is Operation.NONE for ws in done] == [False, True, False, True, True]
+    assert (done[3].home, done[4].home) == (KEPT, HomeContext())
+
+
 async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> None:
     workspace_id = await make_workspace(session, operation="STARTING", observed_status="RUNNING")
     own = Claim.of(await view(session, workspace_id))
@@ -175,8 +212,8 @@ async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> 
     assert (failed.error_count, failed.op_acted_at, failed.home) == (2, None, failed_home)
     assert failed.last_retry_at is not None
 
-    assert await claims.mark_acted(session, own)
-    assert await claims.complete(session, own, home=KEPT)
+    assert await mark_acted_one(session, own)
+    assert await complete_one(session, own)
     done = await view(session, workspace_id)
     assert done.operation is Operation.NONE
     assert (done.error_count, done.error_info, done.last_retry_at) == (0, None, None)

@@ -31,7 +31,7 @@ async def test_many_starts_of_one_person_take_exactly_their_places(
     ids = [await make_workspace(session, owner) for _ in range(10)]
     taken = await asyncio.gather(*(start(session_factory, each, per_user=2, in_all=100) for each in ids))
     assert sum(taken) == 2
-    assert await limits.count_running(session, owner) == 2
+    assert (await limits.usage(session, owner)).user == 2
     assert len(await limits.running_of(session, owner)) == 2
 
 
@@ -41,19 +41,19 @@ async def test_many_people_take_exactly_the_places_there_are(
     ids = [await make_workspace(session) for _ in range(12)]
     taken = await asyncio.gather(*(start(session_factory, each, per_user=2, in_all=5) for each in ids))
     assert sum(taken) == 5
-    assert await limits.count_running(session) == 5
+    assert (await limits.usage(session, await make_user(session))).total == 5
 
 
 async def test_a_stop_frees_its_place_at_once_unless_it_failed(session: AsyncSession) -> None:
     owner = await make_user(session)
     terminal = {"reason": "Timeout", "is_terminal": True}
     await make_workspace(session, owner, desired_state="STANDBY", observed_status="RUNNING")
-    assert await limits.count_running(session, owner) == 0
+    assert (await limits.usage(session, owner)).user == 0
     await make_workspace(
         session, owner, desired_state="STANDBY", observed_status="RUNNING", error_info=terminal
     )
-    assert await limits.count_running(session, owner) == 1
+    assert (await limits.usage(session, owner)).user == 1
     await make_workspace(
         session, owner, desired_state="STANDBY", observed_status="RUNNING", operation="STOPPING"
     )
-    assert await limits.count_running(session, owner) == 1
+    assert (await limits.usage(session, owner)).user == 1

@@ -1,0 +1,175 @@
+"""What one tick of the Reconciler writes for many workspaces at once: claims, ended actions, completions.
+
+The rules are those of ``claims``: a claim is a compare-and-set from what the plan saw, and everything later
+is fenced with ``op_id`` and ``operation``. Only the number of round trips differs. Fifty people who arrive
+together are claimed by one statement; a workspace it does not meet (somebody else was quicker) is missing
+from the answer, and the others are written all the same.
+
+A process that dies before the commit has claimed nobody; one that dies after it leaves operations in flight,
+which the next leader adopts.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    DateTime,
+    TableValuedAlias,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    column,
+    func,
+    null,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import TypeEngine
+
+from codehub.domain.states import Operation
+from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.store.claims import Claim
+from codehub.store.row_locks import lock_in_order
+from codehub.store.tables import (
+    desired_state_type,
+    health_status_type,
+    jsonb,
+    observed_status_type,
+    operation_type,
+)
+from codehub.store.tables import workspaces as w
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation to begin; ``home`` (``domain/home.at_claim``) is written in the same statement."""
+
+    workspace: WorkspaceView
+    operation: Operation
+    home: HomeContext
+
+
+def _given(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
+    """Rows handed in as one array a column: the statement is the same however many there are."""
+    arrays = (bindparam(f"given_{each}", type_=ARRAY(type_)) for each, type_ in columns.items())
+    typed = (column(each, type_) for each, type_ in columns.items())
+    return func.unnest(*arrays).table_valued(*typed).render_derived().alias(name)
+
+
+_PLANNED = _given(
+    "planned",
+    id=Uuid(),
+    operation=operation_type,
+    op_id=Uuid(),
+    op_seq=BigInteger(),
+    desired_state=desired_state_type,
+    observed_status=observed_status_type,
+    health_status=health_status_type,
+    archive_key=Text(),
+    deleted_at=DateTime(timezone=True),
+    has_error=Boolean(),
+    home=jsonb,
+)
+_CLAIM = (
+    update(w)
+    .where(
+        w.c.id == _PLANNED.c.id,
+        w.c.operation == Operation.NONE,
+        # Every column a plan reads, as in ``claims``: nothing that came in between is overrun.
+        w.c.op_seq == _PLANNED.c.op_seq,
+        w.c.desired_state == _PLANNED.c.desired_state,
+        w.c.observed_status == _PLANNED.c.observed_status,
+        w.c.health_status == _PLANNED.c.health_status,
+        w.c.archive_key.is_not_distinct_from(_PLANNED.c.archive_key),
+        w.c.deleted_at.is_not_distinct_from(_PLANNED.c.deleted_at),
+        w.c.error_info.is_not(None) == _PLANNED.c.has_error,
+    )
+    .values(
+        operation=_PLANNED.c.operation,
+        op_id=_PLANNED.c.op_id,
+        op_seq=w.c.op_seq + 1,
+        op_started_at=func.clock_timestamp(),
+        op_acted_at=None,
+        error_count=0,
+        last_retry_at=None,
+        home_ctx=_PLANNED.c.home,
+    )
+    .returning(w.c.id, w.c.operation, w.c.op_id, w.c.op_seq)
+)
+
+_OWNED = _given("owned", id=Uuid(), op_id=Uuid(), operation=operation_type)
+_ACTED = (
+    update(w)
+    .where(and_(w.c.id == _OWNED.c.id, w.c.op_id == _OWNED.c.op_id, w.c.operation == _OWNED.c.operation))
+    .values(op_acted_at=func.clock_timestamp())
+    .returning(w.c.id)
+)
+
+_DONE = _given("done", id=Uuid(), op_id=Uuid(), operation=operation_type, home=jsonb)
+_COMPLETE = (
+    update(w)
+    .where(and_(w.c.id == _DONE.c.id, w.c.op_id == _DONE.c.op_id, w.c.operation == _DONE.c.operation))
+    .values(
+        operation=Operation.NONE,
+        error_count=0,
+        error_info=null(),
+        last_retry_at=None,
+        home_ctx=_DONE.c.home,
+    )
+    .returning(w.c.id)
+)
+
+
+async def claim_all(session: AsyncSession, steps: Sequence[Step]) -> dict[UUID, Claim]:
+    """Begin these operations where the workspace still is what the plan saw. Who is missing: plan again.
+
+    The caller has locked the rows in order (``row_locks``).
+    """
+    views = [step.workspace for step in steps]
+    given = _rows(
+        id=[ws.id for ws in views],
+        operation=[step.operation for step in steps],
+        op_id=[uuid4() for _ in steps],
+        op_seq=[ws.op_seq for ws in views],
+        desired_state=[ws.desired_state for ws in views],
+        observed_status=[ws.observed_status for ws in views],
+        health_status=[ws.health_status for ws in views],
+        archive_key=[ws.archive_key for ws in views],
+        deleted_at=[ws.deleted_at for ws in views],
+        has_error=[ws.error_info is not None for ws in views],
+        home=[step.home.as_json() for step in steps],
+    )
+    return {row.id: Claim(*row) for row in await session.execute(_CLAIM, given)}
+
+
+async def mark_acted(session: AsyncSession, claims: Collection[Claim]) -> set[UUID]:
+    """Their actions have ended well. Only an observation begun after this can complete an operation."""
+    await lock_in_order(session, [each.workspace_id for each in claims])
+    return set((await session.execute(_ACTED, _fences(claims))).scalars())
+
+
+async def complete_all(session: AsyncSession, done: Sequence[tuple[Claim, HomeContext]]) -> set[UUID]:
+    """Their targets were observed; each home is what ``domain/home.at_completion`` says.
+
+    The caller has locked the rows in order (``row_locks``).
+    """
+    given = _fences([claim for claim, _ in done]) | _rows(home=[home.as_json() for _, home in done])
+    return set((await session.execute(_COMPLETE, given)).scalars())
+
+
+def _fences(claims: Collection[Claim]) -> dict[str, Sequence[Any]]:
+    return _rows(
+        id=[each.workspace_id for each in claims],
+        op_id=[each.op_id for each in claims],
+        operation=[each.operation for each in claims],
+    )
+
+
+def _rows(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    return {f"given_{name}": values for name, values in columns.items()}
