@@ -187,3 +187,15 @@ async def test_an_endpoint_that_is_away(tmp_path: Path) -> None:
         await store.probe()
     assert caught.value.failure is FailureCode.S3_ACCESS_ERROR
     assert caught.value.context["endpoint"] == "s3://bucket"
+
+
+async def test_plain_http_to_another_machine_has_to_be_asked_for(
+    rclone: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"s3://{rclone.new_bucket()}/prefix"
+    elsewhere = rclone.endpoint.replace("127.0.0.1", "0.0.0.0")  # an address that does not say "this machine"
+    options = rclone.options(endpoint=elsewhere)
+    with pytest.raises(EffectError):
+        await ArchiveStore.from_url(url, options=options).probe()
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    await ArchiveStore.from_url(url, options=options).probe()

@@ -3,7 +3,7 @@
 S3 takes the usual AWS variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, ``AWS_REGION``,
 ``AWS_VIRTUAL_HOSTED_STYLE_REQUEST``…), read by obstore itself; ``options`` override them and may also
 hold client options (``timeout``, ``connect_timeout``, ``allow_http``…). Plain HTTP is allowed without
-asking only to this machine.
+asking only to this machine, elsewhere by ``AWS_ALLOW_HTTP=true``.
 """
 
 import os
@@ -98,7 +98,9 @@ def _client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     client.setdefault("connect_timeout", timedelta(seconds=5))
     client.setdefault("read_timeout", timedelta(seconds=60))
     client.setdefault("timeout", timedelta(days=1))
-    if _is_loopback(_endpoint_of(options)):
+    # Options of ours make obstore forget this one of the environment.
+    asked = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
+    if asked or _is_loopback(_endpoint_of(options)):
         client.setdefault("allow_http", True)
     return client
 
