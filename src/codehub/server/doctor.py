@@ -119,6 +119,7 @@ async def _database(settings: Settings, url: str) -> Finding:
         number = int(await connection.fetchval("SELECT current_setting('server_version_num')"))
         name = await connection.fetchval("SELECT current_setting('server_version')")
         read_only = await connection.fetchval("SELECT pg_is_in_recovery()")
+        encoding = await connection.fetchval("SELECT current_setting('server_encoding')")
     finally:
         await connection.close()
     detail = f"PostgreSQL {name}, {'embedded' if settings.database.url is None else redact_text(url)}"
@@ -126,6 +127,9 @@ async def _database(settings: Settings, url: str) -> Finding:
         return Finding("database", Verdict.BAD, detail, f"Use PostgreSQL {OLDEST_POSTGRESQL} or newer.")
     if read_only:
         return Finding("database", Verdict.BAD, f"{detail}, a read-only standby", "Point at the primary.")
+    if encoding != "UTF8":  # names, and words of programs that failed, would be refused one day
+        advice = "Make the database with the encoding UTF8: createdb --encoding=UTF8 --template=template0 …"
+        return Finding("database", Verdict.BAD, f"{detail}, its encoding is {encoding}", advice)
     return Finding("database", Verdict.OK, detail)
 
 

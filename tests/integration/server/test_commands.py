@@ -10,6 +10,7 @@ import pytest
 
 from codehub.server.settings import all_variables
 from tests.support.instance import codehub, codehub_up, processes_of
+from tests.support.postgres import PostgresServer, admin_connection
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -132,3 +133,25 @@ async def test_help_names_every_setting() -> None:
     ]
     helped = "".join((await codehub("serve", "--help", COLUMNS="200")).output.split())
     assert all(variable.name in helped for variable in all_variables())
+
+
+async def test_doctor_wants_a_database_that_can_hold_every_name(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    async with admin_connection(postgres_server) as connection:
+        await connection.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII'")
+    try:
+        outcome = await codehub(
+            "doctor",
+            "--json",
+            CODEHUB_DATA_DIR=str(tmp_path),
+            CODEHUB_BIND=free_bind(),
+            DATABASE_URL=postgres_server.url("ascii"),
+        )
+    finally:
+        async with admin_connection(postgres_server) as connection:
+            await connection.execute("DROP DATABASE ascii WITH (FORCE)")
+    [database] = [one for one in json.loads(outcome.output)["findings"] if one["what"] == "database"]
+    assert database["verdict"] == "bad"
+    assert "SQL_ASCII" in database["detail"]
+    assert "UTF8" in database["advice"]
