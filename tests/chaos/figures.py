@@ -34,7 +34,7 @@ def table(strikes: Sequence[Strike], load: Figures, *, seed: int) -> str:
     lines = [
         f"seed {seed}: {len(strikes)} faults under load; {load.created} workspaces created, "
         f"{load.wishes} wishes, {load.written} files written, {load.deleted} deleted, "
-        f"{load.retried_requests} requests asked again",
+        f"{load.retried_requests} requests asked again, {load.late_wishes} wishes met late",
         "",
         "| fault | times | operations in flight (sum, max) | lock taken p50 / p99 / max "
         "| first act p50 / p99 / max | at rest p50 / max | errors a person lifted | lost | doubled |",

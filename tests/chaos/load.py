@@ -3,13 +3,14 @@
 Each tenant has one workspace at a time and is the only one to touch it, so what must be true of it is known
 at any moment: which wish was last acknowledged, and which files with which content its home has. Everything
 is drawn from the seed. Servers that do not answer are asked again, the other one first: a request whose
-answer got lost may have been carried out, and asking twice must not do it twice.
+answer got lost may have been carried out, and asking twice must not do it twice. It may also be carried out
+late, by a server that was frozen with it: such a wish counts as the person's, whenever it arrives.
 """
 
 import asyncio
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ LIKELY = {  # after this wish, how likely is which
     "archive": {"start": 8, "delete": 1},
 }
 STATUS = {"start": "running", "stop": "standby", "archive": "archived"}
+WANTED = {"start": "RUNNING", "stop": "STANDBY", "archive": "PENDING"}
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Figures:
     wishes: int = 0
     written: int = 0
     retried_requests: int = 0
+    late_wishes: int = 0
 
 
 @dataclass
@@ -44,7 +47,15 @@ class Ledger:
     id: str
     wish: str  # the last one acknowledged
     files: dict[str, str] = field(default_factory=dict)  # name → sha256
-    had_home: bool = False  # an archive of nothing is no archive
+    late: set[str] = field(default_factory=set)  # wishes that were never answered, and may yet be met
+
+    def accept(self, desired_state: str) -> bool:
+        """Whether this is what was asked for; a late wish is from now on the one that counts."""
+        if WANTED[self.wish] == desired_state:
+            return True
+        late = next((wish for wish in self.late if WANTED[wish] == desired_state), None)
+        self.wish = late or self.wish
+        return late is not None
 
 
 class Tenant:
@@ -91,14 +102,19 @@ class Tenant:
             made = next(each for each in answer.json()["items"] if each["name"] == name)
         else:
             made = answer.json()
-        self.ledger = Ledger(made["id"], "start" if start else "archive", had_home=start)
+        self.ledger = Ledger(made["id"], "start" if start else "archive")
         self._figures.created += 1
 
     async def _wish(self, ledger: Ledger, wish: str) -> None:
-        await self._ask("POST", f"/workspaces/{ledger.id}/{wish}")
-        ledger.wish = wish
-        ledger.had_home = ledger.had_home or wish != "archive"
-        self._figures.wishes += 1
+        answer = await self._ask(
+            "POST", f"/workspaces/{ledger.id}/{wish}", on_silence=lambda: ledger.late.add(wish)
+        )
+        if answer.is_success:
+            ledger.wish = wish
+            self._figures.wishes += 1
+        else:  # a late wish to archive came first, and a stop must not restore
+            assert "archive" in ledger.late, answer.text
+            ledger.wish = "archive"
 
     async def _delete(self, ledger: Ledger) -> None:
         await self._ask("DELETE", f"/workspaces/{ledger.id}")
@@ -132,8 +148,10 @@ class Tenant:
         ledger.files[name] = hashlib.sha256(content).hexdigest()
         self._figures.written += 1
 
-    async def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Of either replica, until one answers for good."""
+    async def _ask(
+        self, method: str, path: str, *, on_silence: Callable[[], None] = lambda: None, **options: Any
+    ) -> httpx.Response:
+        """Of either replica, until one answers for good. A refusal is an answer only where it may be one."""
         answer: httpx.Response | None = None
         replicas = list(self._estate.replicas)
         self._random.shuffle(replicas)
@@ -146,15 +164,18 @@ class Tenant:
             try:
                 answer = await self._client.request(method, f"{url}/api/v1{path}", **options)
             except httpx.TransportError:
+                on_silence()
                 return False
-            return answer.status_code < 500 and answer.status_code != httpx.codes.TOO_MANY_REQUESTS
+            if answer.is_server_error:  # also from a proxy whose server died with the request in hand
+                on_silence()
+            return not answer.is_server_error and answer.status_code != httpx.codes.TOO_MANY_REQUESTS
 
         await until(answered, seconds=PATIENCE_SECONDS, what=f"{method} {path} to be answered")
         assert answer is not None
         self._figures.retried_requests += tries - 1
-        lost_create = method == "POST" and path == "/workspaces" and answer.status_code == 409
-        lost_delete = method == "DELETE" and tries > 1 and answer.status_code in (404, 409)
-        assert answer.is_success or lost_create or lost_delete, f"{method} {path}: {answer.text}"
+        conflict = method == "POST" and answer.status_code == httpx.codes.CONFLICT
+        gone = method == "DELETE" and tries > 1 and answer.status_code in (404, 409)
+        assert answer.is_success or conflict or gone, f"{method} {path}: {answer.text}"
         return answer
 
 
@@ -187,6 +208,17 @@ class Load:
             await asyncio.gather(self._living, return_exceptions=True)
         for tenant in self.tenants:
             await tenant.close()
+
+    def accept(self, desired: Mapping[str, str]) -> list[str]:
+        """At rest: workspaces whose wish is not what was asked for. Nothing is under way any more."""
+        wrong = []
+        for key, ledger in self.ledgers().items():
+            before = ledger.wish
+            if key in desired and not ledger.accept(desired[key]):
+                wrong.append(f"the wish to {ledger.wish} {key} is lost: {desired[key]} is wanted")
+            self.figures.late_wishes += ledger.wish != before
+            ledger.late.clear()
+        return wrong
 
     def ledgers(self) -> dict[str, Ledger]:
         return {each.ledger.id: each.ledger for each in self.tenants if each.ledger is not None}

@@ -78,7 +78,10 @@ async def _strike(
     begun = time.monotonic()
     recovered = await _converge(place, load)
     rested = time.monotonic() - begun
+    rows = await truth.read_rows(place)
+    lost_wishes = load.accept({key: row["desired_state"] for key, row in rows.items()})
     findings = await truth.judge(place, load.ledgers(), watchers)
+    findings.lost += lost_wishes
     strike = Strike(
         name=fault.name,
         in_flight=in_flight,

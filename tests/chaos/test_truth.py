@@ -116,3 +116,12 @@ def test_archives_that_the_collection_should_have_removed_are_seen(ground: Groun
     assert "deleted" in truth.judge_archives(ground, {})[0]
     ground.store("debris", meta=False)
     assert "debris" in truth.judge_archives(ground, {ONE: row()})[0]
+
+
+def test_a_wish_that_was_acknowledged_is_not_forgotten() -> None:
+    ledger = Ledger(ONE, "start")
+    assert ledger.accept("RUNNING")
+    assert not ledger.accept("PENDING")
+    ledger.late.add("archive")  # asked of a server that froze; it was carried out after all
+    assert ledger.accept("PENDING")
+    assert ledger.wish == "archive"
