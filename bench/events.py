@@ -46,12 +46,12 @@ async def after_faults(directory: Path, *, rounds: int) -> Report:
         "A reader of live events after something was restarted under it",
         bars=[Bar(METRIC, fault, at_most=2, every_round=True) for fault in FAULTS],
     )
-    number = iter(range(10_000))
+    async with _installation(directory / "hub") as hub:
 
-    def measure(fault: str) -> Callable[[], Awaitable[dict[str, float]]]:
-        return lambda: _round(directory / f"round-{next(number)}", FAULTS[fault])
+        def measure(fault: str) -> Callable[[], Awaitable[dict[str, float]]]:
+            return lambda: _measure(hub, FAULTS[fault])
 
-    await take_turns(report, {fault: measure(fault) for fault in FAULTS}, rounds=rounds)
+        await take_turns(report, {fault: measure(fault) for fault in FAULTS}, rounds=rounds)
     return report
 
 
@@ -79,7 +79,7 @@ class Reader:
         """``retryDelay`` of the dashboard's connection."""
         if not self.failures:
             return 0.0
-        longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** (self.failures - 1))
+        longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (self.failures - 1))
         return longest * random.uniform(0.5, 1.0)
 
     async def _listen(self, client: httpx.AsyncClient) -> None:
@@ -113,32 +113,28 @@ class Installation:
 
     directory: Path
     shared: dict[str, str]
-    database: Supervisor
     memory: Supervisor
-    ports: list[int] = field(default_factory=lambda: free_ports(2))
+    ports: dict[str, int]
     stacks: dict[str, contextlib.AsyncExitStack] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
+    has_redis: bool = True
 
     @property
     def servers(self) -> DataDir:
         return DataDir(self.directory / "servers")
 
     def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.ports[NAMES.index(name)]}"
+        return f"http://127.0.0.1:{self.ports[name]}"
 
     async def start(self, name: str) -> None:
-        port = self.ports[NAMES.index(name)]
-        env = environment(
-            self.directory / "data", bind=f"127.0.0.1:{port}", COORDINATOR_NODE_ID=name, **self.shared
-        )
+        bind = f"127.0.0.1:{self.ports[name]}"
+        env = environment(self.directory / "data", bind=bind, COORDINATOR_NODE_ID=name, **self.shared)
         stack = self.stacks[name] = contextlib.AsyncExitStack()
         command = (sys.executable, "-m", "codehub.cli.main", "serve")
         process = await stack.enter_async_context(
             running(command, log=self.directory / f"{name}.log", env=env)
         )
         self.pids[name] = process.pid
-
-    async def until_up(self, name: str) -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=5) as client:
 
             async def is_ready() -> bool:
@@ -153,54 +149,78 @@ class Installation:
         os.kill(self.pids[name], signal.SIGKILL)
         await self.stacks.pop(name).aclose()
 
+    async def mend(self) -> tuple[str, str]:
+        """Everything runs again. Gives who leads the event listener, and who does not."""
+        if not self.has_redis:
+            await self.memory.start(redis.child(self.servers))
+            self.has_redis = True
+        for name in self.ports:
+            if name not in self.stacks:
+                await self.start(name)
+        leader = await self.until_led(*self.ports)
+        (other,) = self.ports.keys() - {leader}
+        return leader, other
 
-NAMES = ("leads", "follows")
+    async def until_led(self, *by: str) -> str:
+        """Until one of these leads the event listener."""
+        found = ""
+
+        async def led() -> bool:
+            nonlocal found
+            async with _connected(self) as database:
+                found = await database.fetchval(
+                    "SELECT holder_id FROM system_locks WHERE lock_name = 'coordinator:events' AND EXISTS ("
+                    " SELECT FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE l.granted"
+                    " AND l.locktype = 'advisory' AND a.application_name = 'codehub-events')"
+                )
+            return found in by
+
+        await _until(led)
+        return found
 
 
-async def _kill_api(hub: Installation, reading_from: str) -> None:
+async def _kill_api(hub: Installation, leader: str, other: str) -> None:
     """The only replica, event listener and all, killed and started again at the same port."""
-    await hub.kill("leads")
-    await hub.kill(reading_from)
+    await hub.kill(leader)
+    await hub.kill(other)
     await asyncio.sleep(random.uniform(*AWAY_SECONDS))
-    await hub.start(reading_from)
-    await hub.until_up(reading_from)
+    await hub.start(other)
 
 
-async def _kill_redis(hub: Installation, _: str) -> None:
+async def _kill_redis(hub: Installation, *_: str) -> None:
     (pid,) = processes.processes_in(hub.servers.redis, program="redis-server")
     os.kill(pid, signal.SIGKILL)
     await _until_gone(pid)
-    spec = redis.child(hub.servers)
-    await _until(spec.is_ready)  # the supervisor brings it back
+    await _until(redis.child(hub.servers).is_ready)  # the supervisor brings it back
 
 
-async def _stop_redis(hub: Installation, _: str) -> None:
+async def _stop_redis(hub: Installation, *_: str) -> None:
+    hub.has_redis = False
     await hub.memory.stop()
 
 
-async def _kill_leader(hub: Installation, _: str) -> None:
-    await hub.kill("leads")
+async def _kill_leader(hub: Installation, leader: str, _: str) -> None:
+    await hub.kill(leader)
 
 
-async def _end_listener_session(hub: Installation, _: str) -> None:
+async def _end_listener_session(hub: Installation, leader: str, other: str) -> None:
     """With one replica there is nobody to take over: it must come back by itself."""
-    await hub.kill("leads")
-    await _until_listening(hub)
+    await hub.kill(leader)
+    await hub.until_led(other)
     async with _connected(hub) as database:
         await database.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'codehub-events'"
         )
 
 
-async def _restart_postgres(hub: Installation, _: str) -> None:
-    before = set(processes.processes_in(hub.servers.postgres, program="postgres"))
-    leader = min(before)
+async def _restart_postgres(hub: Installation, *_: str) -> None:
+    leader = min(processes.processes_in(hub.servers.postgres, program="postgres"))
     os.kill(leader, signal.SIGKILL)
     await _until_gone(leader)
     await _until(lambda: _answers(hub))
 
 
-Fault = Callable[[Installation, str], Awaitable[None]]
+Fault = Callable[[Installation, str, str], Awaitable[None]]
 
 FAULTS: dict[str, Fault] = {
     "API killed and restarted": _kill_api,
@@ -212,22 +232,23 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-async def _round(directory: Path, fault: Fault) -> dict[str, float]:
-    async with _installation(directory) as hub, contextlib.AsyncExitStack() as stack:
+async def _measure(hub: Installation, fault: Fault) -> dict[str, float]:
+    leader, other = await hub.mend()
+    async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=hub.url("follows"), trust_env=False, timeout=10)
+            httpx.AsyncClient(base_url=hub.url(other), trust_env=False, timeout=10)
         )
         await sign_in(client)
-        made = await client.post("/api/v1/workspaces", json={"name": "w", "image_ref": "trivial"})
+        body = {"name": f"w{time.time()}", "image_ref": "trivial"}
+        made = await client.post("/api/v1/workspaces", json=body)
         made.raise_for_status()
         workspace_id = made.json()["id"]
-        reader = Reader(hub.url("follows"), dict(client.cookies))
-        task = asyncio.create_task(reader.run())
-        stack.callback(task.cancel)
+        reader = Reader(hub.url(other), dict(client.cookies))
+        stack.callback(asyncio.create_task(reader.run()).cancel)
         await _until(lambda: _equal(reader, client))
         writing = asyncio.create_task(_keep_writing(client, workspace_id))
         stack.callback(writing.cancel)
-        await fault(hub, "follows")
+        await fault(hub, leader, other)
         back_at = time.monotonic()
         writing.cancel()
         committed_at = await _write(client, workspace_id, f"after {back_at}")
@@ -275,13 +296,9 @@ async def _installation(directory: Path) -> AsyncIterator[Installation]:
         await postgres.ensure_database(servers)
         await memory.start(redis.child(servers))
         shared = {"DATABASE_URL": postgres.url(servers), "REDIS_URL": redis.url(servers)}
-        hub = Installation(directory, shared, database, memory)
+        ports = dict(zip(("one", "two"), free_ports(2), strict=True))
+        hub = Installation(directory, shared, memory, ports)
         try:
-            await hub.start("leads")
-            await hub.until_up("leads")
-            await _until_listening(hub)
-            await hub.start("follows")
-            await hub.until_up("follows")
             yield hub
         finally:
             for stack in hub.stacks.values():
@@ -298,20 +315,6 @@ async def _connected(hub: Installation) -> AsyncIterator[Any]:
         yield connection
     finally:
         await connection.close()
-
-
-async def _until_listening(hub: Installation) -> None:
-    """Some replica's event listener leads now."""
-
-    async def leads() -> bool:
-        async with _connected(hub) as database:
-            found = await database.fetchval(
-                "SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid)"
-                " WHERE a.application_name = 'codehub-events' AND l.locktype = 'advisory' AND l.granted"
-            )
-        return bool(found)
-
-    await _until(leads)
 
 
 async def _answers(hub: Installation) -> bool:

@@ -30,17 +30,20 @@ class ActivityNews:
         if workspace_id in self._tasks:
             self._again.add(workspace_id)
             return
-        task = asyncio.get_running_loop().create_task(self._tell(workspace_id, owner_id))
-        self._tasks[workspace_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(workspace_id, None))
+        loop = asyncio.get_running_loop()
+        self._tasks[workspace_id] = loop.create_task(self._tell(workspace_id, owner_id))
 
     async def close(self) -> None:
         await cancel_and_wait(list(self._tasks.values()))
 
     async def _tell(self, workspace_id: UUID, owner_id: UUID) -> None:
-        while True:
-            self._again.discard(workspace_id)
-            await self._publish(workspace_id, owner_id)
-            await asyncio.sleep(self._interval_seconds)
-            if workspace_id not in self._again:
-                return
+        try:
+            while True:
+                self._again.discard(workspace_id)
+                await self._publish(workspace_id, owner_id)
+                await asyncio.sleep(self._interval_seconds)
+                if workspace_id not in self._again:
+                    return
+        finally:
+            # In the same step as the look above: a change in between would find a task that tells no more.
+            del self._tasks[workspace_id]
