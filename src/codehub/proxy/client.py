@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LINGER_LIMIT = 1024 * 1024
+PASSES = 4  # a page asks for scripts, styles and data with different fields, in turns
 
 
 class ClientConnection(Connection):
@@ -38,7 +39,7 @@ class ClientConnection(Connection):
         "_address",
         "_identity",
         "_identity_key",
-        "_pass",
+        "_passes",
         "_reading",
     )
 
@@ -46,7 +47,7 @@ class ClientConnection(Connection):
         super().__init__(engine)
         self._address = b""
         self._reading = False  # a head has begun to arrive
-        self._pass: Pass | None = None
+        self._passes: list[Pass] = []  # the latest first
         self._identity: Identity | None = None
         self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
 
@@ -84,7 +85,7 @@ class ClientConnection(Connection):
                 return
         self._buffer = self._buffer + data if self._buffer else data
         if exchange is None and self._task is None and not self._full:  # ready for the next request
-            if self._pass is None or not self._send_likewise(self._buffer, self._pass):
+            if not (self._passes and self._send_likewise(self._buffer)):
                 self._read_head()
         elif len(self._buffer) > READ_AHEAD:
             self._update_reading()
@@ -130,7 +131,7 @@ class ClientConnection(Connection):
 
     def _forget(self) -> None:
         super()._forget()
-        self._pass = None
+        self._passes.clear()
 
     # Reading requests -----------------------------------------------------------------------------
 
@@ -194,27 +195,31 @@ class ClientConnection(Connection):
                 to, until = recalled
                 rest = self._fields_for(request, identity, to)
                 if Pass.may_be_kept(request, route):
-                    self._pass = Pass(
-                        request,
-                        route,
-                        to,
-                        rest=rest,
-                        until=until,
-                        generation=engine.access.generation,
-                        longest=engine.settings.max_head,
-                    )
+                    self._keep_pass(request, route, to, rest=rest, until=until)
                 self._send(request, _head(request, to.path(route), rest), to)
                 return
         self._spawn(self._admit(request, route, self._identify(request, route)))
 
-    def _send_likewise(self, head: bytes, known: Pass) -> bool:
-        """Send on what differs from the request before in method and path at most. False: it does not."""
+    def _keep_pass(
+        self, request: RequestHead, route: Route, to: Destination, *, rest: bytes, until: float
+    ) -> None:
+        generation, longest = self._engine.access.generation, self._engine.settings.max_head
+        fresh = Pass(request, route, to, rest=rest, until=until, generation=generation, longest=longest)
+        others = [known for known in self._passes if known.block is not request.block]
+        self._passes = [fresh, *others[: PASSES - 1]]
+
+    def _send_likewise(self, head: bytes) -> bool:
+        """Send on what differs from an earlier request in method and path at most. False: it does not."""
         engine, now = self._engine, self._loop.time()
-        if now >= known.until or known.generation != engine.access.generation:
-            self._pass = None
-            return False
-        exchange = known.exchange_for(head, self)
-        if exchange is None:
+        generation = engine.access.generation
+        for known in self._passes:
+            if now >= known.until or known.generation != generation:
+                self._passes.remove(known)
+                return False
+            exchange = known.exchange_for(head, self)
+            if exchange is not None:
+                break
+        else:
             return False
         to = known.destination
         upstream = engine.pool.take(to.lane)

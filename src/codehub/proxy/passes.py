@@ -27,7 +27,6 @@ class Pass:
     """
 
     __slots__ = (
-        "_block",
         "_has_port",
         "_inside",
         "_last",
@@ -36,6 +35,7 @@ class Pass:
         "_prefix_size",
         "_rest",
         "_tail",
+        "block",
         "destination",
         "generation",
         "until",
@@ -55,7 +55,7 @@ class Pass:
         self.destination = destination
         self.until = until
         self.generation = generation
-        self._block = request.block
+        self.block = request.block
         self._tail = _VERSION + request.block.raw
         self._rest = _VERSION + rest
         self._inside = route.prefix + b"/"
@@ -92,6 +92,6 @@ class Pass:
             return None
         policy = self.destination.policy
         up = method + b" " + (path if policy.strips else target) + self._rest
-        exchange = Exchange(client, RequestHead(method, target, True, self._block), up, policy)
+        exchange = Exchange(client, RequestHead(method, target, True, self.block), up, policy)
         self._last_head, self._last = head, exchange
         return exchange

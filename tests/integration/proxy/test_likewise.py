@@ -96,6 +96,17 @@ async def test_requests_in_one_piece_are_answered_in_order(make_house: MakeHouse
     assert [(await client.response()).body for _ in paths] == paths
 
 
+async def test_different_fields_in_turns(house: House) -> None:
+    """More kinds than a connection remembers; each request goes up with its own."""
+    client = await house.client()
+    kinds = [(n * n) % 6 for n in range(60)]
+    for kind in kinds:
+        await client.send(house.request(b"/%d" % kind, b"Accept: kind/%d" % kind))
+        assert (await client.response()).status == 200
+    seen = [(each.line, each.values(b"accept")) for each in house.upstream.requests]
+    assert seen == [(b"GET /%d HTTP/1.1" % kind, [b"kind/%d" % kind]) for kind in kinds]
+
+
 async def test_in_pieces_of_one_byte(house: House) -> None:
     client = await house.client()
     for path in (b"/a", b"/a", b"/b"):
