@@ -13,6 +13,11 @@ from tests.support.postgres import PostgresServer
 pytest_plugins = ["tests.support.redis", "tests.support.skips"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for images being built in the background comes last."""
+    items.sort(key=lambda item: item.get_closest_marker("needs_built_images") is not None)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One real PostgreSQL for this test process (under xdist: one per worker)."""

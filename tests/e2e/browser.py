@@ -94,18 +94,25 @@ class Visit:
 
 @asynccontextmanager
 async def visit(
-    browser: Browser, url: str, *, expected_complaints: bool = False, **options: Any
+    browser: Browser, url: str, *, expected_complaints: bool = False, strangers: bool = False, **options: Any
 ) -> AsyncIterator[Visit]:
-    """A window of one's own. At its end: nothing threw, nothing broke the policy, nobody else was asked."""
+    """A window of one's own. At its end: nothing threw, nothing broke the policy, nobody else was asked.
+
+    ``strangers``: what is shown may ask others, such as an IDE its marketplace; nobody answers.
+    """
     context = await browser.new_context(
         base_url=url, **{"locale": "en-GB", "reduced_motion": "reduce", **options}
     )
     context.set_default_timeout(PATIENCE_MS)
     seen = Visit(await context.new_page(), context, url)
     seen.listen()
+    if strangers:
+        await context.route(
+            lambda asked: urlsplit(asked).netloc != urlsplit(url).netloc, lambda route: route.abort()
+        )
     try:
         yield seen
-        assert not seen.strangers
+        assert strangers or not seen.strangers
         assert expected_complaints or not seen.complaints
     finally:
         await context.close()
