@@ -214,9 +214,9 @@ async def _end_listener_session(hub: Installation, leader: str, other: str) -> N
 
 
 async def _restart_postgres(hub: Installation, *_: str) -> None:
-    leader = min(processes.processes_in(hub.servers.postgres, program="postgres"))
-    os.kill(leader, signal.SIGKILL)
-    await _until_gone(leader)
+    pid = int((hub.servers.postgres / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    await _until_gone(pid)
     await _until(lambda: _answers(hub))
 
 
