@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bridge import add_bridge, remove_bridge
 from tests.support.docker_api import DockerApi
 from tests.support.requirements import require_program
 
@@ -29,6 +30,8 @@ class PrivateDockerd:
             pytest.skip("needs root: only root can start a Docker engine")
         self._program = require_program("dockerd", package="docker.io")
         self.root = Path(tempfile.mkdtemp(prefix="chd-"))  # short: sockets live in it
+        self._bridge = f"chd{self.root.name[-8:]}"
+        add_bridge(self._bridge)
         self._containerd: subprocess.Popen[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,7 +52,8 @@ class PrivateDockerd:
             f"--data-root={self.root}/data",
             f"--exec-root={self.root}/exec",
             f"--pidfile={self.root}/dockerd.pid",
-            "--bridge=none",
+            # Not "none": an engine that is told so removes docker0, which is the machine's own engine's.
+            f"--bridge={self._bridge}",
             "--iptables=false",
             "--ip6tables=false",
         )
@@ -85,6 +89,8 @@ class PrivateDockerd:
                     process.kill()
                     process.wait()
         self._kill_what_is_left()
+        with suppress(OSError):
+            remove_bridge(self._bridge)
         for mount in self._mounts():
             subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
         shutil.rmtree(self.root, ignore_errors=True)
