@@ -78,6 +78,7 @@ async def _strike(
     begun = time.monotonic()
     recovered = await _converge(place, load)
     rested = time.monotonic() - begun
+    await place.until_both_stand()  # whoever was killed has subscribers of its own, and they need it back
     rows = await truth.read_rows(place)
     lost_wishes = load.accept({key: row["desired_state"] for key, row in rows.items()})
     findings = await truth.judge(place, load.ledgers(), watchers)
