@@ -2,7 +2,8 @@
 
 import pytest
 
-from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.domain.errors import FailureCode
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 from tests.simulation.person import People
 from tests.simulation.simulation import play, until
@@ -45,5 +46,31 @@ def test_a_disk_that_came_back_is_marked_again() -> None:
         await until(lambda: the_home(world).observed_status is ObservedStatus.STANDBY)
         world.unmount(ws.id)
         await until(lambda: the_home(world).health_status is HealthStatus.ERROR)
+
+    assert play(script) is None
+
+
+@pytest.mark.usefixtures("simulated")
+def test_what_a_failed_restore_of_a_deleted_workspace_left_is_removed() -> None:
+    """Deleted while its restore waits for the store: nothing exists, so it is seen DELETED. Then the restore
+    goes on, makes a volume, and fails for good: nobody would ever look at that volume again."""
+
+    async def script(world: World, people: People) -> None:
+        ws = await a_stopped_home(world, people)
+        await people.wish(ws.id, "archive")
+        await until(lambda: the_home(world).observed_status is ObservedStatus.PENDING)
+        await until(lambda: the_home(world).operation is Operation.NONE)
+        world.archives.away = True
+        await people.wish(ws.id, "start")
+        await until(lambda: the_home(world).operation is Operation.RESTORING)
+        await people.wish(ws.id, "delete")
+        await until(lambda: the_home(world).observed_status is ObservedStatus.DELETED)
+        place = world.engine.place(ws.id)
+        world.chaos.strikes = lambda kind: kind == "job" and place.volume is not None  # type: ignore[method-assign]
+        world.chaos.random.choice = lambda _: FailureCode.CHECKSUM_MISMATCH  # type: ignore
+        world.archives.away = False
+        await until(lambda: place.volume is not None, seconds=400)
+        await until(lambda: the_home(world).operation is Operation.NONE, seconds=400)
+        await until(lambda: place.volume is None)
 
     assert play(script) is None

@@ -96,6 +96,11 @@ class Actions:
         """Confirm that nothing of a cancelled operation still works on the volume."""
         await self._runtime.kill_storage_job(workspace_id, token=token)
 
+    async def clear_away(self, workspace_id: UUID, *, token: Token) -> None:
+        """Remove what an operation left of a workspace that is deleted by now. Container first."""
+        await self._runtime.stop(workspace_id, token=token)
+        await self._runtime.delete_volume(workspace_id, token=token)
+
     async def _provision(self, call: Call) -> Effect:
         # A row that lost its archive_key (a restored backup of the database) must not become a new,
         # empty home beside the real one.

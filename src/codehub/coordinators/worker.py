@@ -28,7 +28,7 @@ from codehub.kit.tasks import finish
 from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
 from codehub.services.batching import Batched
 from codehub.signals.hints import HintTarget
-from codehub.store import claims, steps
+from codehub.store import claims, steps, workspaces
 from codehub.store.context import set_actor
 
 log = structlog.get_logger(__name__)
@@ -193,15 +193,11 @@ class Worker:
     async def _give_up(self, ws: WorkspaceView, error: ErrorInfo, execution: Execution) -> None:
         """Terminal. Not before nothing of the operation can still touch the volume."""
         del execution
-        if ws.operation in STORAGE_OPERATIONS:
-            try:
-                self._lead.assert_recent()
-                await self._actions.abandon(ws.id, token=Token(ws.op_seq, self._epoch))
-            except (EffectError, LeadershipLost) as gone:
-                log.warning(
-                    "cannot confirm that the storage job is gone", workspace_id=str(ws.id), error=str(gone)
-                )
-                return  # judged again at a later tick
+        try:
+            await self._leave_in_order(ws)
+        except (EffectError, LeadershipLost) as gone:
+            log.warning("cannot confirm that nothing is left of it", workspace_id=str(ws.id), error=str(gone))
+            return  # judged again at a later tick
         self._on_outcome(ws.operation, "failed")
         log.error(
             "operation gave up",
@@ -212,6 +208,30 @@ class Worker:
             error=error.message,
         )
         await self._write(ws, partial(self._write_terminal, ws, error))
+
+    async def _leave_in_order(self, ws: WorkspaceView) -> None:
+        """Whatever still works on the volume ends; of a workspace that is deleted by now, nothing stays.
+
+        Such a one may have been seen DELETED before this operation made a volume, and with the operation over
+        nobody would look again. Deleted after the question here: that look begins later, and sees the volume.
+        """
+        token = Token(ws.op_seq, self._epoch)
+        if ws.operation in STORAGE_OPERATIONS:
+            self._lead.assert_recent()
+            await self._actions.abandon(ws.id, token=token)
+        if await self._is_deleted(ws):
+            self._lead.assert_recent()
+            await self._actions.clear_away(ws.id, token=token)
+
+    async def _is_deleted(self, ws: WorkspaceView) -> bool:
+        async def ask() -> bool:
+            async with self._lead.transaction() as session:
+                if not await claims.holds(session, claims.Claim.of(ws)):
+                    raise NotMine("the operation has another owner")
+                found = await workspaces.find(session, ws.id)
+            return found is not None and found.view.deleted_at is not None
+
+        return await finish(ask())
 
     async def _write_terminal(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
         async with self._lead.transaction() as session:
