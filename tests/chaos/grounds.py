@@ -151,8 +151,10 @@ def local_ground(directory: Path) -> Iterator[LocalGround]:
     bucket.mkdir(parents=True)
     with rclone_server(bucket.parent) as s3, faulty_proxy(s3.endpoint) as store:
         ground = LocalGround(directory / "data", store, bucket / "archives")
-        yield ground
-        ground.end_servers()
+        try:
+            yield ground
+        finally:
+            ground.end_servers()
 
 
 @contextmanager
