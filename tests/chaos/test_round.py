@@ -15,7 +15,6 @@ SHORT = (
     "Redis kill -9",
     "link to PostgreSQL cut",
     KILL.name,
-    "pg_terminate_backend of everybody",
 )
 
 
