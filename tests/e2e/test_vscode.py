@@ -1,5 +1,7 @@
 """VS Code as people use it: edit, terminal, sleep, wake, archive, wake; one link, and every file is back."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,3 +131,37 @@ def has_home(docker: DockerApi, workspace_id: str) -> bool:
 def remove_installation_of(docker: DockerApi, workspace_id: str) -> None:
     for volume in docker.listed("volumes", f"{WORKSPACE}={workspace_id}")[:1]:
         docker.remove_everything(f"{INSTALLATION}={volume['Labels'][INSTALLATION]}")
+
+
+async def test_as_a_process_where_it_is_installed(docker: DockerApi, tmp_path: Path) -> None:
+    """The same VS Code without a container: found on the search path, copied there from the image."""
+    programs = copy_out(built_image("code-server"), tmp_path / "installed")
+    settings: dict[str, Any] = {**QUICK, "PATH": f"{programs}:{os.environ['PATH']}"}
+    async with (
+        codehub_up(tmp_path / "data", **settings) as instance,
+        Person.admin(instance.url) as person,
+        chromium() as browser,
+        visit(browser, instance.url, expected_complaints=True, strangers=True) as window,
+    ):
+        workspace_id = await person.create("project", image="code-server")
+        journey = Journey(window, person, workspace_id)
+        await journey.works()
+        await journey.goes_through_sleep()
+        await journey.is_archived()
+        await journey.finds_everything_again(steps=3, picture="process-restored")
+
+
+def copy_out(reference: str, target: Path) -> Path:
+    """The directory of its programs, with the Node it was built for among them."""
+    target.mkdir()
+    container = run("docker", "create", reference)
+    try:
+        run("docker", "cp", f"{container}:/opt/code-server", str(target))
+        run("docker", "cp", f"{container}:/usr/local/bin/node", str(target / "code-server/bin"))
+    finally:
+        run("docker", "rm", container)
+    return target / "code-server/bin"
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

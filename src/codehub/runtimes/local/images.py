@@ -25,7 +25,7 @@ _JUPYTERLAB = (
 )
 _CODE_SERVER = (
     "{binary} --bind-addr 127.0.0.1:{{port}} --auth none --disable-telemetry --disable-update-check"
-    " --disable-getting-started-override {{home}}"
+    " --disable-getting-started-override --disable-workspace-trust {{home}}"
 )
 
 
