@@ -215,7 +215,7 @@ def jobs_are_not_confirmed_gone() -> list[Patch]:
     return [(actions.Actions, "abandon", _always(None))]
 
 
-@_bug(slow=0.05)
+@_bug(slow=0.4)
 def places_are_counted_without_a_lock() -> list[Patch]:
     return [(limits, "lock_limits", _always(None))]
 
