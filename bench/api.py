@@ -26,6 +26,8 @@ async def read(directory: Path, *, rounds: int) -> Report:
             Bar("one, requests/s", "codehub", "jupyterhub", at_least=8),
             Bar("one, requests/s", "codehub token", "jupyterhub", at_least=8),
             Bar("list of 50, requests/s", "codehub", "jupyterhub", at_least=8),
+            Bar("list of 50, requests/s", "codehub token", "jupyterhub", at_least=8),
+            Bar("list of 50 alone, requests/s", "codehub", "jupyterhub", at_least=8),
         ],
     )
     async with codehub(directory) as ours, jupyterhub(directory) as theirs:
@@ -39,8 +41,13 @@ async def read(directory: Path, *, rounds: int) -> Report:
 
         async def measure(one: str, many: str, headers: dict[str, str]) -> dict[str, float]:
             figures: dict[str, float] = {}
-            for what, url in (("one", one), (f"list of {KNOWN}", many)):
-                got = await wrk(url, headers=headers, connections=CONNECTIONS, seconds=SECONDS)
+            for what, url, connections in (
+                ("one", one, CONNECTIONS),
+                (f"list of {KNOWN}", many, CONNECTIONS),
+                # Equal questions of one moment share an answer in CodeHub; one connection shares nothing.
+                (f"list of {KNOWN} alone", many, 1),
+            ):
+                got = await wrk(url, headers=headers, connections=connections, seconds=SECONDS)
                 figures |= {f"{what}, {metric}": value for metric, value in got.items()}
             return figures
 

@@ -11,6 +11,7 @@ from codehub.api.activity import ActivityBoard
 from codehub.api.dependencies import ApiDependencies
 from codehub.api.frames import Frames
 from codehub.api.guard import StreamGuard
+from codehub.api.pages import Pages
 from codehub.api.people import PeopleWatch
 from codehub.api.progress import ProgressBoard
 from codehub.api.rendering import WorkspaceRenderer
@@ -52,6 +53,7 @@ class Parts:
             progress=self.progress,
         )
         self.workspaces: Batched[UUID, WorkspaceRecord] = Batched(self._load_workspaces)
+        self.pages = Pages(given.read_sessions, activity=self.activity, renderer=self.renderer)
         self.frames = Frames(self.workspaces, activity=self.activity, renderer=self.renderer)
         self.guard = StreamGuard(self.identities)
         self.people = PeopleWatch(given.live, identities=self.identities, guard=self.guard)

@@ -20,7 +20,6 @@ from codehub.services import workspaces as service
 from codehub.services.errors import UnknownImage
 from codehub.services.identity import Principal
 from codehub.services.workspaces import NewWorkspace
-from codehub.store import workspaces as store
 from codehub.store.records import WorkspaceRecord
 
 router = api_router("/workspaces", "workspaces")
@@ -69,17 +68,11 @@ async def list_workspaces(
     owner_id = whose(owner, caller)
     if status is Status.DELETED and not caller.user.is_admin:
         raise problems.Refused("forbidden")
-    async with parts.reading() as session:
-        page = await store.list_page(
-            session,
-            owner_id=owner_id,
-            status=status.value if status else None,
-            q=q,
-            cursor=cursor,
-            limit=limit,
-        )
-    activities = await parts.activity.read_many([record.view.id for record in page.items])
-    body = parts.renderer.page(list(page.items), activities, next_cursor=page.next_cursor)
+    if status is None and q is None and cursor is None:
+        body = await parts.pages.first(owner_id, limit)
+    else:
+        wanted = status.value if status else None
+        body = await parts.pages.read(owner_id, limit=limit, status=wanted, q=q, cursor=cursor)
     return Response(body, media_type=JSON)
 
 

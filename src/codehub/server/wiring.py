@@ -84,7 +84,9 @@ class Application:
 
 async def build(settings: Settings, endpoints: Endpoints) -> Application:
     """Connects to nothing but the database: whatever else is away now may come back later."""
-    engine = create_engine(endpoints.database_url)
+    # None beyond the pool: such a connection is closed when it comes back, and under load opening the next
+    # one (and telling it every statement anew) would cost more than the requests do.
+    engine = create_engine(endpoints.database_url, pool_size=20, max_overflow=0)
     sessions = session_factory(engine)
     async with sessions() as session, session.begin():
         installation = await get_or_create(session)

@@ -71,12 +71,59 @@ class Batched(Generic[K, V]):
             found = await self._load(list(batch))
         except BaseException as error:  # noqa: BLE001 - whoever asked is told, whatever it was
             for future in batch.values():
-                if isinstance(error, asyncio.CancelledError):
-                    future.cancel()
-                elif not future.done():
-                    future.set_exception(error)
-                    future.exception()  # an asker that left must not make this an unhandled error
+                _fail(future, error)
             return
         for key, future in batch.items():
             if not future.done():
                 future.set_result(found.get(key))
+
+
+class Shared(Generic[K, V]):
+    """Equal questions asked in the same moment get one answer, for loads that answer one key at a time.
+
+    The invariant is the one above: a question that comes while its key is being loaded waits for the load
+    after that. So there is one load for each key at any time, however many ask.
+    """
+
+    def __init__(self, load: Callable[[K], Awaitable[V]]) -> None:
+        self._load = load
+        self._waiting: dict[K, asyncio.Future[V]] = {}
+        self._loads: dict[K, asyncio.Task[None]] = {}
+
+    async def get(self, key: K) -> V:
+        """Raises what the load raised. Cancelling one asker leaves the others their answer."""
+        future = self._waiting.get(key)
+        if future is None:
+            future = self._waiting[key] = asyncio.get_running_loop().create_future()
+            if key not in self._loads:
+                self._begin(key)
+        return await asyncio.shield(future)
+
+    def _begin(self, key: K) -> None:
+        """The load begins when the loop comes round: whoever asks in this turn still shares it."""
+        task = asyncio.get_running_loop().create_task(self._answer(key))
+        self._loads[key] = task
+        task.add_done_callback(lambda _: self._ended(key))
+
+    def _ended(self, key: K) -> None:
+        del self._loads[key]
+        if key in self._waiting:
+            self._begin(key)
+
+    async def _answer(self, key: K) -> None:
+        future = self._waiting.pop(key)
+        try:
+            value = await self._load(key)
+        except BaseException as error:  # noqa: BLE001 - whoever asked is told, whatever it was
+            _fail(future, error)
+            return
+        if not future.done():
+            future.set_result(value)
+
+
+def _fail(future: "asyncio.Future[V]", error: BaseException) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    elif not future.done():
+        future.set_exception(error)
+        future.exception()  # an asker that left must not make this an unhandled error

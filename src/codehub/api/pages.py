@@ -1,0 +1,42 @@
+"""Pages of workspaces, rendered.
+
+The first page is what every dashboard and script asks for, often several times in the same moment: after a
+restart all tabs come back together. Equal questions then share one query and one rendering (``Shared``: an
+answer is never older than the question). Who may ask for whose page was decided before.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.api.activity import ActivityBoard
+from codehub.api.rendering import WorkspaceRenderer
+from codehub.services.batching import Shared
+from codehub.store import workspaces
+
+
+class Pages:
+    def __init__(
+        self,
+        reading: async_sessionmaker[AsyncSession],
+        *,
+        activity: ActivityBoard,
+        renderer: WorkspaceRenderer,
+    ) -> None:
+        self._reading = reading
+        self._activity = activity
+        self._renderer = renderer
+        self._first: Shared[tuple[UUID | None, int], bytes] = Shared(
+            lambda asked: self.read(asked[0], limit=asked[1])
+        )
+
+    async def first(self, owner_id: UUID | None, limit: int) -> bytes:
+        """This person's newest; None: everybody's."""
+        return await self._first.get((owner_id, limit))
+
+    async def read(self, owner_id: UUID | None, *, limit: int, **filters: Any) -> bytes:
+        async with self._reading() as session:
+            page = await workspaces.list_page(session, owner_id=owner_id, limit=limit, **filters)
+        activities = await self._activity.read_many([record.view.id for record in page.items])
+        return self._renderer.page(list(page.items), activities, next_cursor=page.next_cursor).encode()
