@@ -92,21 +92,31 @@ class CodeHub:
         return (await self.client.get(f"/w/{workspace_id}/")).status_code == httpx.codes.OK
 
 
-@dataclass
 class Events:
     """My event stream, read in the background: the status of each workspace as it is told."""
 
-    statuses: dict[str, str]
-    changed: asyncio.Condition
+    def __init__(self) -> None:
+        self._statuses: dict[str, str] = {}
+        self._waiting: dict[str, tuple[frozenset[str], asyncio.Future[None]]] = {}
+
+    def told(self, workspace_id: str, status: str) -> None:
+        self._statuses[workspace_id] = status
+        statuses, future = self._waiting.get(workspace_id, (frozenset(), None))
+        if future is not None and status in statuses and not future.done():
+            future.set_result(None)
 
     async def until(self, workspace_id: str, *statuses: str) -> None:
-        async with self.changed:
-            await self.changed.wait_for(lambda: self.statuses.get(workspace_id) in statuses)
+        """One waits for each workspace at a time."""
+        if self._statuses.get(workspace_id) not in statuses:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting[workspace_id] = (frozenset(statuses), future)
+            await future
+            del self._waiting[workspace_id]
 
 
 @contextlib.asynccontextmanager
 async def events(hub: CodeHub) -> AsyncIterator[Events]:
-    seen = Events({}, asyncio.Condition())
+    seen = Events()
     connected = asyncio.Event()
 
     async def read() -> None:
@@ -117,9 +127,7 @@ async def events(hub: CodeHub) -> AsyncIterator[Events]:
                     continue
                 data = json.loads(line[5:])
                 if isinstance(data, dict) and "id" in data and "status" in data:
-                    async with seen.changed:
-                        seen.statuses[data["id"]] = data["status"]
-                        seen.changed.notify_all()
+                    seen.told(data["id"], data["status"])
 
     task = asyncio.create_task(read())
     await connected.wait()

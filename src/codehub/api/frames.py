@@ -5,7 +5,7 @@ moment share one query and one rendering, so a thousand browsers cost one look a
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -51,16 +51,23 @@ class Frames:
         """As it is in the database now. None: there is no such row."""
         return await self._loading.get(workspace_id)
 
-    async def at_least(self, workspace_id: UUID, version: int) -> Frame | None:
-        """This version or a newer one, from memory if somebody else has asked already."""
-        newest = self._newest.get(workspace_id)
-        if newest is not None and newest.version >= version:
-            return newest
-        return await self.load(workspace_id)
+    async def at_least(self, versions: Mapping[UUID, int]) -> Mapping[UUID, Frame]:
+        """These versions or newer ones, from memory where somebody else has asked already.
 
-    async def activity(self, workspace_id: UUID) -> str | None:
-        """Who is connected and what happens next, as JSON. None: there is no such row."""
-        return await self._asking.get(workspace_id)
+        What has no row any more is left out.
+        """
+        newest = {each: self._newest.get(each) for each in versions}
+        known = {
+            each: frame
+            for each, frame in newest.items()
+            if frame is not None and frame.version >= versions[each]
+        }
+        asked = [each for each in versions if each not in known]
+        return known | await self._loading.get_many(asked) if asked else known
+
+    async def activities(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
+        """Who is connected and what happens next, as JSON. What has no row any more is left out."""
+        return await self._asking.get_many(ids)
 
     async def render(self, records: Sequence[WorkspaceRecord]) -> list[Frame]:
         """Frames of records that were just read, in the same order."""

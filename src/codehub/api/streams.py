@@ -8,7 +8,7 @@ telling over. While the database is away the stream stays open and tries again.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
@@ -43,6 +43,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 0.05
 PAGE_SIZE = 200
 
 
@@ -191,29 +192,40 @@ class WorkspaceStream:
         await self._tell()
         while not self._over:
             try:
-                notice = await self._subscription.next(max(0.0, self._beat_at - monotonic()))
+                notices = await self._subscription.take(max(0.0, self._beat_at - monotonic()))
             except (FellBehind, FeedClosed):
                 return
-            if notice is None:
+            if not notices:
                 await self._beat()
-            else:
-                await self._pass_on(notice)
+                continue
+            began = monotonic()
+            await self._pass_on(notices)
+            # While much happens, fewer and larger portions: half of the time is for others.
+            await asyncio.sleep(min(monotonic() - began, LONGEST_PAUSE_SECONDS))
 
-    async def _pass_on(self, notice: Notice) -> None:
-        if isinstance(notice, Change | Progress | ActivityChanged) and not self._topic.includes(notice.id):
-            return
-        match notice:
-            case Resync():
-                await self._write(b"event: resync\ndata: {}\n\n")
-                await self._tell()
-            case Progress():
-                await self._write(_progress(notice))
-            case Change():
-                await self._change(notice)
-            case ActivityChanged():
-                await self._activity(notice.id)
-            case PersonChanged():
-                pass  # the guard's business
+    async def _pass_on(self, notices: Sequence[Notice]) -> None:
+        """Each workspace once, however often it was heard of: it is read after all of these were said."""
+        if isinstance(notices[0], Resync):
+            await self._write(b"event: resync\ndata: {}\n\n")
+            await self._tell()
+        changes: dict[UUID, int] = {}
+        progress: dict[UUID, Progress] = {}
+        activity: set[UUID] = set()
+        for notice in notices:
+            if isinstance(notice, Resync | PersonChanged) or not self._topic.includes(notice.id):
+                continue  # done; the guard's business; not on this stream
+            match notice:
+                case Change():
+                    changes[notice.id] = notice.version
+                    progress.pop(notice.id, None)  # of what is over, or the state says it too
+                case Progress():
+                    progress[notice.id] = notice
+                case ActivityChanged():
+                    activity.add(notice.id)
+        await self._changes(changes)
+        if progress:
+            await self._write(b"".join(_progress(each) for each in progress.values()))
+        await self._activity(activity)
 
     async def _tell(self) -> None:
         """The whole current state, begun again until it was told completely."""
@@ -233,38 +245,49 @@ class WorkspaceStream:
                 self._retry_seconds = FIRST_RETRY_SECONDS
                 return
 
-    async def _change(self, change: Change) -> None:
-        frame: Frame | None = None
-        while frame is None:
-            if self._sent.get(change.id, (0, None))[0] >= change.version:
-                return
+    async def _changes(self, heard: Mapping[UUID, int]) -> None:
+        newer = {each: version for each, version in heard.items() if self._version_sent(each) < version}
+        if not newer:
+            return
+        frames: Mapping[UUID, Frame] | None = None
+        while frames is None:
             try:
-                frame = await self._frames.at_least(change.id, change.version)
+                frames = await self._frames.at_least(newer)
             except DATABASE_AWAY as error:
                 await self._wait_for_database(error)
-                continue
-            if frame is None or frame.version < change.version:
-                return  # a notice from another life of this database
         self._retry_seconds = FIRST_RETRY_SECONDS
-        _, told_error = self._sent.get(change.id, (0, None))
-        self._sent[change.id] = (frame.version, frame.error_at)
+        # An older one than was heard of: a notice from another life of this database.
+        events = b"".join(
+            self._event(frame) for each, frame in frames.items() if frame.version >= newer[each]
+        )
+        if events:
+            await self._write(events)
+
+    def _version_sent(self, workspace_id: UUID) -> int:
+        sent = self._sent.get(workspace_id)
+        return 0 if sent is None else sent[0]
+
+    def _event(self, frame: Frame) -> bytes:
+        _, told_error = self._sent.get(frame.workspace_id, (0, None))
+        self._sent[frame.workspace_id] = (frame.version, frame.error_at)
         if frame.is_deleted:
             self._over = not self._topic.is_list
-            await self._write(frame.event("deleted"))
-            return
+            return frame.event("deleted")
         events = frame.event("state_changed")
         if frame.error_at is not None and frame.error_at != told_error:
             events += frame.event("error")
-        await self._write(events)
+        return events
 
-    async def _activity(self, workspace_id: UUID) -> None:
+    async def _activity(self, heard: Iterable[UUID]) -> None:
         """A hint like any other: what cannot be read now is told with the next state."""
-        if workspace_id not in self._sent:
-            return  # not told yet, or gone
+        told = [each for each in heard if each in self._sent]  # the others are not told yet, or gone
+        if not told:
+            return
         with suppress(*DATABASE_AWAY):
-            told = await self._frames.activity(workspace_id)
-            if told is not None:
-                await self._write(f"event: activity\ndata: {told}\n\n".encode())
+            found = await self._frames.activities(told)
+            await self._write(
+                b"".join(f"event: activity\ndata: {each}\n\n".encode() for each in found.values())
+            )
 
     async def _wait_for_database(self, error: BaseException) -> None:
         """It is away: keep the stream, try again soon, let the heart beat meanwhile."""

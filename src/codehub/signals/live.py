@@ -1,9 +1,9 @@
 """Live events on the way to browsers: the last stretch between the event listener and each API replica.
 
-The event listener publishes each change to ``workspace:{id}`` and ``user:{owner_id}``; the Reconciler
-publishes progress to the same two, at most twice a second for a workspace; proxies publish that who is
-connected has changed, at most once a second. Each API replica holds **one**
-Redis subscription, however many browsers it serves, and ``LiveFeed`` deals the notices out in memory.
+The event listener publishes changes, all that arrived together in one message; the Reconciler publishes
+progress, at most twice a second for a workspace; proxies publish that who is connected has changed, at most
+once a second. All of it goes through one channel: each API replica holds **one** Redis subscription, however
+many browsers it serves, has to hear of everything anyway, and ``LiveFeed`` deals the notices out in memory.
 
 Nothing here promises delivery. A reader converges all the same, because every gap ends in ``Resync``: the
 feed emits it after each (re-)subscription, and the event listener broadcasts it when publishing failed.
@@ -16,10 +16,9 @@ from uuid import UUID
 from codehub.signals.connection import RedisLink, RedisUnavailable
 from codehub.signals.feed import FeedClosed, FellBehind, LiveFeed, LiveSubscription
 from codehub.signals.notices import (
+    LIVE_CHANNEL,
     PEOPLE_CHANNEL,
     RESYNC_CHANNEL,
-    USER_CHANNEL,
-    WORKSPACE_CHANNEL,
     ActivityChanged,
     Change,
     Notice,
@@ -27,7 +26,7 @@ from codehub.signals.notices import (
     PersonChanged,
     Progress,
     Resync,
-    encode_notice,
+    encode_notices,
 )
 from codehub.signals.outage import Outage
 
@@ -99,10 +98,8 @@ class LivePublisher:
             return True
         try:
             async with self._link.bounded(self._outage) as client, client.pipeline(transaction=False) as pipe:
-                for notice in notices:
-                    payload = encode_notice(notice)
-                    pipe.publish(f"{WORKSPACE_CHANNEL}{notice.id}", payload)
-                    pipe.publish(f"{USER_CHANNEL}{notice.owner_id}", payload)
+                for message in encode_notices(notices):
+                    pipe.publish(LIVE_CHANNEL, message)
                 await pipe.execute()
         except RedisUnavailable:
             return False

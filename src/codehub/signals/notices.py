@@ -1,20 +1,20 @@
 """What travels from a changed row to a browser: a change, progress, activity, or "begin again".
 
-The trigger's NOTIFY payload and the messages on Redis are the same JSON, so one parser serves both ends. It
-believes nothing: whatever does not parse completely is no notice. A notice carries no state either; readers
-fetch the workspace from the database and compare versions.
+The trigger's NOTIFY payload is one notice, a message on Redis a list of them in the same JSON, so one parser
+serves both ends. It believes nothing: whatever does not parse completely is no notice. A notice carries no
+state either; readers fetch the workspace from the database and compare versions.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-MAX_PAYLOAD_BYTES = 64 * 1024
+MAX_PAYLOAD_BYTES = 1024 * 1024
+MAX_TOGETHER = 200
 
-WORKSPACE_CHANNEL = "workspace:"
-USER_CHANNEL = "user:"
+LIVE_CHANNEL = "codehub:live"
 RESYNC_CHANNEL = "codehub:resync"
 PEOPLE_CHANNEL = "codehub:people"
 
@@ -62,7 +62,35 @@ OfWorkspace = Change | Progress | ActivityChanged
 Notice = OfWorkspace | PersonChanged | Resync
 
 
-def encode_notice(notice: OfWorkspace) -> bytes:
+def encode_notices(notices: Sequence[OfWorkspace]) -> list[bytes]:
+    """As few messages as they fit into, in order."""
+    return [
+        json.dumps(
+            [_content(notice) for notice in notices[at : at + MAX_TOGETHER]], separators=(",", ":")
+        ).encode()
+        for at in range(0, len(notices), MAX_TOGETHER)
+    ]
+
+
+def parse_notice(payload: str | bytes) -> OfWorkspace | None:
+    """None for anything that is no notice about a workspace."""
+    return _read(_load(payload))
+
+
+def parse_notices(payload: bytes) -> list[OfWorkspace | None]:
+    """The notices of one message; None in the place of each that is none."""
+    content = _load(payload)
+    return [_read(each) for each in content] if isinstance(content, list) else [None]
+
+
+def parse_person(payload: bytes) -> PersonChanged | None:
+    try:
+        return PersonChanged(UUID(payload.decode()))
+    except ValueError:
+        return None
+
+
+def _content(notice: OfWorkspace) -> dict[str, Any]:
     content: dict[str, Any] = {"id": str(notice.id), "owner_id": str(notice.owner_id)}
     match notice:
         case Change():
@@ -71,19 +99,24 @@ def encode_notice(notice: OfWorkspace) -> bytes:
             content |= {"progress": dict(notice.progress)}
         case ActivityChanged():
             content |= {"activity": True}
-    return json.dumps(content, separators=(",", ":")).encode()
+    return content
 
 
-def parse_notice(payload: str | bytes) -> OfWorkspace | None:
-    """None for anything that is no notice about a workspace."""
+def _load(payload: str | bytes) -> Any:
     if len(payload) > MAX_PAYLOAD_BYTES:
         return None
     try:
-        content = json.loads(payload)
-        if not isinstance(content, dict):
-            return None
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read(content: Any) -> OfWorkspace | None:
+    if not isinstance(content, dict):
+        return None
+    try:
         workspace_id, owner_id = UUID(content["id"]), UUID(content["owner_id"])
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+    except (ValueError, TypeError, AttributeError, KeyError):
         return None
     if "progress" in content:
         progress = content["progress"]
@@ -91,13 +124,6 @@ def parse_notice(payload: str | bytes) -> OfWorkspace | None:
     if "activity" in content:
         return ActivityChanged(workspace_id, owner_id)
     return _parse_change(workspace_id, owner_id, content)
-
-
-def parse_person(payload: bytes) -> PersonChanged | None:
-    try:
-        return PersonChanged(UUID(payload.decode()))
-    except ValueError:
-        return None
 
 
 def _parse_change(workspace_id: UUID, owner_id: UUID, content: Mapping[str, Any]) -> Change | None:

@@ -39,15 +39,13 @@ class Subscription:
         use: str,
         on_message: Callable[[str, bytes], None],
         on_subscribed: Callable[[], None],
-        channels: Sequence[str] = (),
-        patterns: Sequence[str] = (),
+        channels: Sequence[str],
         quiet_seconds: float = 5.0,
     ) -> None:
         self._link = link
         self._on_message = on_message
         self._on_subscribed = on_subscribed
         self._channels = channels
-        self._patterns = patterns
         self._quiet_seconds = quiet_seconds
         self._outage = Outage(use)
         self._delay = FIRST_DELAY_SECONDS
@@ -101,14 +99,11 @@ class Subscription:
             await client.aclose()
 
     async def _subscribe(self, pubsub: PubSub) -> None:
-        if self._channels:
-            await pubsub.subscribe(*self._channels)
-        if self._patterns:
-            await pubsub.psubscribe(*self._patterns)
-        unconfirmed = len(self._channels) + len(self._patterns)
+        await pubsub.subscribe(*self._channels)
+        unconfirmed = len(self._channels)
         while unconfirmed:
             message = await _next_message(pubsub, self._link.timeout_seconds)
-            if message is not None and message["type"] in ("subscribe", "psubscribe"):
+            if message is not None and message["type"] == "subscribe":
                 unconfirmed -= 1
 
     async def _read(self, pubsub: PubSub) -> None:
@@ -117,7 +112,7 @@ class Subscription:
             message = await _next_message(pubsub, self._quiet_seconds)
             if message is not None:
                 pinged = False
-                if message["type"] in ("message", "pmessage"):
+                if message["type"] == "message":
                     self._on_message(message["channel"].decode("utf-8", "replace"), message["data"])
             elif pinged:
                 raise TimeoutError("no answer to PING")

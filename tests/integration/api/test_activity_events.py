@@ -89,8 +89,8 @@ async def test_many_readers_of_one_hint_ask_redis_once(world: World, database_ur
         return await read(workspace_ids)
 
     world.activity.read = counted  # type: ignore[method-assign]
-    answers = await asyncio.gather(*(frames.activity(workspace_id) for _ in range(50)))
-    assert len(set(answers)) == 1
+    answers = await asyncio.gather(*(frames.activities([workspace_id]) for _ in range(50)))
+    assert len({each[workspace_id] for each in answers}) == 1
     assert reads == [[workspace_id]]
 
 

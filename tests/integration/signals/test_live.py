@@ -18,6 +18,7 @@ from codehub.signals.live import (
     Progress,
     Resync,
 )
+from codehub.signals.notices import LIVE_CHANNEL, encode_notices
 from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
 
@@ -68,6 +69,31 @@ async def test_order_is_kept(feed: LiveFeed, publisher: LivePublisher) -> None:
     with feed.subscribe_user(owner) as subscription:
         await publisher.publish_changes(changes)
         assert await read(subscription, 500) == changes
+
+
+async def test_one_bad_notice_does_not_take_the_others_with_it(
+    redis_server: RedisServer, feed: LiveFeed, publisher: LivePublisher
+) -> None:
+    mine = change()
+    (message,) = encode_notices([mine, mine])
+    with feed.subscribe_workspace(mine.id) as subscription:
+        with redis_server.admin as admin:
+            admin.publish(LIVE_CHANNEL, message.replace(b"[", b'[{"id":"?"},', 1))
+        assert await read(subscription, 2) == [mine, mine]
+
+
+async def test_all_that_waits_is_taken_at_once_with_a_resync_first(
+    feed: LiveFeed, publisher: LivePublisher
+) -> None:
+    later = [change(version=version) for version in (2, 3)]
+    with feed.subscribe_all() as subscription, feed.subscribe_all() as witness:
+        await publisher.publish_changes([change()])
+        await publisher.publish_resync()
+        await publisher.publish_changes(later)
+        while await witness.next(PATIENCE) != later[-1]:
+            pass
+        assert await subscription.take(PATIENCE) == [Resync(), *later]
+        assert await subscription.take(0.01) == []
 
 
 async def test_progress_is_thinned_per_workspace(feed: LiveFeed, publisher: LivePublisher) -> None:
@@ -164,16 +190,18 @@ async def test_a_thousand_readers_need_one_connection_and_no_task(
     [
         b"",
         b"nonsense",
-        b"[]",
         b"{}",
-        b'{"id": "x", "owner_id": "y", "version": 1, "changed": []}',
-        b'{"id": "%(id)s", "owner_id": "%(owner)s", "version": "1", "changed": []}',
-        b'{"id": "%(id)s", "owner_id": "%(owner)s", "version": true, "changed": []}',
-        b'{"id": "%(id)s", "owner_id": "%(owner)s", "version": 1, "changed": [1]}',
-        b'{"id": "%(id)s", "owner_id": "%(owner)s", "progress": 5}',
-        b'{"id": "%(stranger)s", "owner_id": "%(stranger)s", "version": 1, "changed": []}',
+        b"5",
+        b"[5, null, []]",
+        b'[{"id": "x", "owner_id": "y", "version": 1, "changed": []}]',
+        b'[{"id": "%(id)s", "owner_id": "%(owner)s", "version": "1", "changed": []}]',
+        b'[{"id": "%(id)s", "owner_id": "%(owner)s", "version": true, "changed": []}]',
+        b'[{"id": "%(id)s", "owner_id": "%(owner)s", "version": 1, "changed": [1]}]',
+        b'[{"id": "%(id)s", "owner_id": "%(owner)s", "progress": 5}]',
+        b'[{"id": "%(stranger)s", "owner_id": "%(stranger)s", "version": 1, "changed": []}]',
+        b"[" * 100_000,
     ],
-    ids=range(10),
+    ids=range(12),
 )
 async def test_garbage_is_ignored(
     redis_server: RedisServer, feed: LiveFeed, publisher: LivePublisher, payload: bytes
@@ -183,7 +211,7 @@ async def test_garbage_is_ignored(
     names[b"stranger"] = str(uuid4()).encode()
     with feed.subscribe_workspace(mine.id) as subscription:
         with redis_server.admin as admin:
-            admin.publish(f"workspace:{mine.id}", payload % names)
+            admin.publish(LIVE_CHANNEL, payload % names)
         await publisher.publish_changes([mine])
         assert await read(subscription, 1) == [mine]
 
