@@ -3,6 +3,7 @@
 Nothing here decides who may do what or what a wish means: ``services/workspaces`` does.
 """
 
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
@@ -103,7 +104,7 @@ async def create_workspace(body: schemas.NewWorkspace, caller: Caller, parts: Th
         archive_ttl_seconds=_or(body.archive_ttl_seconds, settings.archive_ttl_seconds),
         start=body.start,
     )
-    async with parts.sessions.begin() as session:
+    async with parts.turns.take() if new.start else nullcontext(), parts.sessions.begin() as session:
         record = await service.create(
             session, new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits
         )
@@ -141,7 +142,7 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) 
     **_answers(202, *_WISHED, "limit_user", "limit_global"),
 )
 async def start_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    async with parts.sessions.begin() as session:
+    async with parts.turns.take(), parts.sessions.begin() as session:
         record = await service.start(session, workspace_id, actor=caller.actor, limits=parts.settings.limits)
     return await parts.answer(record, status=202)
 

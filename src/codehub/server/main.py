@@ -24,6 +24,7 @@ import uvloop
 
 from codehub.api.app import end_streams
 from codehub.domain.errors import CodeHubError
+from codehub.kit import memory
 from codehub.server import bind as binding
 from codehub.server import front, wiring
 from codehub.server.database import prepare_database
@@ -104,6 +105,7 @@ async def _serve(
                 front.proxies(settings, where, taken=taken, api=front.path_of(listening))
             )
         await _until_ready(bind)
+        memory.settle()
         run.on_ready(settings.http.base_url or bind.url)
         # Waited for, not awaited: the end of this wait must not cut off open requests.
         await asyncio.wait({http})

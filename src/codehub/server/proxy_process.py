@@ -6,7 +6,6 @@ more upstream, on a Unix socket. A process with the proxy role alone runs the sa
 """
 
 import asyncio
-import gc
 import signal
 import socket
 import sys
@@ -16,15 +15,17 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from codehub.kit import logs
+from codehub.kit import logs, memory
 from codehub.proxy.ports import Ports
 from codehub.proxy.server import ProxyServer
 from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
-from codehub.server.front_door import Directory, ProxyActivity, SignedSignIn
+from codehub.server.directory import Directory
+from codehub.server.proxy_activity import ProxyActivity
 from codehub.server.proxy_metrics import keep_writing
 from codehub.server.runtime_choice import build_runtime
 from codehub.server.settings import LogFormat, Settings, load_settings
 from codehub.server.variables import SettingsError
+from codehub.server.workspace_cookies import SignedSignIn
 from codehub.services.identity import Identities
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
@@ -94,9 +95,7 @@ async def run_proxy(
             ),
         )
         await server.start(sock=sock)
-        # What was loaded so far stays for good: a hundred thousand objects. Each full collection would look
-        # through them and halt every relay for some 70 ms; now it looks at what has come since.
-        gc.freeze()
+        memory.settle()
         log.info("proxy serves")
         try:
             if numbers is not None:

@@ -5,11 +5,12 @@ revoking a token or disabling a person forgets them at once in this process and 
 one that does not hear of it may believe for those two seconds longer. Requests that change something never
 believe the memory (``fresh=True``).
 
-Secrets are looked up by their SHA-256 and never kept: the memory is keyed by the hash too.
+Secrets are looked up by their SHA-256 and never kept: the memory is keyed by the hash too. Those that are
+asked for in the same moment are looked up together, by a query that began after each was asked.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -18,6 +19,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.kit.clock import monotonic
+from codehub.services.batching import Batched
 from codehub.services.workspaces import Actor
 from codehub.store import sessions, tokens, users
 from codehub.store.secrets import hash_secret
@@ -73,17 +75,20 @@ class Identities:
         self._reading = reading
         self._remembered: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
         self._touched: OrderedDict[UUID, float] = OrderedDict()
+        self._asking_sessions: Batched[str, Principal] = Batched(self._load_sessions)
+        self._asking_tokens: Batched[str, Principal] = Batched(self._load_tokens)
+        self._asking_users: Batched[str, Principal] = Batched(self._load_users)
         self._forgotten = 0  # raised with each forgetting: what was read before must not be remembered
 
     async def of_session(self, secret: str, *, fresh: bool = False) -> Principal | None:
-        return await self._find("s" + hash_secret(secret), self._load_session, fresh=fresh)
+        return await self._find("s" + hash_secret(secret), self._asking_sessions, fresh=fresh)
 
     async def of_token(self, secret: str, *, fresh: bool = False) -> Principal | None:
-        return await self._find("t" + hash_secret(secret), self._load_token, fresh=fresh)
+        return await self._find("t" + hash_secret(secret), self._asking_tokens, fresh=fresh)
 
     async def of_user(self, user_id: UUID, *, fresh: bool = False) -> Principal | None:
         """A person somebody trusted vouches for."""
-        return await self._find(f"u{user_id}", self._load_user, fresh=fresh)
+        return await self._find(f"u{user_id}", self._asking_users, fresh=fresh)
 
     async def changed(self, user_id: UUID) -> None:
         """A session, a token, the role or the password of this person was changed, and that is committed."""
@@ -121,14 +126,12 @@ class Identities:
         async with self._reading() as session:
             return session_id not in await sessions.find_valid_ids(session, {session_id})
 
-    async def _find(
-        self, key: str, load: Callable[[str], Awaitable[Principal | None]], *, fresh: bool
-    ) -> Principal | None:
+    async def _find(self, key: str, asking: Batched[str, Principal], *, fresh: bool) -> Principal | None:
         known = self._remembered.get(key)
         if known is not None and not fresh and known[0] > monotonic():
             return known[1]
         generation = self._forgotten
-        principal = await load(key[1:])
+        principal = await asking.get(key[1:])
         if principal is None:
             self._remembered.pop(key, None)
             return None
@@ -136,31 +139,35 @@ class Identities:
             _remember(self._remembered, key, (monotonic() + BELIEVE_SECONDS, principal))
         return principal
 
-    async def _load_session(self, secret_hash: str) -> Principal | None:
+    async def _load_sessions(self, hashes: Sequence[str]) -> Mapping[str, Principal]:
         async with self._reading() as session:
-            found = await sessions.find_valid(session, secret_hash)
-        if found is None:
-            return None
-        if self._is_due(found.session_id):
+            found = await sessions.find_all_valid(session, hashes)
+        due = [each.session_id for each in found.values() if self._is_due(each.session_id)]
+        if due:
             async with self._sessions.begin() as session:
-                await sessions.touch(session, found.session_id, idle=IDLE)
-        return Principal(found.user, session_id=found.session_id)
+                for session_id in sorted(due):
+                    await sessions.touch(session, session_id, idle=IDLE)
+        return {
+            secret_hash: Principal(each.user, session_id=each.session_id)
+            for secret_hash, each in found.items()
+        }
 
-    async def _load_token(self, secret_hash: str) -> Principal | None:
+    async def _load_tokens(self, hashes: Sequence[str]) -> Mapping[str, Principal]:
         async with self._reading() as session:
-            found = await tokens.find_valid(session, secret_hash)
-        if found is None:
-            return None
-        token, user = found
-        if self._is_due(token.id):
+            found = await tokens.find_all_valid(session, hashes)
+        due = [token.id for token, _ in found.values() if self._is_due(token.id)]
+        if due:
             async with self._sessions.begin() as session:
-                await tokens.touch(session, token.id)
-        return Principal(user, token_id=token.id)
+                for token_id in sorted(due):
+                    await tokens.touch(session, token_id)
+        return {
+            secret_hash: Principal(user, token_id=token.id) for secret_hash, (token, user) in found.items()
+        }
 
-    async def _load_user(self, user_id: str) -> Principal | None:
+    async def _load_users(self, ids: Sequence[str]) -> Mapping[str, Principal]:
         async with self._reading() as session:
-            user = await users.find(session, UUID(user_id))
-        return Principal(user) if user is not None and user.disabled_at is None else None
+            found = await users.find_many(session, [UUID(each) for each in ids])
+        return {str(user.id): Principal(user) for user in found.values() if user.disabled_at is None}
 
     def _is_due(self, id_: UUID) -> bool:
         """Whether its use should be written down again: coarsely, by this process's own clock."""

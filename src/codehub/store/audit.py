@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store.statements import Page
@@ -22,6 +22,7 @@ class AuditRecord:
     detail: Mapping[str, Any]
 
 
+_APPEND = insert(a).values({name: bindparam(name) for name in ("actor", "action", "subject", "detail")})
 _COLUMNS = (a.c.seq, a.c.at, a.c.actor, a.c.action, a.c.subject, a.c.detail)
 
 
@@ -34,9 +35,8 @@ async def append(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """``detail`` is read by people: no secrets, no bodies."""
-    await session.execute(
-        insert(a).values(actor=actor, action=action, subject=subject, detail=dict(detail or {}))
-    )
+    given = {"actor": actor, "action": action, "subject": subject, "detail": dict(detail or {})}
+    await session.execute(_APPEND, given)
 
 
 async def list_page(

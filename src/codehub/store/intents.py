@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import any_, func, or_, text, update
+from sqlalchemy import any_, bindparam, func, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -26,6 +26,18 @@ DETAILS = frozenset(
     {"name", "description", "memo", "image_ref", "standby_ttl_seconds", "archive_ttl_seconds"}
 )
 
+_CREATE = (
+    insert(w)
+    .values(
+        {
+            name: bindparam(name)
+            for name in ("id", "owner_id", "image_ref", "desired_state", *sorted(DETAILS - {"image_ref"}))
+        }
+    )
+    .on_conflict_do_nothing(index_elements=[w.c.owner_id, w.c.name], index_where=text("deleted_at IS NULL"))
+    .returning(*RECORD_COLUMNS)
+)
+
 
 async def create(
     session: AsyncSession,
@@ -41,25 +53,18 @@ async def create(
     desired_state: DesiredState = DesiredState.PENDING,
 ) -> WorkspaceRecord:
     """A new workspace. Raises ``NameTaken``; the transaction is still usable then."""
-    statement = (
-        insert(w)
-        .values(
-            id=workspace_id,
-            owner_id=owner_id,
-            name=name,
-            image_ref=image_ref,
-            description=description,
-            memo=memo,
-            standby_ttl_seconds=standby_ttl_seconds,
-            archive_ttl_seconds=archive_ttl_seconds,
-            desired_state=desired_state,
-        )
-        .on_conflict_do_nothing(
-            index_elements=[w.c.owner_id, w.c.name], index_where=text("deleted_at IS NULL")
-        )
-        .returning(*RECORD_COLUMNS)
-    )
-    row = (await session.execute(statement)).first()
+    given = {
+        "id": workspace_id,
+        "owner_id": owner_id,
+        "name": name,
+        "image_ref": image_ref,
+        "description": description,
+        "memo": memo,
+        "standby_ttl_seconds": standby_ttl_seconds,
+        "archive_ttl_seconds": archive_ttl_seconds,
+        "desired_state": desired_state,
+    }
+    row = (await session.execute(_CREATE, given)).first()
     if row is None:
         raise _name_is_taken(name)
     return to_record(row)

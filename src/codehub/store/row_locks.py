@@ -9,16 +9,19 @@ in several statements locks all of its rows before the first one.
 from collections.abc import Collection
 from uuid import UUID
 
-from sqlalchemy import any_, select
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from codehub.store.statements import uuid_array
 from codehub.store.tables import workspaces as w
+
+_LOCK = (
+    select(w.c.id)
+    .where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .order_by(w.c.id)
+    .with_for_update(key_share=True)
+)
 
 
 async def lock_in_order(session: AsyncSession, ids: Collection[UUID]) -> None:
     """Lock these rows until the transaction ends. Readers and foreign keys are not held up."""
-    statement = (
-        select(w.c.id).where(w.c.id == any_(uuid_array(ids))).order_by(w.c.id).with_for_update(key_share=True)
-    )
-    await session.execute(statement)
+    await session.execute(_LOCK, {"ids": list(ids)})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import any_, func, insert, or_, select, update
+from sqlalchemy import ARRAY, Text, any_, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store.statements import Page, rows_written, uuid_array
@@ -24,6 +24,16 @@ class TokenRecord:
 
 
 _COLUMNS = (t.c.id, t.c.name, t.c.created_at, t.c.expires_at, t.c.last_used_at)
+_VALID = (
+    select(*USER_COLUMNS, *_COLUMNS, t.c.secret_hash)
+    .join_from(t, u, t.c.user_id == u.c.id)
+    .where(
+        t.c.secret_hash == any_(bindparam("hashes", type_=ARRAY(Text()))),
+        t.c.revoked_at.is_(None),
+        or_(t.c.expires_at.is_(None), t.c.expires_at > func.statement_timestamp()),
+        u.c.disabled_at.is_(None),
+    )
+)
 
 
 async def create(
@@ -45,18 +55,15 @@ async def create(
 
 async def find_valid(session: AsyncSession, secret_hash: str) -> tuple[TokenRecord, UserRecord] | None:
     """The token and its person; None if it expired, was revoked, or the person is disabled."""
-    statement = (
-        select(*USER_COLUMNS, *_COLUMNS)
-        .join_from(t, u, t.c.user_id == u.c.id)
-        .where(
-            t.c.secret_hash == secret_hash,
-            t.c.revoked_at.is_(None),
-            or_(t.c.expires_at.is_(None), t.c.expires_at > func.statement_timestamp()),
-            u.c.disabled_at.is_(None),
-        )
-    )
-    row = (await session.execute(statement)).first()
-    return (TokenRecord(*row[len(USER_COLUMNS) :]), to_user(row)) if row is not None else None
+    return (await find_all_valid(session, [secret_hash])).get(secret_hash)
+
+
+async def find_all_valid(
+    session: AsyncSession, hashes: Collection[str]
+) -> dict[str, tuple[TokenRecord, UserRecord]]:
+    """As ``find_valid``, for many; what does not count is left out."""
+    rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
+    return {row[-1]: (TokenRecord(*row[len(USER_COLUMNS) : -1]), to_user(row)) for row in rows}
 
 
 async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Executable, any_, func, insert, select, text, update
+from sqlalchemy import ARRAY, Executable, Uuid, any_, bindparam, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -37,6 +37,7 @@ class UserRecord:
 
 USER_COLUMNS = (u.c.id, u.c.username, u.c.role, u.c.created_at, u.c.disabled_at)
 _USER = select(*USER_COLUMNS)
+_BY_IDS = _USER.where(u.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
 
 
 def to_user(row: AnyRow | Sequence[Any]) -> UserRecord:
@@ -57,8 +58,12 @@ async def create(
 
 
 async def find(session: AsyncSession, user_id: UUID) -> UserRecord | None:
-    row = (await session.execute(_USER.where(u.c.id == user_id))).first()
-    return to_user(row) if row is not None else None
+    return (await find_many(session, [user_id])).get(user_id)
+
+
+async def find_many(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID, UserRecord]:
+    rows = (await session.execute(_BY_IDS, {"ids": list(ids)})).all()
+    return {row[0]: to_user(row) for row in rows}
 
 
 async def find_by_username(session: AsyncSession, username: str) -> UserRecord | None:

@@ -9,8 +9,6 @@ asleep in ``flock`` could be neither cancelled nor counted.
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from codehub.domain.errors import EffectError, FailureCode
@@ -34,29 +32,41 @@ def try_lock(fd: int) -> bool:
     return True
 
 
-@asynccontextmanager
-async def locked(path: Path, *, timeout: float) -> AsyncIterator[int]:
-    """Hold the lock and yield its descriptor.
+class Lock:
+    """A workspace's lock as the call that wants it knows it.
 
-    Left by closing, never by LOCK_UN: a process that inherited the descriptor keeps holding the lock,
-    which is how a starting IDE keeps everybody out until it has written itself down.
+    Made before the descriptor and filled in by the thread that opens it: a call that is cancelled in that
+    moment still knows what to close.
     """
-    fd = open_lock(path)
-    try:
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.fd: int | None = None
+
+    def try_to_take(self) -> bool:
+        if self.fd is None:
+            self.fd = open_lock(self._path)
+        return try_lock(self.fd)
+
+    async def take(self, *, timeout: float) -> None:
         deadline = monotonic() + timeout
         pause = 0.001
-        while not try_lock(fd):
+        while not self.try_to_take():
             if monotonic() > deadline:
                 raise EffectError(
                     FailureCode.LOCAL_RUNTIME_ERROR,
                     f"another process has been busy with this workspace for {timeout:g} s",
-                    lock=path.parent.name,
+                    lock=self._path.parent.name,
                 )
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.02)
-        yield fd
-    finally:
-        os.close(fd)
+
+    def leave(self) -> None:
+        """By closing, never by LOCK_UN: a process that inherited the descriptor keeps holding the lock,
+        which is how a starting IDE keeps everybody out until it has written itself down."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
 
 
 def highest_token(state: Path) -> Token:

@@ -10,6 +10,7 @@ sits on one when the workspace wants it back.
 """
 
 import asyncio
+import errno
 import os
 import secrets
 import socket
@@ -74,6 +75,9 @@ async def answers(port: int) -> bool:
     """Whether somebody listens. Loopback says so at once, either way: no thread is needed for it."""
     with socket.socket() as probe:
         probe.setblocking(False)
+        said = probe.connect_ex((HOST, port))
+        if said != errno.EINPROGRESS:
+            return said == 0
         try:
             async with asyncio.timeout(0.2):
                 await asyncio.get_running_loop().sock_connect(probe, (HOST, port))

@@ -191,13 +191,6 @@ class LocalRuntime:
             self._acting(workspace_id, token) as lock_fd,
             self._without_job(workspace_id, token),
         ):
-            if not await self._threads.run(volumes.has_volume, self._layout, workspace_id):
-                raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
-            record = await self._threads.run(self._find_process, workspace_id)
-            if record is not None:
-                if await self._threads.run(is_alive, record.identity):
-                    return
-                await self._end(workspace_id, record, grace_seconds=0)
             order = Order(
                 workspace_id=workspace_id,
                 template=template,
@@ -206,6 +199,11 @@ class LocalRuntime:
                 base_path=self._base_path.format(id=workspace_id),
                 bubblewrap=self._bubblewrap,
             )
+            record, alive = await self._threads.run(self._look_before_start, workspace_id)
+            if alive:
+                return
+            if record is not None:
+                await self._end(workspace_id, record, grace_seconds=0)
             await self._start(order, lock_fd=lock_fd)
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
@@ -213,7 +211,7 @@ class LocalRuntime:
             await self._stop(workspace_id)
 
     async def remove_orphan_container(self, workspace_id: UUID) -> None:
-        async with self._locked(workspace_id):
+        async with self._acting(workspace_id, None):
             await self._stop(workspace_id)
 
     async def stop_all(self) -> None:
@@ -281,21 +279,20 @@ class LocalRuntime:
     # What the calls above are made of
 
     @asynccontextmanager
-    async def _acting(self, workspace_id: UUID, token: Token) -> AsyncIterator[int]:
-        """Hold the workspace's lock with a token that nobody outranks."""
-        async with self._locked(workspace_id) as lock_fd:
-            await self._threads.run(locks.admit, self._layout.state(workspace_id), token)
-            yield lock_fd
-
-    @asynccontextmanager
-    async def _locked(self, workspace_id: UUID) -> AsyncIterator[int]:
+    async def _acting(self, workspace_id: UUID, token: Token | None) -> AsyncIterator[int]:
+        """Hold the workspace's lock; with a token, only if nobody outranks it."""
         state = self._layout.state(workspace_id)
-        await self._threads.run(self._make_state, state)
+        lock = locks.Lock(state / "lock")
         try:
-            async with locks.locked(state / "lock", timeout=self._lock_timeout_seconds) as lock_fd:
-                yield lock_fd
+            if not await self._threads.run(self._enter, state, lock, token):
+                await lock.take(timeout=self._lock_timeout_seconds)
+                await self._threads.run(self._enter, state, lock, token)
+            assert lock.fd is not None
+            yield lock.fd
         except OSError as error:
             raise unreadable(state, error) from error
+        finally:
+            lock.leave()
 
     @asynccontextmanager
     async def _without_job(self, workspace_id: UUID, token: Token) -> AsyncIterator[None]:
@@ -353,6 +350,13 @@ class LocalRuntime:
         except UnreadableRecord as error:
             raise EffectError(FailureCode.LOCAL_RUNTIME_ERROR, f"process record: {error}") from error
 
+    def _look_before_start(self, workspace_id: UUID) -> tuple[Record | None, bool]:
+        """What ran here last, and whether it still does."""
+        if not volumes.has_volume(self._layout, workspace_id):
+            raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
+        record = self._find_process(workspace_id)
+        return record, record is not None and is_alive(record.identity)
+
     def _find_running(self, workspace_id: UUID) -> Record | None:
         record = self._find_process(workspace_id)
         return record if record is not None and is_alive(record.identity) else None
@@ -378,12 +382,15 @@ class LocalRuntime:
         except OSError as error:
             raise unreadable(self._layout.data_dir, error) from error
 
-    def _make_state(self, state: Path) -> None:
+    def _enter(self, state: Path, lock: locks.Lock, token: Token | None) -> bool:
+        """Blocking, for a thread, all of it at once. False: somebody else is busy with this workspace."""
         self._layout.check()
-        try:
-            state.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise unreadable(state, error) from error
+        state.mkdir(mode=0o700, exist_ok=True)
+        if not lock.try_to_take():
+            return False
+        if token is not None:
+            locks.admit(state, token)
+        return True
 
     def _reap(self) -> None:
         """Let ended children go. Zombies count as dead anyway; this only keeps the table tidy."""

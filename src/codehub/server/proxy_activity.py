@@ -1,0 +1,112 @@
+"""What the proxy says about use: leases and idle timers in Redis, each with its workspace's own TTL."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.domain.workspace import WorkspaceView
+from codehub.services import access
+from codehub.services.batching import Batched
+from codehub.signals.activity import LEASE_SECONDS, ActivityKind, ActivityLog
+from codehub.signals.activity_news import ActivityNews
+from codehub.store.records import WorkspaceRecord
+
+MANY_TTLS = 10_000
+DEFAULT_TTL = 300
+
+
+class StandbyTtls:
+    """How long each workspace stays awake unused, as the idle timers need it.
+
+    The last connection may end long after the last request, and the person may have changed their mind in
+    between: what a change was reported for is read again before it is used.
+    """
+
+    def __init__(self, records: Batched[UUID, WorkspaceRecord]) -> None:
+        self._records = records
+        self._known: dict[UUID, int] = {}
+        self._owners: dict[UUID, UUID] = {}
+        self._sure: set[UUID] = set()
+        self._doubts = 0  # grows with each: what was read before one proves nothing after it
+
+    async def get(self, workspace_id: UUID) -> float:
+        if workspace_id not in self._sure:
+            doubts = self._doubts
+            with suppress(SQLAlchemyError, OSError, TimeoutError):  # then what was known last
+                record = await self._records.get(workspace_id)
+                if record is not None:
+                    self.note(record.view, sure=doubts == self._doubts)
+        return self.recall(workspace_id)
+
+    def recall(self, workspace_id: UUID) -> float:
+        # TTL 0 never sleeps; the timer is only shown.
+        return float(self._known.get(workspace_id) or DEFAULT_TTL)
+
+    def owner(self, workspace_id: UUID) -> UUID | None:
+        return self._owners.get(workspace_id)
+
+    def note(self, view: WorkspaceView, *, sure: bool = False) -> None:
+        if len(self._known) > MANY_TTLS:
+            self._known.clear()
+            self._owners.clear()
+            self._sure.clear()
+        self._known[view.id] = view.standby_ttl_seconds
+        self._owners[view.id] = view.owner_id
+        if sure:
+            self._sure.add(view.id)
+
+    def doubt(self, workspace_id: UUID | None = None) -> None:
+        """Something changed about it; None: about anything."""
+        self._doubts += 1
+        if workspace_id is None:
+            self._sure.clear()
+        else:
+            self._sure.discard(workspace_id)
+
+
+class ProxyActivity:
+    """The lease set and idle timer, with each workspace's own TTL; PostgreSQL while Redis is away.
+
+    A lease that is new, or over, is news for whoever looks at the workspace; one that is renewed is not.
+    """
+
+    def __init__(
+        self,
+        activity: ActivityLog,
+        sessions: async_sessionmaker[AsyncSession],
+        ttls: StandbyTtls,
+        news: ActivityNews,
+    ) -> None:
+        self._activity = activity
+        self._sessions = sessions
+        self._ttls = ttls
+        self._news = news
+        self._held: set[tuple[UUID, str]] = set()
+
+    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
+        await self._activity.take(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
+        if (workspace_id, conn_id) not in self._held:
+            self._held.add((workspace_id, conn_id))
+            self._tell(workspace_id)
+
+    async def release(self, workspace_id: UUID, conn_id: str) -> None:
+        await self._activity.release(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
+        self._held.discard((workspace_id, conn_id))
+        self._tell(workspace_id)
+
+    async def touch(self, workspace_id: UUID) -> None:
+        await self._activity.touch(workspace_id, await self._ttls.get(workspace_id), ActivityKind.HTTP)
+
+    async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
+        longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
+        async with self._sessions() as session, session.begin():
+            await access.say_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
+
+    def _tell(self, workspace_id: UUID) -> None:
+        owner_id = self._ttls.owner(workspace_id)
+        if owner_id is not None:  # never read: then nobody was let in either
+            self._news.changed(workspace_id, owner_id)
