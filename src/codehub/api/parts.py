@@ -20,7 +20,7 @@ from codehub.services.batching import Batched
 from codehub.services.identity import Identities
 from codehub.services.overview import Overviews
 from codehub.services.sign_in import SignIn
-from codehub.services.turns import Turns
+from codehub.services.wishes import Wishes
 from codehub.store import workspaces
 from codehub.store.records import WorkspaceRecord
 
@@ -58,7 +58,7 @@ class Parts:
         self.frames = Frames(self.workspaces, activity=self.activity, renderer=self.renderer)
         self.guard = StreamGuard(self.identities)
         self.people = PeopleWatch(given.live, identities=self.identities, guard=self.guard)
-        self.turns = Turns()
+        self.wishes = Wishes(given.sessions)
         self.tellings = asyncio.Semaphore(TELLINGS_AT_ONCE)
         self.overviews = Overviews(
             reading=given.read_sessions, runtime=given.runtime, archives=given.archives

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from codehub.domain.errors import CodeHubError, EffectError
 from codehub.services.errors import LimitReached
 from codehub.services.sign_in import TooManyAttempts
+from codehub.store.errors import is_outage
 
 log = structlog.get_logger(__name__)
 
@@ -187,17 +188,11 @@ async def _on_database_away(_request: Request, error: Exception) -> Response:
 
 def of_database_error(error: Exception) -> Response:
     """An outage is worth trying again; a statement the database refuses is a mistake of ours."""
-    if isinstance(error, DBAPIError) and not _is_outage(error):
+    if isinstance(error, DBAPIError) and not is_outage(error):
         log.error("the database refused a statement", exc_info=error)
         return internal()
     log.warning("the database does not answer", error=type(error).__name__)
     return unavailable("The database does not answer. Try again in a moment.")
-
-
-def _is_outage(error: DBAPIError) -> bool:
-    """A connection that broke, a server that shuts down or starts, a statement that waited too long."""
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return error.connection_invalidated or state is None or state[:2] in {"08", "57", "53", "55", "40"}
 
 
 def field_of(location: Sequence[Any]) -> str:

@@ -3,8 +3,8 @@
 Nothing here decides who may do what or what a wish means: ``services/workspaces`` does.
 """
 
-from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -104,10 +104,9 @@ async def create_workspace(body: schemas.NewWorkspace, caller: Caller, parts: Th
         archive_ttl_seconds=_or(body.archive_ttl_seconds, settings.archive_ttl_seconds),
         start=body.start,
     )
-    async with parts.turns.take() if new.start else nullcontext(), parts.sessions.begin() as session:
-        record = await service.create(
-            session, new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits
-        )
+    record = await parts.wishes.make(
+        partial(service.create, new=new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits)
+    )
     return await parts.answer(record, status=201)
 
 
@@ -142,8 +141,8 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) 
     **_answers(202, *_WISHED, "limit_user", "limit_global"),
 )
 async def start_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    async with parts.turns.take(), parts.sessions.begin() as session:
-        record = await service.start(session, workspace_id, actor=caller.actor, limits=parts.settings.limits)
+    wish = partial(service.start, workspace_id=workspace_id, actor=caller.actor, limits=parts.settings.limits)
+    record = await parts.wishes.make(wish)
     return await parts.answer(record, status=202)
 
 

@@ -8,6 +8,7 @@ the same moment, by fifty people who arrive together, is read together.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -37,7 +38,7 @@ from codehub.services import workspaces
 from codehub.services.batching import Batched
 from codehub.services.errors import LimitReached, NotFound, WorkspaceDeleted
 from codehub.services.identity import Identities
-from codehub.services.turns import Turns
+from codehub.services.wishes import Wishes
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, PersonChanged, Resync
@@ -74,7 +75,6 @@ class Directory:
         limits: RunningLimits,
         sign_in: SignedSignIn,
     ) -> None:
-        self._sessions = sessions
         self._reading = reading
         self._records: Batched[UUID, WorkspaceRecord] = Batched(self._load)
         self._identities = identities
@@ -84,7 +84,7 @@ class Directory:
         self._hints = hints
         self._limits = limits
         self._sign_in = sign_in
-        self._turns = Turns()
+        self._wishes = Wishes(sessions)
         self._feeds: list[asyncio.Task[None]] = []
         self.ttls = StandbyTtls(self._records)
 
@@ -118,14 +118,15 @@ class Directory:
         if known is None:
             return WakeOutcome(WakeResult.GONE)
         try:
-            async with self._turns.take(), self._sessions() as session, session.begin():
-                record = await workspaces.start(
-                    session,
-                    workspace_id,
+            record = await self._wishes.make(
+                partial(
+                    workspaces.start,
+                    workspace_id=workspace_id,
                     actor=known.actor,
                     limits=self._limits,
                     cause=Cause(CauseCode.LINK_OPENED),
                 )
+            )
         except LimitReached as limit:
             return WakeOutcome(
                 WakeResult.LIMIT,

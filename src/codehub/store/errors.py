@@ -1,5 +1,7 @@
 """What the store raises on purpose."""
 
+from sqlalchemy.exc import DBAPIError
+
 from codehub.domain.errors import CodeHubError
 
 
@@ -40,3 +42,12 @@ class UsernameTaken(StoreError):
     """Another user has that name."""
 
     code = "username_taken"
+
+
+def is_outage(error: DBAPIError) -> bool:
+    """A connection that broke, a server that shuts down or starts, a statement that waited too long.
+
+    Anything else is the statement's own fault, and no use trying again.
+    """
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return error.connection_invalidated or state is None or state[:2] in {"08", "57", "53", "55", "40"}

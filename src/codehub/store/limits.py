@@ -19,6 +19,7 @@ from codehub.store.tables import workspaces as w
 # Any constant that no other lock of CodeHub uses: "running" in ASCII.
 LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
 
+_LOCKED_IN = "limits locked in"
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _USAGE = select(func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid())), func.count()).where(
     w.c.holds_place
@@ -34,8 +35,11 @@ class Usage:
 
 
 async def lock_limits(session: AsyncSession) -> None:
-    """From here to the end of the transaction, no other one takes a place."""
-    await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
+    """From here to the end of the transaction, no other one takes a place. Once is enough for each."""
+    within = session.sync_session
+    if within.info.get(_LOCKED_IN) is None or within.info[_LOCKED_IN] is not within.get_transaction():
+        await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
+        within.info[_LOCKED_IN] = within.get_transaction()
 
 
 async def usage(session: AsyncSession, owner_id: UUID) -> Usage:

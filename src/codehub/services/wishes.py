@@ -1,0 +1,96 @@
+"""Wishes of many people in one transaction.
+
+Whoever may take a running place waits for one lock (``store/limits``), from the count to the commit. Fifty
+people who press start together would each hold a connection while they queue there, all that the process
+has, and pay a flush to disk each. So they queue here, holding nothing, and a handful at a time is granted in
+one transaction.
+
+Two things make that safe. **A refusal has written nothing**: services look first and write last, so
+``LimitReached`` or ``NameTaken`` leaves the transaction as it was for the others. And if the database itself
+refuses one wish, all of the handful are undone, and each is tried again by itself: whoever made it fail,
+fails alone. A process that dies in here leaves nothing, and nobody was told otherwise.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, TypeVar, cast
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.domain.errors import CodeHubError
+from codehub.services.batching import Batched
+from codehub.store.errors import is_outage
+
+T = TypeVar("T")
+
+AT_ONCE = 20
+"""The lock is every replica's: it is given back after a few dozen statements."""
+
+PATIENCE_SECONDS = 10.0
+
+
+class _Wish(Generic[T]):
+    """Each is itself and no other, also when two people want the same."""
+
+    def __init__(self, grant: Callable[[AsyncSession], Awaitable[T]]) -> None:
+        self.grant = grant
+        self.is_withdrawn = False
+
+
+_Outcome = tuple[object, Exception | None]
+_WITHDRAWN: _Outcome = (None, None)
+
+
+class Wishes:
+    """Of one process; other replicas have their own, and all meet at the database's lock."""
+
+    def __init__(self, sessions: async_sessionmaker[AsyncSession]) -> None:
+        self._sessions = sessions
+        self._asked: Batched[_Wish[object], _Outcome] = Batched(
+            self._grant_all, max_batch=AT_ONCE, max_loads=1
+        )
+
+    async def make(self, grant: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        """What ``grant`` returns, committed, or what it raises. One service call, which refuses first.
+
+        ``TimeoutError``: its turn did not come, the database is stuck; then it is not granted later either.
+        """
+        wish: _Wish[object] = _Wish(grant)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                outcome = await self._asked.get(wish)
+        finally:
+            wish.is_withdrawn = True
+        assert outcome is not None
+        granted, refusal = outcome
+        if refusal is not None:
+            raise refusal
+        return cast(T, granted)
+
+    async def _grant_all(self, wishes: Sequence[_Wish[object]]) -> Mapping[_Wish[object], _Outcome]:
+        try:
+            return await self._grant(wishes)
+        except DBAPIError as error:
+            if len(wishes) == 1 or is_outage(error):
+                raise
+        outcomes: dict[_Wish[object], _Outcome] = {}
+        for wish in wishes:
+            try:
+                outcomes |= await self._grant([wish])
+            except DBAPIError as error:
+                outcomes[wish] = (None, error)
+        return outcomes
+
+    async def _grant(self, wishes: Sequence[_Wish[object]]) -> dict[_Wish[object], _Outcome]:
+        outcomes: dict[_Wish[object], _Outcome] = {}
+        async with self._sessions.begin() as session:
+            for wish in wishes:
+                if wish.is_withdrawn:
+                    outcomes[wish] = _WITHDRAWN
+                    continue
+                try:
+                    outcomes[wish] = (await wish.grant(session), None)
+                except CodeHubError as refusal:
+                    outcomes[wish] = (None, refusal)
+        return outcomes

@@ -1,0 +1,132 @@
+"""Wishes granted together: exact at the limits, a bad one alone, a withdrawn one never."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+
+from codehub.services import workspaces
+from codehub.services.errors import LimitReached
+from codehub.services.wishes import AT_ONCE, Wishes
+from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.store import limits
+from codehub.store.errors import NameTaken
+from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces import list_page
+from tests.integration.store.factory import make_user
+
+Sessions = async_sessionmaker[AsyncSession]
+Grant = Callable[[AsyncSession], Awaitable[object]]
+MANY = 2 * AT_ONCE + 5
+
+
+@pytest.fixture
+def wishes(session_factory: Sessions) -> Wishes:
+    return Wishes(session_factory)
+
+
+@pytest.fixture
+async def owner(session: AsyncSession) -> UUID:
+    owner_id = await make_user(session)
+    await session.commit()
+    return owner_id
+
+
+def creation(owner: UUID, name: str, *, places: int = 1000) -> Grant:
+    return partial(
+        workspaces.create,
+        new=NewWorkspace(name=name, image_ref="image", start=True),
+        owner_id=owner,
+        actor=Actor(f"user:{name}", user_id=owner),
+        limits=RunningLimits(per_user=places, in_all=1000),
+    )
+
+
+async def names(session: AsyncSession, owner: UUID) -> set[str]:
+    return {record.name for record in (await list_page(session, owner_id=owner, limit=200)).items}
+
+
+async def test_all_are_granted_each_in_its_own_name(
+    wishes: Wishes, session: AsyncSession, owner: UUID
+) -> None:
+    wanted = [f"home-{number}" for number in range(MANY)]
+    made = await asyncio.gather(*(wishes.make(creation(owner, name)) for name in wanted))
+    assert [record.name for record in made if isinstance(record, WorkspaceRecord)] == wanted
+    rows = await session.execute(
+        text("SELECT w.name, e.actor FROM workspaces w JOIN workspace_events e ON e.workspace_id = w.id")
+    )
+    assert {(name, actor) for name, actor in rows} == {(name, f"user:{name}") for name in wanted}
+
+
+async def test_places_are_exact_and_refusals_leave_the_others_alone(
+    wishes: Wishes, session: AsyncSession, owner: UUID
+) -> None:
+    outcomes = await asyncio.gather(
+        *(wishes.make(creation(owner, f"home-{number}", places=7)) for number in range(MANY)),
+        return_exceptions=True,
+    )
+    refused = [each for each in outcomes if isinstance(each, BaseException)]
+    assert len(refused) == MANY - 7
+    assert {type(each) for each in refused} == {LimitReached}
+    assert len(await names(session, owner)) == 7
+
+
+async def test_of_one_name_exactly_one_is_made(wishes: Wishes, session: AsyncSession, owner: UUID) -> None:
+    outcomes = await asyncio.gather(
+        *(wishes.make(creation(owner, "home")) for _ in range(10)), return_exceptions=True
+    )
+    assert [type(each) for each in outcomes].count(NameTaken) == 9
+    assert await names(session, owner) == {"home"}
+
+
+async def test_what_the_database_refuses_fails_alone(
+    wishes: Wishes, session: AsyncSession, owner: UUID
+) -> None:
+    async def divide(session: AsyncSession) -> None:
+        await session.execute(text("SELECT 1 / 0"))
+
+    wanted = [creation(owner, f"home-{number}") for number in range(6)]
+    asked: list[Grant] = [*wanted[:3], divide, *wanted[3:]]
+    outcomes = await asyncio.gather(*(wishes.make(each) for each in asked), return_exceptions=True)
+    assert isinstance(outcomes.pop(3), DBAPIError)
+    assert [each.name for each in outcomes if isinstance(each, WorkspaceRecord)] == [
+        f"home-{number}" for number in range(6)
+    ]
+    assert len(await names(session, owner)) == 6
+
+
+async def test_one_that_was_withdrawn_while_it_queued_is_never_granted(
+    wishes: Wishes, session: AsyncSession, session_factory: Sessions, owner: UUID
+) -> None:
+    async with session_factory.begin() as somebody:
+        await limits.lock_limits(somebody)
+        first = asyncio.create_task(wishes.make(creation(owner, "first")))
+        await asyncio.sleep(0)  # in its turn, at the lock
+        second = asyncio.create_task(wishes.make(creation(owner, "second")))
+        third = asyncio.create_task(wishes.make(creation(owner, "third")))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+    await asyncio.gather(first, third)
+    assert await names(session, owner) == {"first", "third"}
+
+
+async def test_an_outage_is_told_to_everybody_and_nothing_is_kept(
+    wishes: Wishes, session: AsyncSession, session_factory: Sessions, owner: UUID
+) -> None:
+    async def end_own_session(session: AsyncSession) -> None:
+        await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    wanted = [creation(owner, f"home-{number}") for number in range(3)]
+    asked: list[Grant] = [*wanted, end_own_session]
+    outcomes = await asyncio.gather(*(wishes.make(each) for each in asked), return_exceptions=True)
+    assert all(isinstance(each, DBAPIError) for each in outcomes)
+    assert await names(session, owner) == set()
+    again = await wishes.make(creation(owner, "home-0"))
+    assert isinstance(again, WorkspaceRecord)
