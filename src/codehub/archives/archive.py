@@ -2,8 +2,7 @@
 
     tar ──► zstd ──► sha256 ──► upload        read back ──► sha256 equal? ──► .meta
 
-One thread feeds zstd from tar's pipe and does nothing else, so that its workers never wait for a hash or
-for the store; the piece before is hashed and written meanwhile.
+A piece is hashed and written at the same time, in two threads, while the next ones are packed (``packing``).
 
 If the process dies anywhere before the meta, an object without meta stays behind, which nobody ever
 reads; the next try uses another path. If it dies after the meta, the next try finds it and is done.
@@ -11,33 +10,28 @@ reads; the next try uses another path. If it dies after the meta, the next try f
 
 import asyncio
 import hashlib
-import os
-from collections.abc import Iterator
+import threading
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-
-import zstandard
 
 from codehub.archives.keys import ArchivePath, new_attempt
 from codehub.archives.meta import ArchiveMeta
+from codehub.archives.packing import Packer
 from codehub.archives.report import JobResult, Reporter
 from codehub.archives.request import JobRequest
 from codehub.archives.store import ArchiveStore
-from codehub.archives.survey import Survey, survey_volume
-from codehub.archives.tarball import PIPE_BYTES, Tar, pack
-from codehub.archives.threads import finish_in_thread, read_ahead
+from codehub.archives.survey import Survey, estimate_bytes, survey_volume
+from codehub.archives.tarball import pack
+from codehub.archives.threads import blocking_in_thread, finish_in_thread
 from codehub.domain.errors import EffectError, FailureCode
 
-LEVEL = 3
-MAX_COMPRESSION_THREADS = 8
-COMPRESSION_JOB_BYTES = 2 * 1024 * 1024
-"""What one thread of zstd takes at a time. Its own choice, 8 MiB, costs 57 MiB of memory per thread; this
-costs 17 and compresses no worse. Half of it would compress 3 % worse and cost more time: every job first
-looks again at the last 256 KiB of the one before."""
+_ESTIMATE_AFTER_SECONDS = 2.0
+"""How long packing must last before the home is sized up for a progress bar. That costs a tenth of the time
+that packing small files takes, and what is done in two seconds nobody watches."""
 
-_PIECE_BYTES = 2 * 1024 * 1024
 _CLEAN_UP_SECONDS = 15
 
 
@@ -67,16 +61,22 @@ async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
 async def _make(volume: Path, path: ArchivePath, store: ArchiveStore, reporter: Reporter) -> ArchiveMeta:
     """Upload and read back; the meta that may be written now."""
     survey = asyncio.create_task(finish_in_thread(survey_volume, volume))
+    patience = 0 if store.needs_expected_size else _ESTIMATE_AFTER_SECONDS
+    estimate = asyncio.create_task(_estimate(volume, after_seconds=patience))
     try:
         # A directory takes any size; everywhere else the size of the parts follows from the size of all.
-        expected_bytes = (await survey).bytes if store.needs_expected_size else 0
+        expected_bytes = await estimate if store.needs_expected_size else 0
         with reporter.phase("upload"):
             packed = await _upload(
-                volume, path, store, reporter, survey=survey, expected_bytes=expected_bytes
+                *(volume, path, store, reporter),
+                survey=survey,
+                estimate=estimate,
+                expected_bytes=expected_bytes,
             )
         surveyed = await survey
     finally:
         survey.cancel()
+        estimate.cancel()
     surveyed.require_restorable()
     with reporter.phase("read_back"):
         await _read_back(path, packed, store, reporter, files=surveyed.files)
@@ -90,6 +90,12 @@ async def _make(volume: Path, path: ArchivePath, store: ArchiveStore, reporter: 
     )
 
 
+async def _estimate(volume: Path, *, after_seconds: float) -> int:
+    await asyncio.sleep(after_seconds)
+    stop = threading.Event()
+    return await blocking_in_thread(partial(estimate_bytes, volume, stop=stop), unblock=stop.set)
+
+
 @dataclass(frozen=True)
 class Packed:
     """What went up."""
@@ -100,27 +106,6 @@ class Packed:
     skipped: int
 
 
-class Packer:
-    """tar's output, compressed. ``next_piece`` blocks: call it in a thread."""
-
-    def __init__(self, tar: Tar) -> None:
-        self.bytes_read = 0
-        self._tar = tar
-        self._pieces = self._compress()
-
-    def next_piece(self) -> bytes:
-        """The next compressed bytes; empty at the end, which is reached only if tar was satisfied."""
-        return next(self._pieces, b"")
-
-    def _compress(self) -> Iterator[bytes]:
-        chunker = _new_compressor().chunker(chunk_size=_PIECE_BYTES)
-        while data := self._tar.pipe.read(PIPE_BYTES):
-            self.bytes_read += len(data)
-            yield from chunker.compress(data)
-        self._tar.wait()
-        yield from chunker.finish()  # type: ignore[no-untyped-call]  # its stub forgot the annotation
-
-
 async def _upload(
     volume: Path,
     path: ArchivePath,
@@ -128,6 +113,7 @@ async def _upload(
     reporter: Reporter,
     *,
     survey: "asyncio.Task[Survey]",
+    estimate: "asyncio.Task[int]",
     expected_bytes: int,
 ) -> Packed:
     tar = pack(volume)
@@ -137,14 +123,16 @@ async def _upload(
         reporter.progress(done_bytes=0, total_bytes=None, files=0)
         async with (
             store.open_writer(path, expected_bytes=expected_bytes) as writer,
-            aclosing(read_ahead(packer.next_piece, unblock=tar.kill)) as pieces,
+            packer.pieces() as pieces,
         ):
             async for piece in pieces:
-                with reporter.phase("hash"):
-                    await finish_in_thread(digest.update, piece)
-                await writer.write(piece)
+                hashing = asyncio.create_task(_hash(digest, piece, reporter))
+                try:
+                    await writer.write(piece)
+                finally:
+                    await hashing
                 size += len(piece)
-                _report_packing(reporter, packer, survey)
+                _report_packing(reporter, packer.bytes_read, survey, estimate)
         return Packed(
             sha256=digest.hexdigest(),
             bytes=size,
@@ -155,15 +143,24 @@ async def _upload(
         tar.close()
 
 
-def _report_packing(reporter: Reporter, packer: Packer, survey: "asyncio.Task[Survey]") -> None:
-    done = packer.bytes_read
-    if not survey.done():
-        reporter.progress(done_bytes=done, total_bytes=None, files=0)
+async def _hash(digest: "hashlib._Hash", piece: bytes, reporter: Reporter) -> None:
+    with reporter.phase("hash"):
+        await finish_in_thread(digest.update, piece)
+
+
+def _report_packing(
+    reporter: Reporter, done_bytes: int, survey: "asyncio.Task[Survey]", estimate: "asyncio.Task[int]"
+) -> None:
+    if not (survey.done() and estimate.done()):
+        reporter.progress(done_bytes=done_bytes, total_bytes=None, files=0)
         return
-    surveyed = survey.result()
-    share = min(1.0, done / max(1, surveyed.bytes))
+    share = min(1.0, done_bytes / max(1, estimate.result()))
     # Every byte is handled twice, packed and read back: hence twice the estimate.
-    reporter.progress(done_bytes=done, total_bytes=2 * surveyed.bytes, files=int(surveyed.files * share))
+    reporter.progress(
+        done_bytes=done_bytes,
+        total_bytes=2 * estimate.result(),
+        files=int(survey.result().files * share),
+    )
 
 
 async def _read_back(
@@ -213,14 +210,3 @@ def _result(path: ArchivePath, meta: ArchiveMeta, *, reused: bool) -> JobResult:
         skipped=meta.skipped,
         extra={"uncompressed_bytes": meta.uncompressed_bytes, "sha256": meta.sha256, "reused": reused},
     )
-
-
-def _new_compressor() -> zstandard.ZstdCompressor:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        LEVEL,
-        threads=min(available, MAX_COMPRESSION_THREADS),
-        job_size=COMPRESSION_JOB_BYTES,
-        write_content_size=False,
-    )
-    return zstandard.ZstdCompressor(compression_params=parameters)

@@ -1,10 +1,16 @@
-"""A walk over a volume before (or while) it is packed: how much is there, and is all of it restorable?
+"""Walks over a volume while it is packed: is all of it restorable, and how much is there?
 
 tar judges what can be read. What it would happily store but no restore accepts is found here: devices.
+
+The walks share the machine with tar and zstd, so the one that every archive needs asks the kernel for names
+and kinds only, 0.1 s for 100 000 files; the sizes of them all cost six times that. They are added up only
+for those who need them: a store that plans its parts, and people in front of a progress bar.
 """
 
 import os
 import stat
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +25,6 @@ class Survey:
     """What a volume holds."""
 
     files: int  # everything but directories and sockets
-    bytes: int  # about how long its tar stream is
     devices: tuple[str, ...] = ()
 
     def require_restorable(self) -> None:
@@ -36,28 +41,39 @@ class Survey:
 
 def survey_volume(volume: Path) -> Survey:
     """Blocking. Skips folders it may not read: tar will fail on them, with their names."""
-    files = total = 0
+    files = 0
     devices: list[str] = []
+    for entry in _walk(volume):
+        if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+            files += 1
+        elif not entry.is_dir(follow_symlinks=False):
+            files += _count_special(entry, devices)
+    return Survey(files=files, devices=tuple(os.path.relpath(each, volume) for each in devices))
+
+
+def estimate_bytes(volume: Path, *, stop: threading.Event) -> int:
+    """About how long the tar stream of ``volume`` is. Blocking; ``stop`` ends it at the next folder."""
+    total = 0
     linked: set[tuple[int, int]] = set()
+    for entry in _walk(volume, stop=stop):
+        total += _HEADER_BYTES
+        if entry.is_file(follow_symlinks=False):
+            total += _stored_bytes(entry, linked)
+    return total
+
+
+def _walk(volume: Path, *, stop: threading.Event | None = None) -> "Iterator[os.DirEntry[str]]":
     folders = [os.fspath(volume)]
-    while folders:
+    while folders and not (stop and stop.is_set()):
         try:
             entries = os.scandir(folders.pop())
         except OSError:
             continue
         with entries:
             for entry in entries:
-                total += _HEADER_BYTES
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-                elif entry.is_file(follow_symlinks=False):
-                    files += 1
-                    total += _stored_bytes(entry, linked)
-                elif entry.is_symlink():
-                    files += 1
-                else:
-                    files += _count_special(entry, devices)
-    return Survey(files=files, bytes=total, devices=tuple(os.path.relpath(each, volume) for each in devices))
+                yield entry
 
 
 def _stored_bytes(entry: "os.DirEntry[str]", linked: set[tuple[int, int]]) -> int:

@@ -6,6 +6,7 @@ cancelled caller first waits for the thread to come back.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import ParamSpec, TypeVar
 
@@ -35,22 +36,42 @@ async def blocking_in_thread(work: Callable[[], T], *, unblock: Callable[[], Non
 
 
 async def read_ahead(
-    produce: Callable[[], bytes], *, unblock: Callable[[], None]
+    produce: Callable[[], bytes], *, unblock: Callable[[], None], ahead: int = 1
 ) -> AsyncGenerator[bytes, None]:
-    """Pieces made by a blocking ``produce`` (empty: the end), one ahead of the reader.
+    """Pieces made by a blocking ``produce`` (empty: the end), ``ahead`` of them before the reader asks.
 
-    So the next piece is compressed while this one is uploaded, and never more than two exist. Close it
-    (``aclosing``) when leaving early.
+    So the next pieces are compressed while this one is uploaded, and never more than ``ahead`` and the
+    reader's own exist. One thread calls ``produce`` again and again without asking the event loop in
+    between: on a busy machine the loop takes milliseconds to answer, and what ``produce`` drives would stand
+    still. Close it (``aclosing``) when leaving early.
     """
-    pending = asyncio.ensure_future(asyncio.to_thread(produce))
+    loop = asyncio.get_running_loop()
+    made: asyncio.Queue[bytes] = asyncio.Queue()
+    free_places = threading.Semaphore(ahead)
+    reader_left = threading.Event()
+
+    def work() -> None:
+        try:
+            while True:
+                free_places.acquire()
+                if reader_left.is_set() or not (piece := produce()):
+                    return
+                loop.call_soon_threadsafe(made.put_nowait, piece)
+        finally:
+            loop.call_soon_threadsafe(made.put_nowait, b"")
+
+    worker = asyncio.ensure_future(asyncio.to_thread(work))
     try:
-        while piece := await asyncio.shield(pending):
-            pending = asyncio.ensure_future(asyncio.to_thread(produce))
+        while piece := await made.get():
+            free_places.release()
             yield piece
+        await asyncio.shield(worker)  # raises what ``produce`` raised
     finally:
-        if not pending.done():
+        reader_left.set()
+        free_places.release()
+        if not worker.done():
             unblock()
-            await _settle(pending)
+        await _settle(worker)
 
 
 async def _settle(task: "asyncio.Future[T]") -> None:
