@@ -19,10 +19,9 @@ from tests.simulation.rows import Row
 # observations
 
 
-async def load_observables(session: Session, seen: Collection[UUID]) -> list[Observable]:
-    await session.db.statement(session.transaction, "load_observables")
-    found = [ws for ws in views(session) if rows.watched(ws) or (ws.id in seen and rows.not_final(ws))]
-    return [_observable(ws) for ws in found]
+async def load_watched(session: Session) -> list[Observable]:
+    await session.db.statement(session.transaction, "load_watched")
+    return [_observable(ws) for ws in views(session) if rows.watched(ws)]
 
 
 async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:
@@ -114,7 +113,7 @@ async def set_invariant_error(session: Session, workspace_id: UUID, error: Error
 
 def _observable(ws: WorkspaceView) -> Observable:
     return Observable(
-        ws.id,
+        [ws.id],
         ws.desired_state,
         ws.observed_status,
         ws.health_status,

@@ -68,7 +68,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
     observations: (
         queries_rows,
         (
-            "load_observables",
+            "load_watched",
             "load_named",
             "write_observations",
             "stamp_in_flight",

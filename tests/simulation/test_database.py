@@ -8,8 +8,9 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -106,7 +107,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "stamp_in_flight": lambda: side.call("stamp_in_flight", [each], observed_at=seen_at),
         "stamp_coarse": lambda: side.call("stamp_coarse", observed_at=now, older_than=seen_at),
         "set_invariant_error": lambda: side.call("set_invariant_error", each, error),
-        "load_observables": lambda: side.call("load_observables", [each]),
+        "load_watched": lambda: side.call("load_watched"),
         "load_named": lambda: side.call("load_named", [each]),
         "load_due": lambda: side.call("load_due", dice.choice(list(Lane)), limit=10, retried_before=seen_at),
         "load_in_flight": lambda: side.call("load_in_flight", retried_before=seen_at),
@@ -149,8 +150,10 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         }
     name = dice.choice(list(calls))
     result = await calls[name]()
-    if name in ("load_observables", "load_named"):  # no order was asked for
-        result.sort(key=lambda row: row.id)
+    if name in ("load_watched", "load_named"):  # neither an order nor how many come together was asked for
+        result = sorted(
+            ((each, replace(row, ids=())) for row in result for each in row.ids), key=itemgetter(0)
+        )
     if isinstance(result, set):
         result = sorted(result)
     if name == "claim_all":

@@ -7,7 +7,9 @@ layers below have found out (``codehub.user_id`` and the matched route in the sc
 
 import re
 import secrets
+import time
 from collections.abc import Sequence
+from email.utils import formatdate
 from typing import Any
 
 import structlog
@@ -48,6 +50,7 @@ class Gate:
         self._app = app
         self._headers = [*_HEADERS, _HSTS] if https else list(_HEADERS)
         self._durations = Durations()
+        self._date = (0, b"")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # nothing here speaks it; the proxy serves workspaces
@@ -62,12 +65,19 @@ class Gate:
         self, headers: list[tuple[bytes, bytes]], request_id: str
     ) -> list[tuple[bytes, bytes]]:
         names = {name for name, _ in headers}
-        finished = [*headers, *self._headers, (b"x-request-id", request_id.encode())]
+        finished = [*headers, *self._headers, (b"date", self._now()), (b"x-request-id", request_id.encode())]
         if b"content-security-policy" not in names:
             finished.append((b"content-security-policy", NOTHING_MAY_RUN))
         if b"cache-control" not in names:
             finished.append((b"cache-control", b"no-store"))
         return finished
+
+    def _now(self) -> bytes:
+        """As RFC 9110 writes it; made once a second at most."""
+        now = int(time.time())
+        if self._date[0] != now:
+            self._date = (now, formatdate(now, usegmt=True).encode())
+        return self._date[1]
 
     def measure(self, scope: Scope, status: int, seconds: float) -> None:
         self._durations.observe(scope, status, seconds)

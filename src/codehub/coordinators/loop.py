@@ -91,6 +91,7 @@ class CoordinatorLoop:
         self.status = LoopStatus()
         self._timing = timing
         self._stopping = asyncio.Event()
+        self._verified_at = 0.0  # by the event loop's clock, which nothing makes jump
         self._log = log.bind(coordinator=coordinator.name)
 
     async def run(self) -> None:
@@ -133,7 +134,7 @@ class CoordinatorLoop:
                 self._log.info("leadership ended")
 
     async def _tick_once(self) -> None:
-        await self.leadership.verify()
+        await self._verify()
         began = monotonic()
         try:
             report = await self.coordinator.tick(self.coordinator.wakeups.take())
@@ -185,14 +186,20 @@ class CoordinatorLoop:
         """Verify beside the ticks: long ticks must not act on old knowledge, idle sessions must speak."""
 
         async def prove() -> None:
+            interval = _jittered(self._timing.verify_seconds)
             while True:
-                await asyncio.sleep(_jittered(self._timing.verify_seconds))
+                left = self._verified_at + interval - asyncio.get_running_loop().time()
+                if left > SHORTEST_PAUSE_SECONDS:  # a tick has verified, too: the next is due that long after
+                    await asyncio.sleep(left)
+                    continue
+                interval = _jittered(self._timing.verify_seconds)
                 try:
-                    await self.leadership.verify()
+                    await self._verify()
                 except LeadershipLost:
                     self.coordinator.wakeups.poke()  # end the wait: the loop finds it has lost
                     return
 
+        self._verified_at = asyncio.get_running_loop().time()  # winning the election was as good
         task = asyncio.create_task(prove(), name=f"prove-{self.coordinator.name}")
         try:
             yield
@@ -200,6 +207,11 @@ class CoordinatorLoop:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    async def _verify(self) -> None:
+        asked_at = asyncio.get_running_loop().time()
+        await self.leadership.verify()
+        self._verified_at = asked_at
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

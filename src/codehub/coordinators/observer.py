@@ -54,7 +54,7 @@ class News:
 
     observed: list[Observed] = field(default_factory=list)
     in_flight: list[UUID] = field(default_factory=list)
-    broken: list[Observable] = field(default_factory=list)
+    broken: list[tuple[UUID, Operation]] = field(default_factory=list)
     left_running: list[UUID] = field(default_factory=list)
 
 
@@ -107,7 +107,14 @@ class Observer:
         began_at = await self._lead.database_time()
         seen = await self._runtime.observe()
         async with self._lead.transaction() as session:
-            rows = await observations.load_observables(session, [*seen.sightings.keys(), *seen.unreadable])
+            rows = await observations.load_watched(session)
+            strange = _not_of(rows, set(seen.sightings) | seen.unreadable)
+            if (
+                strange
+            ):  # seen, although at rest on record; one that left its rest meanwhile is found here, too
+                named = await observations.load_named(session, strange)
+                strange = _not_of(named, strange)
+                rows += named
             news = _compare(rows, seen)
             changed = await self._write(session, news, began_at=began_at)
             await self._stamp_coarsely(session, seen, began_at=began_at)
@@ -116,8 +123,9 @@ class Observer:
         interval = self._timing.active_seconds if self._busy else self._timing.idle_seconds
         self._next_full = monotonic() + interval
         await self._tell([*changed, *news.in_flight])
-        await self._sweep_orphans(seen.sightings, known={row.id for row in rows}, now=began_at)
-        return TickReport(seen=len(rows), changed=len(changed))
+        orphans = {each: seen.sightings[each] for each in strange if each in seen.sightings}
+        await self._sweep_orphans(orphans, now=began_at)
+        return TickReport(seen=sum(len(row.ids) for row in rows), changed=len(changed))
 
     async def _write(self, session: AsyncSession, news: News, *, began_at: datetime) -> list[UUID]:
         if not (news.observed or news.in_flight or news.broken):
@@ -125,14 +133,14 @@ class Observer:
         await set_actor(session, "observer")
         if news.broken or (news.observed and news.in_flight):
             # Several statements to come, each with an order of its own: all rows before the first write.
-            touched = {*(seen.id for seen in news.observed), *(row.id for row in news.broken)}
+            touched = {*(seen.id for seen in news.observed), *(each for each, _ in news.broken)}
             await lock_in_order(session, {*touched, *news.in_flight})
         changed = await observations.write_observations(session, news.observed, observed_at=began_at)
         if news.in_flight:
             await observations.stamp_in_flight(session, news.in_flight, observed_at=began_at)
-        for row in news.broken:
-            error = invariant_error(operation=row.operation, error_count=0, now=began_at)
-            await observations.set_invariant_error(session, row.id, error)
+        for each, operation in news.broken:
+            error = invariant_error(operation=operation, error_count=0, now=began_at)
+            await observations.set_invariant_error(session, each, error)
         await access.touch(session, *(each for each in news.left_running if each in changed))
         return changed
 
@@ -150,15 +158,12 @@ class Observer:
         if looked_at:
             await self._nudges.wake(HintTarget.RECONCILER, looked_at)
 
-    async def _sweep_orphans(
-        self, sightings: Mapping[UUID, Sighting], *, known: set[UUID], now: datetime
-    ) -> None:
+    async def _sweep_orphans(self, strange: Mapping[UUID, Sighting], *, now: datetime) -> None:
         """Ours, but of no workspace here: containers go after a delay, volumes are a person's call."""
-        strange = sightings.keys() - known
         self._orphans = {each: self._orphans.get(each, now) for each in strange}
-        with_container = {each for each in strange if sightings[each].container is not ContainerState.NONE}
+        with_container = [each for each in strange if strange[each].container is not ContainerState.NONE]
         ORPHANS.labels("container").set(len(with_container))
-        ORPHANS.labels("volume").set(sum(1 for each in strange if sightings[each].volume))
+        ORPHANS.labels("volume").set(sum(1 for each in strange.values() if each.volume))
         for each in with_container:
             if now - self._orphans[each] > ORPHAN_DELAY:
                 self._lead.assert_recent()
@@ -166,27 +171,46 @@ class Observer:
                 await self._runtime.remove_orphan_container(each)
 
 
+def _not_of(rows: Sequence[Observable], ids: set[UUID]) -> set[UUID]:
+    return ids.difference(*(row.ids for row in rows))
+
+
 def _compare(rows: Sequence[Observable], seen: Observation) -> News:
     news = News()
     for row in rows:
-        if row.id in seen.unreadable:  # something is there and cannot be read: nothing follows
-            continue
-        sighting = seen.sightings.get(row.id, _NOTHING)
-        verdict = observe(
-            container=sighting.container,
-            volume=sighting.volume,
-            deleted=row.deleted_at is not None,
-            terminal_error=row.is_terminal,
-        )
-        if verdict.broken_invariant and not row.has_error:
-            news.broken.append(row)
-        if (verdict.observed_status, verdict.health_status) != (row.observed_status, row.health_status):
-            news.observed.append(Observed(row.id, verdict.observed_status, verdict.health_status))
-            if _left_running_unasked(row, verdict):
-                news.left_running.append(row.id)
-        elif row.operation is not Operation.NONE:
-            news.in_flight.append(row.id)
+        # Homes asleep say the same and share one sighting: what was no news of one is none of the next.
+        no_news: Sighting | None = None
+        for each in row.ids:
+            sighting = seen.sightings.get(each, _NOTHING)
+            if sighting is no_news:
+                continue
+            if each in seen.unreadable:  # something is there and cannot be read: nothing follows
+                continue
+            if not _tell_news(news, each, row, sighting):
+                no_news = sighting
     return news
+
+
+def _tell_news(news: News, workspace_id: UUID, row: Observable, sighting: Sighting) -> bool:
+    """Add what follows from this sighting. False: nothing does, for none that say the same."""
+    verdict = observe(
+        container=sighting.container,
+        volume=sighting.volume,
+        deleted=row.deleted_at is not None,
+        terminal_error=row.is_terminal,
+    )
+    broken = verdict.broken_invariant and not row.has_error
+    if broken:
+        news.broken.append((workspace_id, row.operation))
+    if (verdict.observed_status, verdict.health_status) != (row.observed_status, row.health_status):
+        news.observed.append(Observed(workspace_id, verdict.observed_status, verdict.health_status))
+        if _left_running_unasked(row, verdict):
+            news.left_running.append(workspace_id)
+    elif row.operation is not Operation.NONE:
+        news.in_flight.append(workspace_id)
+    else:
+        return broken
+    return True
 
 
 def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:

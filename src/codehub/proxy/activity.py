@@ -99,7 +99,8 @@ class ActivityBook:
         while True:
             await self.turn()
             try:
-                async with asyncio.timeout(TURN):
+                # With nothing to renew, to end or to say again, only news can change anything.
+                async with asyncio.timeout(TURN if self._is_watching() else None):
                     await self._news.wait()
             except TimeoutError:
                 pass
@@ -127,6 +128,10 @@ class ActivityBook:
             self._give_up(lease)
         self._active.clear()
         await self.turn()
+
+    def _is_watching(self) -> bool:
+        waiting = self._to_take or self._to_release or self._to_touch
+        return bool(self._held or self._active or waiting or self._failing_since is not None)
 
     def _want(self, lease: Lease) -> None:
         self._to_release.discard(lease)

@@ -27,6 +27,7 @@ from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
 
 BACKLOG = 1024
+SWEEP_EMPTY_SECONDS = 10.0
 JUDGE_AGAIN = 15.0
 
 log = structlog.get_logger(__name__)
@@ -66,6 +67,7 @@ class Engine:
         self.connections: set[ClientConnection] = set()
         self.empty = asyncio.Event()
         self.empty.set()
+        self.occupied = asyncio.Event()
         self._judge_at = self.loop.time() + JUDGE_AGAIN
         self._judging: asyncio.Task[None] | None = None  # held, or it could vanish half-way
         self._trusted = frozenset(address.encode() for address in settings.trusted_proxies)
@@ -81,8 +83,11 @@ class Engine:
                 room = True
         if not room:
             self.metrics.connections_refused_total += 1
+        if not self.connections:
+            self.pool.expire(self.loop.time())  # nobody looked after it so closely meanwhile
         self.connections.add(connection)
         self.empty.clear()
+        self.occupied.set()
         self.metrics.connections_open = len(self.connections)
         return room and not self.draining
 
@@ -90,6 +95,7 @@ class Engine:
         self.connections.discard(connection)
         if not self.connections:
             self.empty.set()
+            self.occupied.clear()
         self.metrics.connections_open = len(self.connections)
 
     def trusts(self, address: bytes) -> bool:
@@ -212,5 +218,8 @@ class ProxyServer:
         settings = self._settings
         interval = min(1.0, settings.head_timeout / 4, settings.keep_alive / 4, settings.request_idle / 4)
         while True:
+            with contextlib.suppress(TimeoutError):  # nobody here: only what was kept has to expire, in time
+                async with asyncio.timeout(SWEEP_EMPTY_SECONDS):
+                    await engine.occupied.wait()
             await asyncio.sleep(interval)
             engine.sweep(interval)

@@ -18,9 +18,17 @@ POLL_EVERY = 0.02
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ending = asyncio.Event()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # signals are main's: the database must not go before the coordinators have
+
+    async def main_loop(self) -> None:
+        """uvicorn's own looks at a flag and at the clock ten times a second, day and night."""
+        await self.ending.wait()
 
 
 @contextlib.asynccontextmanager
@@ -33,6 +41,7 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             log_config=None,
             access_log=False,
             server_header=False,
+            date_header=False,  # the API says it (``api/gate``): uvicorn would wake for it while nobody asks
             # Whom a forwarded address may be believed from is the API's question, not uvicorn's.
             proxy_headers=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
@@ -51,6 +60,7 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
         raise explain_bind_error(error, bind) from error
     finally:
         server.should_exit = True
+        server.ending.set()
         await asyncio.gather(task, return_exceptions=True)
 
 

@@ -28,10 +28,14 @@ def numbers_file(sockets: Path, *, parent: int, number: int) -> Path:
 async def keep_writing(metrics: Metrics, path: Path) -> None:
     """Until cancelled. Written aside and renamed: a reader never sees half of it."""
     aside = path.with_suffix(".new")
+    written = ""
     while True:
-        with suppress(OSError):
-            aside.write_text(json.dumps(_numbers(metrics)))
-            aside.replace(path)
+        numbers = json.dumps(_numbers(metrics))
+        if numbers != written:  # at night nothing counts
+            with suppress(OSError):
+                aside.write_text(numbers)
+                aside.replace(path)
+                written = numbers
         await asyncio.sleep(WRITE_EVERY)
 
 

@@ -11,7 +11,7 @@ published while it was not listening are lost.
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -76,12 +76,18 @@ class HintBoard(Protocol):
 
 
 class Hints:
-    """Hints over Redis PUB/SUB, channel ``{prefix}:{target}``."""
+    """Hints over Redis PUB/SUB, channel ``{prefix}:{target}``.
+
+    All sources of a process share one subscription to every channel: a connection that has to prove itself
+    alive every few seconds is worth keeping only once.
+    """
 
     def __init__(self, link: RedisLink, *, prefix: str = "codehub:wake") -> None:
         self._link = link
         self._prefix = prefix
         self._outage = Outage("hints")
+        self._sources: dict[str, set[_RedisHintSource]] = {self._channel(each): set() for each in HintTarget}
+        self._subscription: Subscription | None = None
 
     async def publish(self, target: HintTarget, ids: Collection[UUID] = ()) -> bool:
         try:
@@ -93,7 +99,40 @@ class Hints:
 
     def subscribe(self, target: HintTarget) -> HintSource:
         """Needs a running loop; the source reconnects by itself until it is closed."""
-        return _RedisHintSource(self._link, self._channel(target))
+        source = _RedisHintSource(self._leave)
+        self._sources[self._channel(target)].add(source)
+        if self._subscription is None:
+            self._subscription = Subscription(
+                self._link,
+                use=f"subscription to {self._prefix}:*",
+                channels=list(self._sources),
+                on_message=self._receive,
+                on_subscribed=self._wake_all,
+            )
+            self._subscription.start()
+        elif self._subscription.connected:
+            source.add(EVERYTHING)  # as after each subscription; if it is being made, this comes with it
+        return source
+
+    async def _leave(self, source: "_RedisHintSource") -> None:
+        for sources in self._sources.values():
+            sources.discard(source)
+        if self._subscription is not None and not any(self._sources.values()):
+            subscription, self._subscription = self._subscription, None
+            await subscription.close()
+
+    def _receive(self, channel: str, payload: bytes) -> None:
+        hint = parse_hint(payload)
+        if hint is None:
+            IGNORED.inc()
+            return
+        for source in self._sources.get(channel, ()):
+            source.add(hint)
+
+    def _wake_all(self) -> None:
+        for sources in self._sources.values():
+            for source in sources:
+                source.add(EVERYTHING)
 
     def _channel(self, target: HintTarget) -> str:
         return f"{self._prefix}:{target.value}"
@@ -178,23 +217,9 @@ class _LocalHintSource(_Coalescer):
 
 
 class _RedisHintSource(_Coalescer):
-    def __init__(self, link: RedisLink, channel: str) -> None:
+    def __init__(self, leave: "Callable[[_RedisHintSource], Awaitable[None]]") -> None:
         super().__init__()
-        self._subscription = Subscription(
-            link,
-            use=f"subscription to {channel}",
-            channels=[channel],
-            on_message=self._receive,
-            on_subscribed=lambda: self.add(EVERYTHING),
-        )
-        self._subscription.start()
-
-    def _receive(self, _channel: str, payload: bytes) -> None:
-        hint = parse_hint(payload)
-        if hint is None:
-            IGNORED.inc()
-        else:
-            self.add(hint)
+        self._leave = leave
 
     async def close(self) -> None:
-        await self._subscription.close()
+        await self._leave(self)

@@ -2,7 +2,8 @@
 
 Runtimes are listed as a whole, so the database is asked as a whole too: one statement to load, one to
 write. Rows at rest (nothing there, nothing wanted, nothing wrong) are not even loaded: with most of
-100 000 homes archived, a tick reads the rest.
+100 000 homes archived, a tick reads the rest. And those that say the same come together, because ten
+thousand homes asleep are what an idle Observer looks at.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,9 +28,9 @@ a volume may have been made after it: until nothing is in flight, somebody has t
 
 @dataclass(frozen=True)
 class Observable:
-    """What is on record about a workspace, as far as an observation asks."""
+    """What is on record, as far as an observation asks. Of each of ``ids`` it is the same."""
 
-    id: UUID
+    ids: Sequence[UUID]
     desired_state: DesiredState
     observed_status: ObservedStatus
     health_status: HealthStatus
@@ -48,8 +49,7 @@ class Observed:
     health_status: HealthStatus
 
 
-_OBSERVABLE = select(
-    w.c.id,
+_SAID = (
     w.c.desired_state,
     w.c.observed_status,
     w.c.health_status,
@@ -59,28 +59,24 @@ _OBSERVABLE = select(
     func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False).label("is_terminal"),
 )
 
-_NAMED = _OBSERVABLE.where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
+# Grouped by position: an expression with parameters would not be recognised as the one that was selected.
+_WATCHED = (
+    select(func.array_agg(w.c.id, type_=ARRAY(Uuid())), *_SAID)
+    .where(w.c.watched)
+    .group_by(*(text(str(position)) for position in range(2, 2 + len(_SAID))))
+)
+_NAMED = select(w.c.id, *_SAID).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
 
 
-async def load_observables(session: AsyncSession, seen: Collection[UUID]) -> list[Observable]:
-    """The rows a full look may change: all that are not at rest, and those the runtime has ``seen``.
-
-    An id that was seen and is not in the answer is unknown here or DELETED: an orphan.
-    """
-    # Two index scans, not one condition with OR, which would read the whole table.
-    at_work = _OBSERVABLE.where(w.c.watched)
-    sighted = _OBSERVABLE.where(w.c.id == any_(uuid_array(seen)), NOT_FINAL, w.c.watched.is_(False))
-    rows = at_work.union_all(sighted).subquery()
-    # Ten thousand homes asleep say the same. Grouped by what they say they come as one row with their ids,
-    # and not ten thousand times through the layers above the driver: that was most of what idling cost.
-    said = [column for column in rows.c if column is not rows.c.id]
-    groups = select(func.array_agg(rows.c.id, type_=ARRAY(Uuid())), *said).group_by(*said)
-    return [Observable(each, *rest) for ids, *rest in await session.execute(groups) for each in ids]
+async def load_watched(session: AsyncSession) -> list[Observable]:
+    """All that is not at rest. What else the runtime has seen is asked for by name (``load_named``)."""
+    return [Observable(*row) for row in await session.execute(_WATCHED)]
 
 
 async def load_named(session: AsyncSession, ids: Collection[UUID]) -> list[Observable]:
-    """The rows a look at these alone may change."""
-    return [Observable(*row) for row in await session.execute(_NAMED, {"ids": list(ids)})]
+    """The rows a look at these alone may change. One that is not in the answer is unknown here or DELETED."""
+    rows = await session.execute(_NAMED, {"ids": list(ids)})
+    return [Observable([each], *rest) for each, *rest in rows]
 
 
 async def write_observations(

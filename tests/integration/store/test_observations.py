@@ -1,9 +1,10 @@
 """The Observer writes what is news, in bulk, and never goes back in time."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
@@ -11,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.kit.ids import uuid7
 from codehub.store import observations, statements
-from codehub.store.observations import Observed
+from codehub.store.observations import Observable, Observed
 from codehub.store.row_locks import lock_in_order
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import an_error, make_workspace, view
@@ -65,8 +66,8 @@ async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: 
     deleting = await make_workspace(session, operation="DELETING", **gone)
     provisioning = await make_workspace(session, operation="PROVISIONING", **gone)
     both = {deleting, provisioning}
-    assert {row.id for row in await observations.load_observables(session, [])} == both
-    assert {row.id for row in await observations.load_named(session, both)} == both
+    assert _ids(await observations.load_watched(session)) == sorted(both)
+    assert _ids(await observations.load_named(session, both)) == sorted(both)
 
     later = await statements.now(session)
     assert await observations.stamp_in_flight(session, [deleting], observed_at=later) == 1
@@ -88,7 +89,9 @@ async def test_only_a_look_begun_after_the_recovery_turns_health_back(session: A
     assert await observations.write_observations(session, fine, observed_at=began_after) == [workspace_id]
 
 
-async def test_observables_are_what_is_not_at_rest_and_what_was_seen(session: AsyncSession) -> None:
+async def test_watched_is_what_is_not_at_rest_and_what_was_seen_is_found_by_name(
+    session: AsyncSession,
+) -> None:
     now = await statements.now(session)
     archived = await make_workspace(session, archive_key="key")
     surprising = await make_workspace(session, archive_key="key")
@@ -100,18 +103,24 @@ async def test_observables_are_what_is_not_at_rest_and_what_was_seen(session: As
     error = await an_error(session, terminal=True)
     broken = await make_workspace(session, error_info=error.as_json())
 
-    rows = await observations.load_observables(session, [surprising, sleeping, gone, uuid7()])
-    by_id = {row.id: row for row in rows}
-    assert len(by_id) == len(rows)
-    assert by_id.keys() == {surprising, sleeping, starting, deleting, never_seen, broken}
-    assert archived not in by_id
+    rows = await observations.load_watched(session)
+    by_id = {each: row for row in rows for each in row.ids}
+    assert _ids(rows) == sorted([sleeping, starting, deleting, never_seen, broken])
     assert by_id[broken].has_error
     assert by_id[broken].is_terminal
     assert not by_id[sleeping].has_error
     assert by_id[deleting].deleted_at == now
 
-    named = await observations.load_named(session, [archived, gone])
-    assert [row.id for row in named] == [archived]
+    named = await observations.load_named(session, [archived, surprising, sleeping, gone, uuid7()])
+    assert _ids(named) == sorted([archived, surprising, sleeping])
+
+
+async def test_what_says_the_same_comes_together(session: AsyncSession) -> None:
+    asleep = {await make_workspace(session, observed_status="STANDBY") for _ in range(3)}
+    running = await make_workspace(session, observed_status="RUNNING", desired_state="RUNNING")
+    rows = await observations.load_watched(session)
+    assert sorted(len(row.ids) for row in rows) == [1, 3]
+    assert {row.observed_status: set(row.ids) for row in rows} == {STANDBY: asleep, RUNNING: {running}}
 
 
 async def test_stamps_touch_only_what_is_in_flight_and_tell_nobody(session: AsyncSession) -> None:
@@ -173,3 +182,7 @@ async def test_two_bulk_writers_in_opposite_order_do_not_deadlock(
             *(look(backward, status) for status in (STANDBY, RUNNING, STANDBY)),
             *(plan(order, str(number)) for number, order in enumerate((forward, backward, forward))),
         )
+
+
+def _ids(rows: Sequence[Observable]) -> list[UUID]:
+    return sorted(each for row in rows for each in row.ids)

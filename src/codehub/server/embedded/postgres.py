@@ -48,6 +48,8 @@ SERVER_SETTINGS = {
     "log_timezone": "UTC",
     "timezone": "UTC",
     "log_min_messages": "warning",
+    # Every commit of ours writes its log itself; the log writer need not wake five times a second for it.
+    "wal_writer_delay": "10s",
 }
 
 
