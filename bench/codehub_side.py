@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from bench.client import Client
 from bench.processes import PROGRAMS, command_line, running, tree
 from codehub.server.data_dir import DataDir
 from codehub.server.embedded import postgres
@@ -23,7 +24,7 @@ SECONDS_TO_START = 90.0
 _PYTHON = shlex.quote(sys.executable)
 
 IMAGES = {
-    "trivial": f"{_PYTHON} -I -S {PROGRAMS}/trivial_server.py {{port}}",
+    "trivial": f"perl {PROGRAMS}/trivial_server.pl {{port}}",
     "echo": f"{_PYTHON} {PROGRAMS}/echo_server.py {{port}}",
     "nginx": f"{PROGRAMS}/nginx_server.sh {{port}} {{home}}",
 }
@@ -57,6 +58,7 @@ class CodeHub:
     data_dir: Path
     client: httpx.AsyncClient
     token: str
+    quick: Client
 
     @property
     def database_url(self) -> str:
@@ -78,18 +80,17 @@ class CodeHub:
 
     async def create(self, name: str, *, image: str = "trivial", start: bool = True) -> str:
         body = {"name": name, "image_ref": image, "start": start}
-        answer = await self.client.post("/api/v1/workspaces", json=body)
-        answer.raise_for_status()
-        return str(answer.json()["id"])
+        answer = await self.quick.ask("POST", "/api/v1/workspaces", body)
+        return str(answer.expect(201).json()["id"])
 
     async def ask(self, workspace_id: str, wish: str) -> None:
-        (await self.client.post(f"/api/v1/workspaces/{workspace_id}/{wish}")).raise_for_status()
+        (await self.quick.ask("POST", f"/api/v1/workspaces/{workspace_id}/{wish}")).expect(202)
 
     async def delete(self, workspace_id: str) -> None:
-        (await self.client.delete(f"/api/v1/workspaces/{workspace_id}")).raise_for_status()
+        (await self.quick.ask("DELETE", f"/api/v1/workspaces/{workspace_id}")).expect(202)
 
     async def answers(self, workspace_id: str) -> bool:
-        return (await self.client.get(f"/w/{workspace_id}/")).status_code == httpx.codes.OK
+        return (await self.quick.ask("GET", f"/w/{workspace_id}/")).status == httpx.codes.OK
 
 
 class Events:
@@ -120,11 +121,9 @@ async def events(hub: CodeHub) -> AsyncIterator[Events]:
     connected = asyncio.Event()
 
     async def read() -> None:
-        async with hub.client.stream("GET", "/api/v1/events", timeout=None) as stream:
-            connected.set()
-            async for line in stream.aiter_lines():
-                if not line.startswith("data:"):
-                    continue
+        async for line in hub.quick.lines("/api/v1/events"):
+            connected.set()  # its first line is there: from here on nothing is missed
+            if line.startswith(b"data:"):
                 data = json.loads(line[5:])
                 if isinstance(data, dict) and "id" in data and "status" in data:
                     seen.told(data["id"], data["status"])
@@ -148,7 +147,10 @@ async def codehub(directory: Path, **variables: str) -> AsyncIterator[CodeHub]:
         url = await until_ready(process, log)
         async with httpx.AsyncClient(base_url=url, timeout=60.0, trust_env=False, limits=MANY) as client:
             token = await sign_in(client)
-            yield CodeHub(process.pid, url, data_dir, client, token)
+            cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+            quick = Client(url, {"Origin": url, "Cookie": cookie})
+            yield CodeHub(process.pid, url, data_dir, client, token, quick)
+            await quick.close()
 
 
 MANY = httpx.Limits(max_connections=200, max_keepalive_connections=200)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 c = get_config()  # type: ignore[name-defined] # noqa: F821
 told = json.loads(os.environ["BENCH"])
@@ -17,7 +16,7 @@ c.ConfigurableHTTPProxy.pid_file = told["directory"] + "/proxy.pid"
 c.JupyterHub.authenticator_class = "dummy"
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = told["directory"] + "/homes/{username}"
-c.Spawner.cmd = [sys.executable, "-I", "-S", told["server"]]
+c.Spawner.cmd = ["perl", told["server"]]
 c.JupyterHub.log_level = "WARN"
 c.JupyterHub.concurrent_spawn_limit = 0  # its throttle is a protection, not what is measured
 c.JupyterHub.services = [{"name": "bench", "api_token": told["token"]}]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from bench.client import Client
 from bench.codehub_side import MANY, is_postgres
 from bench.processes import PROGRAMS, command_line, running, tree
 from codehub.server import embedded
@@ -31,6 +32,7 @@ class JupyterHub:
     url: str
     client: httpx.AsyncClient
     token: str
+    quick: Client
     database_pids: list[int]
 
     def pids(self) -> list[int]:
@@ -42,29 +44,26 @@ class JupyterHub:
 
     async def add_users(self, names: list[str]) -> None:
         for at in range(0, len(names), 100):
-            body = {"usernames": names[at : at + 100]}
-            (await self.client.post("/hub/api/users", json=body)).raise_for_status()
+            (await self.quick.ask("POST", "/hub/api/users", {"usernames": names[at : at + 100]})).expect()
 
     async def start(self, name: str) -> None:
         """Returns once the server answers and its route is there: POST waits for both, up to ten seconds."""
-        answer = await self.client.post(f"/hub/api/users/{name}/server")
-        answer.raise_for_status()
-        while answer.status_code == httpx.codes.ACCEPTED:
+        answer = (await self.quick.ask("POST", f"/hub/api/users/{name}/server")).expect()
+        while answer.status == httpx.codes.ACCEPTED:
             await asyncio.sleep(0.05)
-            user = (await self.client.get(f"/hub/api/users/{name}")).json()
+            user = (await self.quick.ask("GET", f"/hub/api/users/{name}")).json()
             if user["servers"].get("", {}).get("ready"):
                 return
 
     async def stop(self, name: str) -> None:
-        answer = await self.client.delete(f"/hub/api/users/{name}/server")
-        answer.raise_for_status()
-        while answer.status_code == httpx.codes.ACCEPTED:
+        answer = (await self.quick.ask("DELETE", f"/hub/api/users/{name}/server")).expect()
+        while answer.status == httpx.codes.ACCEPTED:
             await asyncio.sleep(0.05)
-            if not (await self.client.get(f"/hub/api/users/{name}")).json()["servers"]:
+            if not (await self.quick.ask("GET", f"/hub/api/users/{name}")).json()["servers"]:
                 return
 
     async def answers(self, name: str) -> bool:
-        return (await self.client.get(f"/user/{name}/")).status_code == httpx.codes.OK
+        return (await self.quick.ask("GET", f"/user/{name}/")).status == httpx.codes.OK
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +85,7 @@ async def jupyterhub(directory: Path) -> AsyncIterator[JupyterHub]:
             "directory": str(home),
             "token": token,
             "proxy": str(PROXY),
-            "server": str(PROGRAMS / "trivial_server.py"),
+            "server": str(PROGRAMS / "trivial_server.pl"),
         }
         command = (str(PYTHON), "-m", "jupyterhub", "-f", str(HERE / "jupyterhub_config.py"))
         env = {**os.environ, "BENCH": json.dumps(told)}
@@ -103,7 +102,10 @@ async def jupyterhub(directory: Path) -> AsyncIterator[JupyterHub]:
         ):
             await _until_ready(client, process, log)
             postmasters = [pid for pid in database_pids if "/bin/postgres " in command_line(pid)]
-            yield JupyterHub(process.pid, str(client.base_url), client, token, postmasters)
+            url = f"http://127.0.0.1:{port}"
+            quick = Client(url, {"Authorization": f"token {token}"})
+            yield JupyterHub(process.pid, url, client, token, quick, postmasters)
+            await quick.close()
 
 
 async def _until_ready(client: httpx.AsyncClient, process: asyncio.subprocess.Process, log: Path) -> None:

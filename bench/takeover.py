@@ -173,7 +173,7 @@ def _servers(directory: Path) -> dict[int, str]:
         if not entry.name.isdecimal():
             continue
         line = command_line(int(entry.name))
-        if "bwrap" in line.split(" ", 1)[0] or "trivial_server.py" not in line:
+        if "bwrap" in line.split(" ", 1)[0] or "trivial_server.pl" not in line:
             continue  # the sandbox around a server is not a second server
         with contextlib.suppress(OSError):
             variables = (entry / "environ").read_bytes().decode(errors="replace").split("\0")

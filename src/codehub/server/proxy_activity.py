@@ -1,6 +1,6 @@
 """What the proxy says about use: leases and idle timers in Redis, each with its workspace's own TTL."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import access
 from codehub.services.batching import Batched
-from codehub.signals.activity import LEASE_SECONDS, ActivityKind, ActivityLog
+from codehub.signals.activity import LEASE_SECONDS, ActivityLog, Ended, Lease, Touch
 from codehub.signals.activity_news import ActivityNews
 from codehub.store.records import WorkspaceRecord
 
@@ -86,20 +86,33 @@ class ProxyActivity:
         self._ttls = ttls
         self._news = news
         self._held: set[tuple[UUID, str]] = set()
+        # Fifty people who arrive together are one call to Redis. Each is safe to repeat, if it fails.
+        self._writing: Batched[Touch | Ended | Lease, bool] = Batched(self._write)
 
     async def lease(self, workspace_id: UUID, conn_id: str) -> None:
-        await self._activity.take(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
+        await self._writing.get(await self._lease(workspace_id, conn_id))
         if (workspace_id, conn_id) not in self._held:
             self._held.add((workspace_id, conn_id))
             self._tell(workspace_id)
 
     async def release(self, workspace_id: UUID, conn_id: str) -> None:
-        await self._activity.release(workspace_id, conn_id, ttl_seconds=await self._ttls.get(workspace_id))
+        await self._writing.get(Ended(await self._lease(workspace_id, conn_id)))
         self._held.discard((workspace_id, conn_id))
         self._tell(workspace_id)
 
     async def touch(self, workspace_id: UUID) -> None:
-        await self._activity.touch(workspace_id, await self._ttls.get(workspace_id), ActivityKind.HTTP)
+        await self._writing.get(Touch(workspace_id, await self._ttls.get(workspace_id)))
+
+    async def _lease(self, workspace_id: UUID, conn_id: str) -> Lease:
+        return Lease(conn_id, workspace_id, await self._ttls.get(workspace_id))
+
+    async def _write(self, said: Sequence[Touch | Ended | Lease]) -> Mapping[Touch | Ended | Lease, bool]:
+        await self._activity.write(
+            touches=[each for each in said if isinstance(each, Touch)],
+            ended=[each for each in said if isinstance(each, Ended)],
+            leases=[each for each in said if isinstance(each, Lease)],
+        )
+        return dict.fromkeys(said, True)
 
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
         longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
