@@ -39,7 +39,7 @@ class Client:
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, method: str, path: str, body: object = None) -> Answer:
-        reader, writer = self._idle.pop() if self._idle else await self._connect()
+        reader, writer = await self._connection()
         keep = False
         try:
             self._send(writer, method, path, body)
@@ -73,6 +73,14 @@ class Client:
         for _, writer in self._idle:
             writer.close()
         self._idle.clear()
+
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():  # the server may have ended it meanwhile
+                return reader, writer
+            writer.close()
+        return await self._connect()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self._host, self._port, limit=LONGEST_LINE)

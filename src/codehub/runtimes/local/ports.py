@@ -72,11 +72,16 @@ def is_free(port: int) -> bool:
 
 
 async def answers(port: int) -> bool:
-    """Whether somebody listens. Loopback says so at once, either way: no thread is needed for it."""
+    """Whether somebody listens. Loopback says so at once, either way: no thread is needed for it.
+
+    At once means at the second asking: the first only begins, and the answer comes as it returns.
+    """
     with socket.socket() as probe:
         probe.setblocking(False)
         said = probe.connect_ex((HOST, port))
-        if said != errno.EINPROGRESS:
+        if said == errno.EINPROGRESS:
+            said = probe.connect_ex((HOST, port))
+        if said != errno.EALREADY:
             return said == 0
         try:
             async with asyncio.timeout(0.2):

@@ -76,7 +76,7 @@ async def settle(started: Started, *, seconds: float) -> int | None:
             return exit_code
         if await ports.answers(started.port):
             return None
-        # A tenth of the wait so far: hardly later than it could be for one, and fifty that start at once are
-        # not kept from starting by being asked.
-        await asyncio.sleep(min(max(waited / 10, 0.001), 0.05))
+        # A seventh of the wait so far: hardly later than it could be for one, and fifty that start at once
+        # are not kept from starting by being asked.
+        await asyncio.sleep(min(max(waited / 7, 0.002), 0.05))
     return None
