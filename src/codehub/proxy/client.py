@@ -64,9 +64,6 @@ class ClientConnection(Connection):
             self._answer_and_close(engine.concierge.overloaded())
 
     def data_received(self, data: bytes) -> None:
-        if self.pipe is not None:
-            self.pipe.write(data)
-            return
         self.touched = True
         if self._lingered is not None:
             self._lingered += len(data)

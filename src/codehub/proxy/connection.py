@@ -40,7 +40,6 @@ class Connection(asyncio.Protocol):
         "closes",
         "deadline",
         "exchange",
-        "pipe",
         "quiet",
         "touched",
         "transport",
@@ -51,7 +50,6 @@ class Connection(asyncio.Protocol):
         self._loop = engine.loop
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.exchange: Exchange | None = None
-        self.pipe: asyncio.Transport | None = None  # of a tunnel: where bytes go without a second look
         self.closes = False  # after the response under way
         self.touched = False  # bytes moved since the last sweep
         self.quiet = 0.0  # seconds without, while an exchange is under way

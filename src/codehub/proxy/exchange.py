@@ -11,6 +11,7 @@ from codehub.proxy.framing import Body, FramingError, UntilClose
 from codehub.proxy.request import RequestHead
 from codehub.proxy.response import BadResponse, ResponseHead, read_response, recall_response
 from codehub.proxy.rewrite import Policy, client_head
+from codehub.proxy.tunnel import join
 from codehub.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -235,13 +236,14 @@ class Exchange:
         self._client.transport.write(head + data if data else head)
         self._client.tunnel_opened()
         if self._upstream is not None:
-            self._client.pipe, self._upstream.pipe = self._upstream.transport, self._client.transport
+            join(self._client, self._upstream)
 
     def _unpipe(self) -> None:
         """Before either end closes: writing to a closed transport is an error."""
-        self._client.pipe = None
-        if self._upstream is not None:
-            self._upstream.pipe = None
+        if self.tunnel:
+            self._client.transport.set_protocol(self._client)
+            if self._upstream is not None:
+                self._upstream.transport.set_protocol(self._upstream)
 
     def _finish(self, rest: bytes) -> None:
         upstream, response = self._upstream, self._response

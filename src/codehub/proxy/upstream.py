@@ -26,13 +26,12 @@ class ConnectFailed(Exception):
 class UpstreamConnection(asyncio.Protocol):
     """One connection. While ``exchange`` is set, everything that happens on it belongs to that."""
 
-    __slots__ = ("_pool", "exchange", "idle_since", "lane", "pipe", "transport", "used")
+    __slots__ = ("_pool", "exchange", "idle_since", "lane", "transport", "used")
 
     def __init__(self, pool: "UpstreamPool", lane: "Lane") -> None:
         self._pool = pool
         self.lane = lane
         self.exchange: Exchange | None = None
-        self.pipe: asyncio.Transport | None = None  # of a tunnel: where bytes go without a second look
         self.used = False  # has carried a request before
         self.idle_since = 0.0
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -42,9 +41,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        if self.pipe is not None:
-            self.pipe.write(data)
-        elif self.exchange is None:
+        if self.exchange is None:
             self._pool.discard(self)
         else:
             self.exchange.upstream_data(data)
