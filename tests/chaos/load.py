@@ -67,6 +67,9 @@ class Tenant:
         self._figures = figures
         self._client = client(estate)
         self.ledger: Ledger | None = None
+        self.late: set[str] = (
+            set()
+        )  # names asked for without an answer: one may be made, or made again, later
 
     async def step(self, interrupted: asyncio.Event) -> None:
         """One thing a person does. Once ``interrupted`` it waits for nothing that takes long."""
@@ -96,7 +99,7 @@ class Tenant:
         self._count += 1
         start = self._random.random() < 0.8
         body = {"name": name, "image_ref": self._estate.ground.image, "start": start}
-        answer = await self._ask("POST", "/workspaces", json=body)
+        answer = await self._ask("POST", "/workspaces", on_silence=lambda: self.late.add(name), json=body)
         if answer.status_code == httpx.codes.CONFLICT:  # made by a request whose answer got lost
             answer = await self._ask("GET", f"/workspaces?q={name}&limit=200")
             made = next(each for each in answer.json()["items"] if each["name"] == name)
@@ -219,6 +222,9 @@ class Load:
             self.figures.late_wishes += ledger.wish != before
             ledger.late.clear()
         return wrong
+
+    def late_names(self) -> set[str]:
+        return {name for tenant in self.tenants for name in tenant.late}
 
     def ledgers(self) -> dict[str, Ledger]:
         return {each.ledger.id: each.ledger for each in self.tenants if each.ledger is not None}

@@ -81,7 +81,7 @@ async def _strike(
     await place.until_both_stand()  # whoever was killed has subscribers of its own, and they need it back
     rows = await truth.read_rows(place)
     lost_wishes = load.accept({key: row["desired_state"] for key, row in rows.items()})
-    findings = await truth.judge(place, load.ledgers(), watchers)
+    findings = await truth.judge(place, load.ledgers(), watchers, late=load.late_names())
     findings.lost += lost_wishes
     strike = Strike(
         name=fault.name,

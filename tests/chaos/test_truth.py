@@ -2,16 +2,24 @@
 
 import hashlib
 import io
+import os
+import subprocess
+import sys
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import zstandard
 
 from tests.chaos import truth
+from tests.chaos.estate import Estate
+from tests.chaos.grounds import LocalGround
 from tests.chaos.load import Ledger
+from tests.support.waiting import until
 
 ONE, OTHER = "0198c0de-0000-7000-8000-000000000001", "0198c0de-0000-7000-8000-000000000002"
 NOTES = {"notes": hashlib.sha256(b"mine").hexdigest()}
@@ -68,6 +76,10 @@ def ground(tmp_path: Path) -> Ground:
     return ground
 
 
+async def _is(look: Callable[[], list[str]], expected: list[str]) -> bool:
+    return look() == expected
+
+
 def row(observed: str = "RUNNING", **more: Any) -> Any:
     return {"observed_status": observed, "archive_key": None, "op_id": "now", **more}
 
@@ -116,6 +128,53 @@ def test_archives_that_the_collection_should_have_removed_are_seen(ground: Groun
     assert "deleted" in truth.judge_archives(ground, {})[0]
     ground.store("debris", meta=False)
     assert "debris" in truth.judge_archives(ground, {ONE: row()})[0]
+
+
+def test_a_workspace_of_nobody_is_seen_unless_it_was_asked_for_in_vain() -> None:
+    made = {ONE: row(name="home"), OTHER: row(name="late")}
+    assert truth.judge_strangers(made, {ONE: Ledger(ONE, "start")}, late={"late"}) == []
+    assert OTHER in truth.judge_strangers(made, {ONE: Ledger(ONE, "start")}, late=())[0]
+
+
+def test_a_subscriber_with_another_picture_is_seen() -> None:
+    watcher: Any = SimpleNamespace(replica=SimpleNamespace(name="north"), known={ONE: (3, "running")})
+    rows = {ONE: row(version=3, status="running"), OTHER: row("DELETED", version=9, status="deleted")}
+    assert truth.judge_picture(watcher, rows) == []
+    for known in ({}, {ONE: (2, "running")}, {ONE: (3, "standby")}, {ONE: (3, "running"), OTHER: (8, "new")}):
+        watcher.known = known
+        assert "to a subscriber of north" in truth.judge_picture(watcher, rows)[0]
+
+
+async def test_a_process_no_replica_answers_for_is_seen(tmp_path: Path) -> None:
+    place = Estate(tmp_path, *cast(Any, (None, "", None, None)))
+    assert place.strays() == []
+    env = {**os.environ, "CODEHUB_DATA_DIR": str(tmp_path / "data")}
+    with subprocess.Popen(["sleep", "1000"], env=env) as stray:
+        try:
+            await until(partial(_is, place.strays, ["sleep 1000 "]), seconds=20, what="the stray to be seen")
+            alive: Any = SimpleNamespace(alive=True, pid=os.getpid())
+            place.replicas.append(alive)  # the child of a living one is none
+            assert place.strays() == []
+        finally:
+            stray.kill()
+
+
+async def test_two_servers_at_one_moment_are_seen(tmp_path: Path) -> None:
+    ground = LocalGround(tmp_path, *cast(Any, (None, tmp_path)))
+    env = {**os.environ, "HOME": str(tmp_path / "home"), "CODEHUB_WORKSPACE_ID": ONE}
+    command = [sys.executable, "-c", "import time; time.sleep(1000)", "tiny_server.py"]
+    with subprocess.Popen(command, env=env) as first:
+        try:
+            await until(partial(_is, ground.servers, [ONE]), seconds=20, what="the first server")
+            assert ground.doubled() == []
+            with subprocess.Popen(command, env=env) as second:
+                try:
+                    await until(partial(_is, ground.doubled, [ONE]), seconds=20, what="the second server")
+                finally:
+                    second.kill()
+            assert ground.doubled() == []
+        finally:
+            first.kill()
 
 
 def test_a_wish_that_was_acknowledged_is_not_forgotten() -> None:

@@ -10,7 +10,7 @@ import io
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ KEPT_GENERATIONS = 3
 Rows = Mapping[str, asyncpg.Record]
 
 _ROWS = """
-SELECT id::text, status, observed_status::text, desired_state::text, operation::text, archive_key,
+SELECT id::text, name, status, observed_status::text, desired_state::text, operation::text, archive_key,
        op_id::text, error_info, version, deleted_at IS NOT NULL AS deleted,
        coalesce(error_info @> '{"is_terminal": true}', false) AS gave_up
 FROM workspaces
@@ -66,13 +66,22 @@ async def restless(estate: Estate) -> list[str]:
     ]
 
 
-async def judge(estate: Estate, ledgers: Mapping[str, Ledger], watchers: Sequence[Watcher]) -> Findings:
-    """Everything that is wrong. The round is at rest: nobody asks for anything."""
+async def judge(
+    estate: Estate,
+    ledgers: Mapping[str, Ledger],
+    watchers: Sequence[Watcher],
+    *,
+    late: Collection[str] = (),
+) -> Findings:
+    """Everything that is wrong. The round is at rest: nobody asks for anything.
+
+    ``late``: names that were asked for and never answered. A server that was frozen may make one after all.
+    """
     rows = await read_rows(estate)
     live = {key: row for key, row in rows.items() if not row["deleted"]}
     found = Findings()
     found.lost += [f"workspace {each} has no row" for each in ledgers.keys() - live.keys()]
-    found.doubled += [f"workspace {each} was asked for by nobody" for each in live.keys() - ledgers.keys()]
+    found.doubled += judge_strangers(live, ledgers, late=late)
     for key in sorted(ledgers.keys() & live.keys()):
         found.lost += await asyncio.to_thread(judge_home, estate.ground, ledgers[key], live[key])
     found.doubled += await asyncio.to_thread(judge_processes, estate.ground, live)
@@ -86,6 +95,14 @@ async def judge(estate: Estate, ledgers: Mapping[str, Ledger], watchers: Sequenc
     for watcher in watchers:
         found.others += await _patiently(partial(judge_picture, watcher, rows), seconds=SSE_SECONDS)
     return found
+
+
+def judge_strangers(live: Rows, ledgers: Mapping[str, Ledger], *, late: Collection[str]) -> list[str]:
+    return [
+        f"workspace {key} was asked for by nobody"
+        for key in live.keys() - ledgers.keys()
+        if live[key]["name"] not in late
+    ]
 
 
 async def _patiently(look: Callable[[], list[str]], *, seconds: float) -> list[str]:

@@ -4,6 +4,7 @@ They are put in from outside, for the length of a ``with``; the product has no s
 ``faults`` names those without which the bug does no harm, with their rates: the hunt has these alone.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -199,6 +200,23 @@ def leaking_slots() -> list[Patch]:
             await work(execution)
             if execution.op_id is not None and execution.op_id.int % 3 == 0:
                 self._slots[lane] -= 1
+
+        start(self, ws, fails_to_give_back, lane=lane)
+
+    return [(executions.Executions, "start", leak)]
+
+
+@_bug(cancel=0.1)
+def a_cut_action_keeps_its_slot() -> list[Patch]:
+    start = executions.Executions.start
+
+    def leak(self: Any, ws: WorkspaceView, work: Any, *, lane: Any) -> None:
+        async def fails_to_give_back(execution: Any) -> None:
+            try:
+                await work(execution)
+            except asyncio.CancelledError:
+                self._slots[lane] -= 1
+                raise
 
         start(self, ws, fails_to_give_back, lane=lane)
 
