@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +75,15 @@ def ground(tmp_path: Path) -> Ground:
     (ground.home(ONE) / "notes").write_bytes(b"mine")
     ground.running = [ONE]
     return ground
+
+
+@contextmanager
+def running(command: list[str], env: dict[str, str]) -> Iterator[None]:
+    with subprocess.Popen(command, env=env) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 async def _is(look: Callable[[], list[str]], expected: list[str]) -> bool:
@@ -149,32 +159,23 @@ async def test_a_process_no_replica_answers_for_is_seen(tmp_path: Path) -> None:
     place = Estate(tmp_path, *cast(Any, (None, "", None, None)))
     assert place.strays() == []
     env = {**os.environ, "CODEHUB_DATA_DIR": str(tmp_path / "data")}
-    with subprocess.Popen(["sleep", "1000"], env=env) as stray:
-        try:
-            await until(partial(_is, place.strays, ["sleep 1000 "]), seconds=20, what="the stray to be seen")
-            alive: Any = SimpleNamespace(alive=True, pid=os.getpid())
-            place.replicas.append(alive)  # the child of a living one is none
-            assert place.strays() == []
-        finally:
-            stray.kill()
+    with running(["sleep", "1000"], env):
+        await until(partial(_is, place.strays, ["sleep 1000 "]), seconds=20, what="the stray to be seen")
+        alive: Any = SimpleNamespace(alive=True, pid=os.getpid())
+        place.replicas.append(alive)  # the child of a living one is none
+        assert place.strays() == []
 
 
 async def test_two_servers_at_one_moment_are_seen(tmp_path: Path) -> None:
     ground = LocalGround(tmp_path, *cast(Any, (None, tmp_path)))
     env = {**os.environ, "HOME": str(tmp_path / "home"), "CODEHUB_WORKSPACE_ID": ONE}
     command = [sys.executable, "-c", "import time; time.sleep(1000)", "tiny_server.py"]
-    with subprocess.Popen(command, env=env) as first:
-        try:
-            await until(partial(_is, ground.servers, [ONE]), seconds=20, what="the first server")
-            assert ground.doubled() == []
-            with subprocess.Popen(command, env=env) as second:
-                try:
-                    await until(partial(_is, ground.doubled, [ONE]), seconds=20, what="the second server")
-                finally:
-                    second.kill()
-            assert ground.doubled() == []
-        finally:
-            first.kill()
+    with running(command, env):
+        await until(partial(_is, ground.servers, [ONE]), seconds=20, what="the first server")
+        assert ground.doubled() == []
+        with running(command, env):
+            await until(partial(_is, ground.doubled, [ONE]), seconds=20, what="the second server")
+        assert ground.doubled() == []
 
 
 def test_a_wish_that_was_acknowledged_is_not_forgotten() -> None:
