@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+LINE_BYTES = 64 * 1024
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -43,11 +45,19 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def read_line(path: str | os.PathLike[str]) -> bytes:
+    """A file that holds one short line. Without a file object, of which each look would make hundreds."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, LINE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
 def find_stat(pid: int) -> Stat | None:
     """None when there is no such process. Other failures raise: they do not mean "gone"."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            raw = file.read()
+        raw = read_line(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in parentheses may hold anything, parentheses and spaces included: cut at the last one.

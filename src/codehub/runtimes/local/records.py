@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.runtimes.base import Token
-from codehub.runtimes.local.processes import Identity
+from codehub.runtimes.local.processes import Identity, read_line
 
 
 class UnreadableRecord(Exception):
@@ -29,7 +29,7 @@ class Record:
 
 def find_record(path: Path) -> Record | None:
     try:
-        raw = path.read_bytes()
+        raw = read_line(path)
     except FileNotFoundError:
         return None
     except OSError as error:

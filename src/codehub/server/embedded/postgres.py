@@ -50,6 +50,9 @@ SERVER_SETTINGS = {
     "log_min_messages": "warning",
     # Every commit of ours writes its log itself; the log writer need not wake five times a second for it.
     "wal_writer_delay": "10s",
+    # Little is ever to be written at a checkpoint. Spread page by page over its five minutes, that is a
+    # wake-up every 100 ms for all of them.
+    "checkpoint_completion_target": "0.1",
 }
 
 
