@@ -1,5 +1,7 @@
 """What seeds have found, as scenarios: a seed's run changes with the product, these do not."""
 
+import asyncio
+
 import pytest
 
 from codehub.domain.errors import FailureCode
@@ -66,10 +68,18 @@ def test_what_a_failed_restore_of_a_deleted_workspace_left_is_removed() -> None:
         await people.wish(ws.id, "delete")
         await until(lambda: the_home(world).observed_status is ObservedStatus.DELETED)
         place = world.engine.place(ws.id)
-        world.chaos.strikes = lambda kind: kind == "job" and place.volume is not None  # type: ignore[method-assign]
+        failed = asyncio.Event()
+
+        def fails_once_there_is_a_volume(kind: str) -> bool:
+            if kind == "job" and place.volume is not None:
+                failed.set()
+                return True
+            return False
+
+        world.chaos.strikes = fails_once_there_is_a_volume  # type: ignore[method-assign]
         world.chaos.random.choice = lambda _: FailureCode.CHECKSUM_MISMATCH  # type: ignore
         world.archives.away = False
-        await until(lambda: place.volume is not None, seconds=400)
+        await asyncio.wait_for(failed.wait(), 400)
         await until(lambda: the_home(world).operation is Operation.NONE, seconds=400)
         await until(lambda: place.volume is None)
 

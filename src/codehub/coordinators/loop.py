@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 SHORTEST_PAUSE_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 1.0
+SPRINT_SECONDS = 0.05
 JITTER = 0.3
 
 TICK_SECONDS = Histogram("codehub_tick_duration_seconds", "How long a tick took", ["coordinator"])
@@ -91,6 +92,7 @@ class CoordinatorLoop:
         self.status = LoopStatus()
         self._timing = timing
         self._stopping = asyncio.Event()
+        self._sprinted = 0.0
         self._verified_at = 0.0  # by the event loop's clock, which nothing makes jump
         self._log = log.bind(coordinator=coordinator.name)
 
@@ -152,10 +154,19 @@ class CoordinatorLoop:
             self.status.last_tick_at = datetime.now(UTC)
         took = monotonic() - began
         TICK_SECONDS.labels(self.coordinator.name).observe(took)
-        # Fast when there is little to do, never a flood: of short ticks, at most half of the time is spent
-        # ticking. A tick that took long mostly waited for somebody else: resting as long would add to that.
-        await self._pause(min(max(took, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+        rested_at = monotonic()
+        await self._catch_breath(took)
         await self._wait_for_work()
+        self._sprinted = max(0.0, self._sprinted - (monotonic() - rested_at))
+
+    async def _catch_breath(self, took: float) -> None:
+        """Fast when there is little to do, never a flood: after a few ticks at most half of the time is spent
+        ticking. A tick that took long mostly waited for somebody else: resting as long would add to that.
+        """
+        effort = max(took, SHORTEST_PAUSE_SECONDS)
+        self._sprinted += effort
+        if self._sprinted > SPRINT_SECONDS:
+            await self._pause(min(effort, LONGEST_PAUSE_SECONDS))
 
     async def _wait_for_work(self) -> None:
         wait = _jittered(self.coordinator.next_wait_seconds())

@@ -43,6 +43,7 @@ from codehub.domain.plan import (
 from codehub.domain.policy import Policy
 from codehub.domain.states import HealthStatus, Operation
 from codehub.domain.workspace import WorkspaceView
+from codehub.kit.clock import monotonic
 from codehub.kit.remote_clock import RemoteClock
 from codehub.services import access
 from codehub.signals.hints import Hint
@@ -56,6 +57,7 @@ from codehub.store.steps import Step
 log = structlog.get_logger(__name__)
 
 STALE_SECONDS = 1.0
+RECORD_SECONDS = 1.0
 MEMORY_OF_ATTEMPTS = timedelta(hours=1)
 
 OPERATIONS = Total("codehub_operations_total", "Operations that ended", ["operation", "outcome"])
@@ -126,10 +128,13 @@ class Reconciler:
         self._policy = policy
         self._timing = timing
         self._observer_lock = observer_lock
+        self._recorded: Mapping[str, object] | None = None
+        self._record_at = 0.0
         self._last = Round(now=clock.now(), may_claim=False, free={})
 
     async def on_elected(self) -> None:
         self._worker.begin_term()
+        self._recorded = None
 
     async def on_lost(self) -> None:
         await self._executions.cancel_all()
@@ -139,9 +144,8 @@ class Reconciler:
         del hint  # a hint only wakes; what to do is read from the rows
         await self._probe_engines()
         async with self._lead.transaction() as session:
-            await set_actor(session, "reconciler")
             round_ = await self._load_and_decide(session)
-            await terms.record_tick(session, self._lead.name, detail={"away": self._engines.away()})
+            await self._record_now_and_then(session)
         self._act(round_)
         self._last = round_
         self._executions.short_of_slots = round_.short_of_slots
@@ -162,6 +166,13 @@ class Reconciler:
         if probe_at is not None:
             wait = min(wait, max(0.0, (probe_at - self._clock.now()).total_seconds()))
         return wait
+
+    async def _record_now_and_then(self, session: AsyncSession) -> None:
+        """For people who ask who leads what: news at once, otherwise not with every tick of a busy moment."""
+        detail = {"away": self._engines.away()}
+        if detail != self._recorded or monotonic() >= self._record_at:
+            await terms.record_tick(session, self._lead.name, detail=detail)
+            self._recorded, self._record_at = detail, monotonic() + RECORD_SECONDS
 
     async def _probe_engines(self) -> None:
         if self._engines.next_probe_at() is not None:
@@ -248,6 +259,7 @@ class Reconciler:
         writing = {ws.id for ws in (*round_.to_complete, *round_.to_mark, *halted, *claimed)}
         if not writing:
             return
+        await set_actor(session, "reconciler")
         await lock_in_order(session, writing)
         await self._complete(session, round_)
         for ws, halt in round_.to_halt:
