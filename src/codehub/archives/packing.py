@@ -1,6 +1,6 @@
 """Volume → compressed tar, piece by piece: what keeps every core busy while a home is archived.
 
-    tar ──pipe──► one thread that only feeds zstd ──► zstd's own threads ──► pieces, a few of them waiting
+    tar ──pipe──► one thread that only feeds zstd ──► zstd and its threads ──► pieces, a few of them waiting
 
 The thread has nothing else to do, so zstd's threads never wait for a hash or for the store, and as long as
 there is room for another piece it does not wait for anybody either.
@@ -53,9 +53,12 @@ class Packer:
 
 def _new_compressor() -> zstandard.ZstdCompressor:
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # One core is left to tar, the hash and the store. Where that leaves one, the feeding thread compresses
+    # by itself: a single worker would only add a copy of every byte.
+    workers = min(available - 1, MAX_COMPRESSION_THREADS)
     parameters = zstandard.ZstdCompressionParameters.from_level(
         LEVEL,
-        threads=min(available, MAX_COMPRESSION_THREADS),
+        threads=workers if workers > 1 else 0,
         job_size=COMPRESSION_JOB_BYTES,
         write_content_size=False,
     )

@@ -1,17 +1,22 @@
 """The parts that pack a home: reading ahead in a thread, walking over a volume, writing early to the disk."""
 
 import asyncio
+import io
 import os
 import stat
+import tarfile
 import threading
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from codehub.archives import directory
 from codehub.archives.directory import DirectoryWriter
+from codehub.archives.packing import Packer
 from codehub.archives.survey import Survey, estimate_bytes, survey_volume
+from codehub.archives.tarball import PIPE_BYTES, pack
 from codehub.archives.threads import read_ahead
 from codehub.domain.errors import EffectError, FailureCode
 
@@ -167,3 +172,30 @@ def test_every_written_byte_is_handed_to_the_disk_once(
     writer.close()
     assert (tmp_path / "a" / "b").read_bytes() == content * 7
     assert ranges == [(0, 9 * 1024 * 1024), (9 * 1024 * 1024, 9 * 1024 * 1024)]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+async def test_on_any_number_of_cores_it_is_one_frame_that_plain_tar_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    contents = {
+        f"{size}": os.urandom(size) for size in (0, 1, PIPE_BYTES - 1, PIPE_BYTES, 5 * PIPE_BYTES + 1)
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    tar = pack(tmp_path)
+    try:
+        packer = Packer(tar)
+        async with packer.pieces() as pieces:
+            packed = b"".join([piece async for piece in pieces])
+    finally:
+        tar.close()
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    unpacked = frame.decompress(packed)
+    assert frame.eof
+    assert frame.unused_data == b""
+    assert len(unpacked) == packer.bytes_read
+    with tarfile.open(fileobj=io.BytesIO(unpacked)) as members:
+        read = {each.name: members.extractfile(each) for each in members if each.isfile()}
+        assert {name.removeprefix("./"): file.read() for name, file in read.items() if file} == contents
