@@ -32,9 +32,9 @@ _POLICY: Final = (
 )
 _LANG_COOKIE: Final = re.compile(rb"(?:^|;)[ ]*codehub_lang=(en|ko)(?:;|$)")
 _LOGO: Final = (
-    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" '
-    'stroke-linejoin="round" aria-hidden="true"><path d="M12 2.8 20 7.4v9.2l-8 4.6-8-4.6V7.4z"/>'
-    '<path d="m9.6 9.6-2.4 2.4 2.4 2.4m4.8-4.8 2.4 2.4-2.4 2.4"/></svg>'
+    '<svg viewBox="0 0 32 32" aria-hidden="true"><path class="rail" d="M5 24h11"/>'
+    '<circle class="low" cx="5" cy="24" r="3"/><circle class="mid" cx="16" cy="24" r="3"/>'
+    '<path class="rise" d="M18 21.5 25 11"/><circle class="high" cx="26" cy="9" r="5"/></svg>'
 )
 # What the script needs to say by itself.
 _SPOKEN: Final = (
