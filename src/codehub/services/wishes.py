@@ -13,9 +13,9 @@ fails alone. A process that dies in here leaves nothing, and nobody was told oth
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.errors import CodeHubError
@@ -30,10 +30,10 @@ AT_ONCE = 20
 PATIENCE_SECONDS = 10.0
 
 
-class _Wish(Generic[T]):
+class _Wish:
     """Each is itself and no other, also when two people want the same."""
 
-    def __init__(self, grant: Callable[[AsyncSession], Awaitable[T]]) -> None:
+    def __init__(self, grant: Callable[[AsyncSession], Awaitable[object]]) -> None:
         self.grant = grant
         self.is_withdrawn = False
 
@@ -47,16 +47,14 @@ class Wishes:
 
     def __init__(self, sessions: async_sessionmaker[AsyncSession]) -> None:
         self._sessions = sessions
-        self._asked: Batched[_Wish[object], _Outcome] = Batched(
-            self._grant_all, max_batch=AT_ONCE, max_loads=1
-        )
+        self._asked: Batched[_Wish, _Outcome] = Batched(self._grant_all, max_batch=AT_ONCE, max_loads=1)
 
     async def make(self, grant: Callable[[AsyncSession], Awaitable[T]]) -> T:
         """What ``grant`` returns, committed, or what it raises. One service call, which refuses first.
 
-        ``TimeoutError``: its turn did not come, the database is stuck; then it is not granted later either.
+        ``TimeoutError``: the database is stuck. What had not begun by then is not granted later either.
         """
-        wish: _Wish[object] = _Wish(grant)
+        wish = _Wish(grant)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 outcome = await self._asked.get(wish)
@@ -68,22 +66,22 @@ class Wishes:
             raise refusal
         return cast(T, granted)
 
-    async def _grant_all(self, wishes: Sequence[_Wish[object]]) -> Mapping[_Wish[object], _Outcome]:
+    async def _grant_all(self, wishes: Sequence[_Wish]) -> Mapping[_Wish, _Outcome]:
         try:
             return await self._grant(wishes)
-        except DBAPIError as error:
-            if len(wishes) == 1 or is_outage(error):
+        except Exception as error:
+            if len(wishes) == 1 or not _is_of_one(error):
                 raise
-        outcomes: dict[_Wish[object], _Outcome] = {}
+        outcomes: dict[_Wish, _Outcome] = {}
         for wish in wishes:
             try:
                 outcomes |= await self._grant([wish])
-            except DBAPIError as error:
+            except Exception as error:  # noqa: BLE001 - whoever wished it is told
                 outcomes[wish] = (None, error)
         return outcomes
 
-    async def _grant(self, wishes: Sequence[_Wish[object]]) -> dict[_Wish[object], _Outcome]:
-        outcomes: dict[_Wish[object], _Outcome] = {}
+    async def _grant(self, wishes: Sequence[_Wish]) -> dict[_Wish, _Outcome]:
+        outcomes: dict[_Wish, _Outcome] = {}
         async with self._sessions.begin() as session:
             for wish in wishes:
                 if wish.is_withdrawn:
@@ -94,3 +92,10 @@ class Wishes:
                 except CodeHubError as refusal:
                     outcomes[wish] = (None, refusal)
         return outcomes
+
+
+def _is_of_one(error: Exception) -> bool:
+    """Whether one of the wishes is to blame, and not the database being away for all of them."""
+    if isinstance(error, DBAPIError):
+        return not is_outage(error)
+    return not isinstance(error, SQLAlchemyError | OSError | TimeoutError)

@@ -84,16 +84,20 @@ async def test_of_one_name_exactly_one_is_made(wishes: Wishes, session: AsyncSes
     assert await names(session, owner) == {"home"}
 
 
-async def test_what_the_database_refuses_fails_alone(
+async def test_what_the_database_refuses_or_we_got_wrong_fails_alone(
     wishes: Wishes, session: AsyncSession, owner: UUID
 ) -> None:
     async def divide(session: AsyncSession) -> None:
         await session.execute(text("SELECT 1 / 0"))
 
+    async def stumble(session: AsyncSession) -> None:
+        raise KeyError("a mistake of ours")
+
     wanted = [creation(owner, f"home-{number}") for number in range(6)]
-    asked: list[Grant] = [*wanted[:3], divide, *wanted[3:]]
+    asked: list[Grant] = [*wanted[:3], divide, stumble, *wanted[3:]]
     outcomes = await asyncio.gather(*(wishes.make(each) for each in asked), return_exceptions=True)
     assert isinstance(outcomes.pop(3), DBAPIError)
+    assert isinstance(outcomes.pop(3), KeyError)
     assert [each.name for each in outcomes if isinstance(each, WorkspaceRecord)] == [
         f"home-{number}" for number in range(6)
     ]
