@@ -109,9 +109,8 @@ class Observer:
         async with self._lead.transaction() as session:
             rows = await observations.load_watched(session)
             strange = _not_of(rows, set(seen.sightings) | seen.unreadable)
-            if (
-                strange
-            ):  # seen, although at rest on record; one that left its rest meanwhile is found here, too
+            if strange:
+                # Seen, although at rest on record; one that left its rest meanwhile is found here, too.
                 named = await observations.load_named(session, strange)
                 strange = _not_of(named, strange)
                 rows += named
