@@ -162,7 +162,13 @@ async def serve(app: FastAPI) -> AsyncIterator[str]:
     with contextlib.closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
-            app, http="httptools", log_config=None, access_log=False, proxy_headers=False, lifespan="off"
+            app,
+            http="httptools",
+            log_config=None,
+            access_log=False,
+            date_header=False,
+            proxy_headers=False,
+            lifespan="off",
         )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve(sockets=[taken]))

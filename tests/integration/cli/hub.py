@@ -61,7 +61,9 @@ class Hub:
         live = LiveFeed(self.link)
         runtime = await self.cell.runtime()
         app = create_app(self._dependencies(live, runtime))
-        config = uvicorn.Config(app, http="httptools", log_config=None, access_log=False, lifespan="off")
+        config = uvicorn.Config(
+            app, http="httptools", log_config=None, access_log=False, date_header=False, lifespan="off"
+        )
         server = uvicorn.Server(config)
         live.start()
         async with app.router.lifespan_context(app):
