@@ -67,7 +67,7 @@ class PrivateNetwork:
                 return found
 
     async def _is_alone(self, made: str) -> bool:
-        """Of several that were made together all but the lowest go at once; that one waits for them a little."""
+        """Of several made together all but the lowest go at once; that one waits for them a little."""
         give_up_at = monotonic() + WAIT_SECONDS
         while others := [str(each["Id"]) for each in await self._all() if each["Id"] != made]:
             if min(others) < made or monotonic() > give_up_at:
