@@ -142,7 +142,7 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) 
 )
 async def start_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
     wish = partial(service.start, workspace_id=workspace_id, actor=caller.actor, limits=parts.settings.limits)
-    record = await parts.wishes.make(wish)
+    record = await parts.wishes.make(wish, row=workspace_id)
     return await parts.answer(record, status=202)
 
 

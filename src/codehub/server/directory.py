@@ -125,7 +125,8 @@ class Directory:
                     actor=known.actor,
                     limits=self._limits,
                     cause=Cause(CauseCode.LINK_OPENED),
-                )
+                ),
+                row=workspace_id,
             )
         except LimitReached as limit:
             return WakeOutcome(

@@ -14,6 +14,7 @@ fails alone. A process that dies in here leaves nothing, and nobody was told oth
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, cast
+from uuid import UUID
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
@@ -33,8 +34,9 @@ PATIENCE_SECONDS = 10.0
 class _Wish:
     """Each is itself and no other, also when two people want the same."""
 
-    def __init__(self, grant: Callable[[AsyncSession], Awaitable[object]]) -> None:
+    def __init__(self, grant: Callable[[AsyncSession], Awaitable[object]], row: UUID | None) -> None:
         self.grant = grant
+        self.row = row
         self.is_withdrawn = False
 
 
@@ -49,12 +51,13 @@ class Wishes:
         self._sessions = sessions
         self._asked: Batched[_Wish, _Outcome] = Batched(self._grant_all, max_batch=AT_ONCE, max_loads=1)
 
-    async def make(self, grant: Callable[[AsyncSession], Awaitable[T]]) -> T:
+    async def make(self, grant: Callable[[AsyncSession], Awaitable[T]], *, row: UUID | None = None) -> T:
         """What ``grant`` returns, committed, or what it raises. One service call, which refuses first.
 
+        ``row``: the workspace it will lock; None: it makes one, which nobody else can know of yet.
         ``TimeoutError``: the database is stuck. What had not begun by then is not granted later either.
         """
-        wish = _Wish(grant)
+        wish = _Wish(grant, row)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 outcome = await self._asked.get(wish)
@@ -83,7 +86,7 @@ class Wishes:
     async def _grant(self, wishes: Sequence[_Wish]) -> dict[_Wish, _Outcome]:
         outcomes: dict[_Wish, _Outcome] = {}
         async with self._sessions.begin() as session:
-            for wish in wishes:
+            for wish in sorted(wishes, key=_lock_order):
                 if wish.is_withdrawn:
                     outcomes[wish] = _WITHDRAWN
                     continue
@@ -92,6 +95,11 @@ class Wishes:
                 except CodeHubError as refusal:
                     outcomes[wish] = (None, refusal)
         return outcomes
+
+
+def _lock_order(wish: _Wish) -> tuple[bool, UUID]:
+    """Several rows in one transaction: the lowest first, as everybody does (``store/row_locks``)."""
+    return (True, wish.row) if wish.row is not None else (False, UUID(int=0))
 
 
 def _is_of_one(error: Exception) -> bool:

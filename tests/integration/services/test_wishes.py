@@ -17,8 +17,9 @@ from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
 from codehub.store import limits
 from codehub.store.errors import NameTaken
 from codehub.store.records import WorkspaceRecord
+from codehub.store.row_locks import lock_in_order
 from codehub.store.workspaces import list_page
-from tests.integration.store.factory import make_user
+from tests.integration.store.factory import make_user, make_workspace, until_somebody_waits_for_a_lock
 
 Sessions = async_sessionmaker[AsyncSession]
 Grant = Callable[[AsyncSession], Awaitable[object]]
@@ -44,6 +45,15 @@ def creation(owner: UUID, name: str, *, places: int = 1000) -> Grant:
         owner_id=owner,
         actor=Actor(f"user:{name}", user_id=owner),
         limits=RunningLimits(per_user=places, in_all=1000),
+    )
+
+
+def starting(owner: UUID, workspace_id: UUID) -> Grant:
+    return partial(
+        workspaces.start,
+        workspace_id=workspace_id,
+        actor=Actor("user:ann", user_id=owner),
+        limits=RunningLimits(per_user=1000, in_all=1000),
     )
 
 
@@ -134,3 +144,17 @@ async def test_an_outage_is_told_to_everybody_and_nothing_is_kept(
     assert await names(session, owner) == set()
     again = await wishes.make(creation(owner, "home-0"))
     assert isinstance(again, WorkspaceRecord)
+
+
+async def test_rows_are_locked_in_the_order_everybody_keeps(
+    wishes: Wishes, session: AsyncSession, session_factory: Sessions, owner: UUID
+) -> None:
+    """A coordinator locks the lower row, then the higher: whoever does it otherwise closes a circle."""
+    low, high = sorted([await make_workspace(session, owner) for _ in range(2)])
+    async with session_factory.begin() as coordinator:
+        await lock_in_order(coordinator, [low])
+        asked = [asyncio.create_task(wishes.make(starting(owner, each), row=each)) for each in (high, low)]
+        await until_somebody_waits_for_a_lock(session)
+        await lock_in_order(coordinator, [high])
+    started = await asyncio.gather(*asked)
+    assert [each.view.id for each in started if isinstance(each, WorkspaceRecord)] == [high, low]

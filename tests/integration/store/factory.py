@@ -1,9 +1,10 @@
 """Rows for the tests of this room, in whatever state a test names."""
 
+import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo, Reason
@@ -52,3 +53,13 @@ async def an_error(session: AsyncSession, *, terminal: bool = False, count: int 
         occurred_at=await statements.now(session),
         context={"exit_code": 1},
     )
+
+
+async def until_somebody_waits_for_a_lock(session: AsyncSession) -> None:
+    """``session`` only looks on: whoever waits is another one."""
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    async with asyncio.timeout(30):
+        while (await session.execute(waiting)).scalar_one() == 0:
+            # Statistics are a snapshot per transaction; this one has to stay open.
+            await session.execute(text("SELECT pg_stat_clear_snapshot()"))
+            await asyncio.sleep(0.01)

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.store import leadership
+from tests.integration.store.factory import until_somebody_waits_for_a_lock
 
 LOCK = "coordinator:wc"
 
@@ -61,12 +61,3 @@ async def test_a_tick_is_on_record_for_every_replica(session: AsyncSession) -> N
     # A successor does not make the last look any older or younger.
     assert (await leadership.acquire_term(session, LOCK, "node-b")).last_tick_at == ticked
     assert (await leadership.read_terms(session))[LOCK].detail == {"away": ["docker"]}
-
-
-async def until_somebody_waits_for_a_lock(session: AsyncSession) -> None:
-    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    async with asyncio.timeout(30):
-        while (await session.execute(waiting)).scalar_one() == 0:
-            # Statistics are a snapshot per transaction; this one has to stay open.
-            await session.execute(text("SELECT pg_stat_clear_snapshot()"))
-            await asyncio.sleep(0.01)
