@@ -9,12 +9,16 @@ asleep in ``flock`` could be neither cancelled nor counted.
 import asyncio
 import fcntl
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Token
-from codehub.runtimes.local.layout import unreadable, write_durably
+from codehub.runtimes.local.layout import Layout, unreadable, write_durably
+from codehub.runtimes.local.threads import Threads
 
 _NOBODY = Token(op_seq=-1, epoch=-1)
 
@@ -67,6 +71,36 @@ class Lock:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
+
+
+@asynccontextmanager
+async def acting(
+    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, timeout: float
+) -> AsyncIterator[int]:
+    """Hold a workspace's lock and yield its descriptor; with a token, only if nobody outranks it."""
+    state = layout.state(workspace_id)
+    lock = Lock(state / "lock")
+    try:
+        if not await threads.run(_enter, layout, state, lock, token):
+            await lock.take(timeout=timeout)
+            await threads.run(_enter, layout, state, lock, token)
+        assert lock.fd is not None
+        yield lock.fd
+    except OSError as error:
+        raise unreadable(state, error) from error
+    finally:
+        lock.leave()
+
+
+def _enter(layout: Layout, state: Path, lock: Lock, token: Token | None) -> bool:
+    """Blocking, for a thread, all of it at once. False: somebody else is busy with this workspace."""
+    layout.check()
+    state.mkdir(mode=0o700, exist_ok=True)
+    if not lock.try_to_take():
+        return False
+    if token is not None:
+        admit(state, token)
+    return True
 
 
 def highest_token(state: Path) -> Token:

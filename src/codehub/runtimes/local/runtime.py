@@ -10,7 +10,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -278,21 +278,10 @@ class LocalRuntime:
 
     # What the calls above are made of
 
-    @asynccontextmanager
-    async def _acting(self, workspace_id: UUID, token: Token | None) -> AsyncIterator[int]:
+    def _acting(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[int]:
         """Hold the workspace's lock; with a token, only if nobody outranks it."""
-        state = self._layout.state(workspace_id)
-        lock = locks.Lock(state / "lock")
-        try:
-            if not await self._threads.run(self._enter, state, lock, token):
-                await lock.take(timeout=self._lock_timeout_seconds)
-                await self._threads.run(self._enter, state, lock, token)
-            assert lock.fd is not None
-            yield lock.fd
-        except OSError as error:
-            raise unreadable(state, error) from error
-        finally:
-            lock.leave()
+        timeout = self._lock_timeout_seconds
+        return locks.acting(self._layout, self._threads, workspace_id, token=token, timeout=timeout)
 
     @asynccontextmanager
     async def _without_job(self, workspace_id: UUID, token: Token) -> AsyncIterator[None]:
@@ -381,16 +370,6 @@ class LocalRuntime:
                 os.utime(directory)  # fails on a disk that has become read-only
         except OSError as error:
             raise unreadable(self._layout.data_dir, error) from error
-
-    def _enter(self, state: Path, lock: locks.Lock, token: Token | None) -> bool:
-        """Blocking, for a thread, all of it at once. False: somebody else is busy with this workspace."""
-        self._layout.check()
-        state.mkdir(mode=0o700, exist_ok=True)
-        if not lock.try_to_take():
-            return False
-        if token is not None:
-            locks.admit(state, token)
-        return True
 
     def _reap(self) -> None:
         """Let ended children go. Zombies count as dead anyway; this only keeps the table tidy."""
