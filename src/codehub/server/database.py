@@ -13,6 +13,7 @@ from codehub.services.accounts import FirstAdmin, ensure_first_admin
 from codehub.services.passwords import Passwords
 from codehub.store import engine as store_engine
 from codehub.store import migrate as migrations
+from codehub.store.errors import DRIVER_ERRORS
 
 TROUBLE = frozenset({"08", "28", "3D", "53", "57"})
 """Classes of SQLSTATE: connection, authorisation, no such database, out of resources, shutting down."""
@@ -61,7 +62,7 @@ async def explained(url: str) -> AsyncIterator[None]:
     """Turn failures of the connection into a sentence with what to do."""
     try:
         yield
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError) as error:
+    except (OSError, *DRIVER_ERRORS, DBAPIError) as error:
         if isinstance(error, DBAPIError) and not _is_trouble(error):
             raise
         said = redact_text(str(_root(error))).strip() or type(error).__name__

@@ -34,7 +34,7 @@ from codehub.server.findings import Finding, Verdict
 from codehub.server.settings import RuntimeKind, Settings
 from codehub.store import migrate as migrations
 from codehub.store.engine import asyncpg_dsn
-from codehub.store.errors import DatabaseNewer
+from codehub.store.errors import DRIVER_ERRORS, DatabaseNewer
 
 OLDEST_POSTGRESQL = 15
 OLDEST_REDIS = 6
@@ -100,7 +100,7 @@ async def _databases(settings: Settings) -> list[Finding]:
     try:
         async with asyncio.timeout(LOOK_WITHIN), embedded.database(settings) as url:
             return [await _database(settings, url), await _migrations(url)]
-    except (CodeHubError, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (CodeHubError, OSError, TimeoutError, *DRIVER_ERRORS) as error:
         said = redact_text(str(error)).strip() or "no answer in time"
         advice = (
             "See logs/postgres.log in the data directory."

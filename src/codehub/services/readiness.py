@@ -2,12 +2,12 @@
 
 import asyncio
 
-import asyncpg
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from codehub.store import migrate
+from codehub.store.errors import DRIVER_ERRORS
 
 ANSWER_WITHIN = 3.0
 
@@ -24,7 +24,7 @@ class Readiness:
                 revision = await connection.scalar(text("SELECT version_num FROM alembic_version"))
         except ProgrammingError:
             return "The database is empty: run `codehub migrate`."
-        except (DBAPIError, SQLAlchemyError, asyncpg.PostgresError, OSError, TimeoutError):
+        except (SQLAlchemyError, OSError, TimeoutError, *DRIVER_ERRORS):
             return "The database does not answer."
         if revision == self._head:
             return None

@@ -25,7 +25,14 @@ MAX_QUEUED = 100_000
 
 IGNORED = Counter("codehub_notify_ignored_total", "NOTIFY payloads that made no sense")
 
-_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+# The third is asyncpg's word for a server whose farewell was read and whose hanging up was not yet.
+_FAILURES = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 class FeedLost(CodeHubError):

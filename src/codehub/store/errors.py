@@ -1,8 +1,13 @@
 """What the store raises on purpose."""
 
+import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from codehub.domain.errors import CodeHubError
+
+# What the driver raises by itself. The last is its word for a server that has said farewell and not hung up
+# yet, beside mistakes of its own.
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 class StoreError(CodeHubError):

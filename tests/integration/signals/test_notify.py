@@ -11,6 +11,7 @@ import pytest
 
 from codehub.signals.notices import Change
 from codehub.signals.notify import CHANNEL, ChangeListener, FeedLost
+from tests.support.postgres import PostgresServer
 
 PATIENCE = 20.0
 
@@ -126,6 +127,40 @@ async def test_a_waiting_reader_hears_of_the_loss(empty_database_url: str, conne
         with pytest.raises(FeedLost):
             await waiting
     await listener.close()
+
+
+async def test_a_server_that_says_farewell_before_it_is_listened_to_is_a_lost_feed(
+    postgres_server: PostgresServer, empty_database_url: str, connection: Connection
+) -> None:
+    """Its last words were read, its hanging up was not: the driver takes that for a mistake of its own."""
+    ended = asyncio.Event()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_unix_connection(postgres_server.directory / ".s.PGSQL.5432")
+
+        async def pass_on() -> None:
+            while data := await reader.read(65536):
+                requests.write(data)
+
+        forth = asyncio.create_task(pass_on())
+        while data := await answers.read(65536):
+            writer.write(data)
+        ended.set()
+        await forth
+        requests.close()
+        writer.close()
+
+    async with await asyncio.start_server(relay, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        theirs = await asyncpg.connect(empty_database_url, host="127.0.0.1", port=port)
+        await connection.execute("SELECT pg_terminate_backend($1)", theirs.get_server_pid())
+        async with asyncio.timeout(PATIENCE):
+            await ended.wait()
+        await connection.execute("SELECT 1")  # by its answer the loop has read the last words, too
+        assert not theirs.is_closed()
+        with pytest.raises(FeedLost):
+            await ChangeListener().attach(theirs)
+        theirs.terminate()
 
 
 async def test_closing_leaves_an_attached_connection_to_its_owner(connection: Connection) -> None:

@@ -29,6 +29,7 @@ import structlog
 from codehub.server.data_dir import DataDir, DataDirUnusableError
 from codehub.server.embedded.processes import end_orphans, processes_in
 from codehub.server.supervisor import ChildFailedError, ChildSpec, RunAs, launch_argv
+from codehub.store.errors import DRIVER_ERRORS
 
 log = structlog.get_logger(__name__)
 
@@ -156,7 +157,7 @@ async def _answers(data_dir: DataDir) -> bool:
             await connection.fetchval("SELECT 1")
         finally:
             await connection.close()
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except (OSError, TimeoutError, *DRIVER_ERRORS):
         return False  # still starting, or gone: the supervisor looks at the process itself
     return True
 
