@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from codehub.coordinators import (
@@ -73,9 +73,9 @@ def _always(value: object) -> Callable[..., Awaitable[object]]:
 
 @_bug(swap=0.02)
 def no_epoch_fence() -> list[Patch]:
-    async def hold_term(session: Any, lock_name: str, epoch: int) -> bool:
-        await queries.hold_term(session, lock_name, epoch)
-        return True
+    async def hold_term(session: Any, lock_name: str, epoch: int, *, actor: str = "") -> datetime:
+        await queries.hold_term(session, lock_name, epoch, actor=actor)
+        return cast(datetime, session.db.now())
 
     return [(leadership, "hold_term", hold_term)]
 
@@ -206,7 +206,7 @@ def leaking_slots() -> list[Patch]:
     return [(executions.Executions, "start", leak)]
 
 
-@_bug(cancel=0.4, slow=0.3)
+@_bug(cancel=0.4, slow=0.1)
 def a_cut_action_keeps_its_slot() -> list[Patch]:
     start = executions.Executions.start
 
@@ -233,7 +233,7 @@ def jobs_are_not_confirmed_gone() -> list[Patch]:
     return [(actions.Actions, "abandon", _always(None))]
 
 
-@_bug(slow=0.4)
+@_bug(slow=0.03)
 def places_are_counted_without_a_lock() -> list[Patch]:
     return [(limits, "lock_limits", _always(None))]
 

@@ -38,6 +38,8 @@ def views(session: Session) -> list[WorkspaceView]:
 
 
 async def lock_in_order(session: Session, ids: Any) -> None:
+    if len(ids) < 2:
+        return
     await session.db.statement(session.transaction, "lock_in_order")
     for each in sorted(ids):
         await session.db.lock(session.transaction, (WORKSPACES, each))
@@ -80,17 +82,18 @@ async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term
     return term
 
 
-async def hold_term(session: Session, lock_name: str, epoch: int) -> bool:
+async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
+    del actor
     db, transaction = session.db, session.transaction
     await db.statement(transaction, "hold_term")
     transaction.term = (lock_name, epoch)
     for look_again in (True, False):
         term: Term | None = db.get(transaction, TERMS, lock_name)
         if term is None or term.epoch != epoch:
-            return False
+            return None
         if look_again:
             await db.lock(transaction, (TERMS, lock_name), "share")
-    return True
+    return db.now()
 
 
 async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, Any]) -> None:

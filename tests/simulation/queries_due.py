@@ -7,7 +7,7 @@ from uuid import UUID
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
-from codehub.store.due import Lane
+from codehub.store.due import Lane, Work
 from codehub.store.limits import LIMITS_LOCK_KEY, Usage
 from codehub.store.orphans import ArchiveOwner
 from codehub.store.records import WorkspaceRecord
@@ -21,17 +21,17 @@ ORPHANS = "archive_orphans"
 # due
 
 
-async def load_due(
-    session: Session, lane: Lane, *, limit: int, retried_before: datetime
-) -> list[WorkspaceView]:
-    await session.db.statement(session.transaction, "load_due")
-    found = [
+async def load_work(session: Session, *, limit: int, retried_before: datetime) -> Work:
+    in_flight = await load_in_flight(session, retried_before=retried_before)
+    rested = [
         ws
         for ws in views(session)
-        if rows.due_lane(ws) is lane
-        and (ws.last_retry_at is None or ws.last_retry_at <= retried_before or ws.deleted_at is not None)
+        if ws.last_retry_at is None or ws.last_retry_at <= retried_before or ws.deleted_at is not None
     ]
-    return sorted(found, key=lambda ws: (rows.due_since(ws), ws.id))[:limit]
+    by_age = sorted(rested, key=lambda ws: (rows.due_since(ws), ws.id))
+    return Work(
+        in_flight, {lane: [ws for ws in by_age if rows.due_lane(ws) is lane][:limit] for lane in Lane}
+    )
 
 
 async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:

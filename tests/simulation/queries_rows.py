@@ -183,7 +183,7 @@ async def set_desired(
     *,
     expected: DesiredState | None = None,
     touch: bool = True,
-) -> bool:
+) -> WorkspaceRecord | None:
     await session.db.statement(session.transaction, "set_desired")
     columns: dict[str, Any] = {"desired_state": desired_state}
     if touch:
@@ -194,7 +194,7 @@ async def set_desired(
         lambda ws: ws.deleted_at is None and expected in (None, ws.desired_state),
         lambda _: columns,
     )
-    return after is not None
+    return rows.record(after) if after is not None else None
 
 
 async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
@@ -209,7 +209,6 @@ async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
 
 
 async def touch(session: Session, ids: Collection[UUID]) -> int:
-    await lock_in_order(session, ids)
     await session.db.statement(session.transaction, "touch")
     touched = [
         await update(

@@ -46,7 +46,7 @@ _worlds: list["World"] = []
 
 SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
     leadership: (queries, ("acquire_term", "hold_term", "record_tick", "last_tick_at")),
-    due: (queries_due, ("load_due", "load_in_flight")),
+    due: (queries_due, ("load_in_flight", "load_work")),
     claims: (
         queries,
         (

@@ -23,7 +23,6 @@ from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Op
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store import users
 from codehub.store.claims import Claim
-from codehub.store.due import Lane
 from codehub.store.observations import Observed
 from codehub.store.records import VIEW_COLUMNS, to_view
 from codehub.store.steps import Step
@@ -109,7 +108,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "set_invariant_error": lambda: side.call("set_invariant_error", each, error),
         "load_watched": lambda: side.call("load_watched"),
         "load_named": lambda: side.call("load_named", [each]),
-        "load_due": lambda: side.call("load_due", dice.choice(list(Lane)), limit=10, retried_before=seen_at),
+        "load_work": lambda: side.call("load_work", limit=10, retried_before=seen_at),
         "load_in_flight": lambda: side.call("load_in_flight", retried_before=seen_at),
         "set_desired": lambda: side.call(
             "set_desired",

@@ -30,7 +30,7 @@ def test_a_seed_takes_the_same_steps_again(seed: int) -> None:
 @pytest.mark.usefixtures("simulated")
 def test_a_run_is_about_something() -> None:
     """A simulation in which nothing happens would hold every invariant."""
-    told = "\n".join(line for seed in range(25) for line in run(seed, traced=True).trace)
+    told = "\n".join(line for seed in range(60) for line in run(seed, traced=True).trace)
     for expected in (
         "job archived generation",
         "job restored generation",

@@ -34,7 +34,7 @@ from codehub.domain.retention import (
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.signals.hints import Hint
 from codehub.store import leadership as terms
-from codehub.store import orphans, statements
+from codehub.store import orphans
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ class ArchiveGc:
         del hint
         attempts = await self._list()
         async with self._lead.transaction() as session:
-            now = await statements.now(session)
+            now = self._lead.now
             found = await self._sort(session, attempts)
             candidates = found.orphans
             first_seen = await orphans.replace_seen(session, [each.key for each in candidates])

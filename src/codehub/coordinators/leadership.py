@@ -23,7 +23,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -99,6 +99,7 @@ class Leadership:
         self._turn = asyncio.Lock()
         self._verified_at = float("-inf")
         self.term: Term | None = None
+        self.now = datetime.min.replace(tzinfo=UTC)
         self.lost = asyncio.Event()
 
     @property
@@ -177,8 +178,8 @@ class Leadership:
             raise LeadershipLost(f"last verified {age:.0f} s ago")
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncSession]:
-        """A transaction that commits only while this term lasts.
+    async def transaction(self, *, actor: str = "") -> AsyncIterator[AsyncSession]:
+        """A transaction that commits only while this term lasts; ``now`` is the database's time in it.
 
         An exception of the caller's own rolls back and leaves the connection usable; anything that leaves
         doubt about the session (a database error, a cancellation) throws it away, and with it the lock.
@@ -188,8 +189,10 @@ class Leadership:
             assert self._connection is not None
             try:
                 async with self._begin() as session:
-                    if not await terms.hold_term(session, self._name, term.epoch):
+                    now = await terms.hold_term(session, self._name, term.epoch, actor=actor)
+                    if now is None:
                         raise LeadershipLost("another term has begun")
+                    self.now = now
                     yield session
             except (DBAPIError, OSError, TimeoutError, asyncio.CancelledError, LeadershipLost) as error:
                 await self.discard()

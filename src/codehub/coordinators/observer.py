@@ -28,7 +28,6 @@ from codehub.services import access
 from codehub.signals.hints import Hint, HintTarget
 from codehub.store import leadership as terms
 from codehub.store import observations
-from codehub.store.context import set_actor
 from codehub.store.observations import Observable, Observed
 from codehub.store.row_locks import lock_in_order
 
@@ -94,7 +93,7 @@ class Observer:
     async def _look_at(self, ids: Collection[UUID]) -> TickReport:
         began_at = await self._lead.database_time()
         seen = await self._runtime.observe(ids)
-        async with self._lead.transaction() as session:
+        async with self._lead.transaction(actor="observer") as session:
             rows = await observations.load_named(session, ids)
             news = _compare(rows, seen)
             changed = await self._write(session, news, began_at=began_at)
@@ -106,7 +105,7 @@ class Observer:
         self._next_full = monotonic() + self._timing.active_seconds
         began_at = await self._lead.database_time()
         seen = await self._runtime.observe()
-        async with self._lead.transaction() as session:
+        async with self._lead.transaction(actor="observer") as session:
             rows = await observations.load_watched(session)
             strange = _not_of(rows, set(seen.sightings) | seen.unreadable)
             if strange:
@@ -129,7 +128,6 @@ class Observer:
     async def _write(self, session: AsyncSession, news: News, *, began_at: datetime) -> list[UUID]:
         if not (news.observed or news.in_flight or news.broken):
             return []
-        await set_actor(session, "observer")
         if news.broken or (news.observed and news.in_flight):
             # Several statements to come, each with an order of its own: all rows before the first write.
             touched = {*(seen.id for seen in news.observed), *(each for each, _ in news.broken)}

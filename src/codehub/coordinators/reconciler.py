@@ -47,9 +47,8 @@ from codehub.kit.clock import monotonic
 from codehub.kit.remote_clock import RemoteClock
 from codehub.services import access
 from codehub.signals.hints import Hint
-from codehub.store import claims, due, statements, steps
+from codehub.store import claims, due, steps
 from codehub.store import leadership as terms
-from codehub.store.context import set_actor
 from codehub.store.due import Lane
 from codehub.store.row_locks import lock_in_order
 from codehub.store.steps import Step
@@ -58,6 +57,7 @@ log = structlog.get_logger(__name__)
 
 STALE_SECONDS = 1.0
 RECORD_SECONDS = 1.0
+BUSY_RECORD_SECONDS = 10.0
 MEMORY_OF_ATTEMPTS = timedelta(hours=1)
 
 OPERATIONS = Total("codehub_operations_total", "Operations that ended", ["operation", "outcome"])
@@ -130,11 +130,13 @@ class Reconciler:
         self._observer_lock = observer_lock
         self._recorded: Mapping[str, object] | None = None
         self._record_at = 0.0
+        self._observed_at: datetime | None = None
         self._last = Round(now=clock.now(), may_claim=False, free={})
 
     async def on_elected(self) -> None:
         self._worker.begin_term()
         self._recorded = None
+        self._observed_at = None
 
     async def on_lost(self) -> None:
         await self._executions.cancel_all()
@@ -143,9 +145,9 @@ class Reconciler:
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint  # a hint only wakes; what to do is read from the rows
         await self._probe_engines()
-        async with self._lead.transaction() as session:
+        async with self._lead.transaction(actor="reconciler") as session:
             round_ = await self._load_and_decide(session)
-            await self._record_now_and_then(session)
+            await self._record_now_and_then(session, busy=round_.changed > 0)
         self._act(round_)
         self._last = round_
         self._executions.short_of_slots = round_.short_of_slots
@@ -167,10 +169,11 @@ class Reconciler:
             wait = min(wait, max(0.0, (probe_at - self._clock.now()).total_seconds()))
         return wait
 
-    async def _record_now_and_then(self, session: AsyncSession) -> None:
-        """For people who ask who leads what: news at once, otherwise not with every tick of a busy moment."""
+    async def _record_now_and_then(self, session: AsyncSession, *, busy: bool) -> None:
+        """For people who ask who leads what: news at once, otherwise not while somebody waits for a step."""
         detail = {"away": self._engines.away()}
-        if detail != self._recorded or monotonic() >= self._record_at:
+        late = monotonic() - self._record_at
+        if detail != self._recorded or late >= (BUSY_RECORD_SECONDS if busy else 0):
             await terms.record_tick(session, self._lead.name, detail=detail)
             self._recorded, self._record_at = detail, monotonic() + RECORD_SECONDS
 
@@ -179,33 +182,37 @@ class Reconciler:
             await self._engines.probe_due(now=self._clock.now())
 
     async def _load_and_decide(self, session: AsyncSession) -> Round:
-        now = await statements.now(session)
+        now = self._lead.now
         self._clock.set(now)
-        observed_at = await terms.last_tick_at(session, self._observer_lock)
-        fresh = observed_at is not None and now - observed_at <= self._policy.observer_stale_after
+        fresh = await self._is_observed(session, now)
         round_ = Round(now=now, may_claim=fresh, free={lane: self._executions.free(lane) for lane in Lane})
-        shortest = self._policy.retry_backoff * (1 - self._policy.jitter)
-        in_flight = await due.load_in_flight(session, retried_before=now - shortest)
-        waiting = await self._load_due(session, round_, retried_before=now - shortest) if fresh else []
-        round_.seen = len(in_flight) + len(waiting)
-        round_.unmet = len(waiting)
-        for ws in (*in_flight, *waiting):
+        work = await self._load(session, round_)
+        for ws in work:
             self._judge(ws, round_)
         await self._write(session, round_)
         self._executions.forget_older_than(now - MEMORY_OF_ATTEMPTS)
         return round_
 
-    async def _load_due(
-        self, session: AsyncSession, round_: Round, *, retried_before: datetime
-    ) -> list[WorkspaceView]:
-        rows: list[WorkspaceView] = []
-        for lane in Lane:
-            found = await due.load_due(
-                session, lane, limit=self._timing.batch_size, retried_before=retried_before
-            )
+    async def _is_observed(self, session: AsyncSession, now: datetime) -> bool:
+        """Whether the Observer's last whole look is fresh enough; what was read of it can only be older."""
+        stale_after = self._policy.observer_stale_after
+        if self._observed_at is None or now - self._observed_at > stale_after / 2:
+            self._observed_at = await terms.last_tick_at(session, self._observer_lock)
+        return self._observed_at is not None and now - self._observed_at <= stale_after
+
+    async def _load(self, session: AsyncSession, round_: Round) -> list[WorkspaceView]:
+        retried_before = round_.now - self._policy.retry_backoff * (1 - self._policy.jitter)
+        if not round_.may_claim:
+            in_flight = await due.load_in_flight(session, retried_before=retried_before)
+            round_.seen = len(in_flight)
+            return in_flight
+        work = await due.load_work(session, limit=self._timing.batch_size, retried_before=retried_before)
+        for lane, found in work.due.items():
             DUE.labels(lane.value).set(len(found))
-            rows.extend(found)
-        return rows
+        waiting = [ws for found in work.due.values() for ws in found]
+        round_.seen = len(work.in_flight) + len(waiting)
+        round_.unmet = len(waiting)
+        return [*work.in_flight, *waiting]
 
     def _judge(self, ws: WorkspaceView, round_: Round) -> None:
         """Decide about one workspace; one that cannot be judged harms nobody else."""
@@ -259,7 +266,6 @@ class Reconciler:
         writing = {ws.id for ws in (*round_.to_complete, *round_.to_mark, *halted, *claimed)}
         if not writing:
             return
-        await set_actor(session, "reconciler")
         await lock_in_order(session, writing)
         await self._complete(session, round_)
         for ws, halt in round_.to_halt:

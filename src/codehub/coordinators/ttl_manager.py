@@ -27,7 +27,7 @@ from codehub.signals.activity import ActivityReading
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintTarget
 from codehub.store import leadership as terms
-from codehub.store import statements, ttl
+from codehub.store import ttl
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class TtlManager:
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
         async with self._lead.transaction() as session:
-            now = await statements.now(session)
+            now = self._lead.now
             running = await ttl.load_standby_candidates(session, now=now)
             forgotten = await ttl.load_archive_candidates(session, now=now)
             await terms.record_tick(session, self._lead.name, detail={})
@@ -120,7 +120,7 @@ class TtlManager:
     async def _lower(self, seen: WorkspaceView, desired: DesiredState, *, cause: str) -> bool:
         """One short transaction per workspace: a person's wish for one is never behind a hundred others."""
         async with self._lead.transaction() as session:
-            now = await statements.now(session)
+            now = self._lead.now
 
             async def still_due(ws: WorkspaceView) -> bool:
                 if desired is DesiredState.PENDING:

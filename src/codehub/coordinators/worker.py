@@ -139,8 +139,7 @@ class Worker:
         if isinstance(effect, Acted):
             execution.awaits_look = bool(await self._acted.get(claim))
             return execution.awaits_look
-        async with self._lead.transaction() as session:
-            await set_actor(session, "reconciler")
+        async with self._lead.transaction(actor="reconciler") as session:
             match effect:
                 case Restored(archive_key=key):
                     written = await claims.mark_restored(

@@ -156,7 +156,8 @@ async def lower(
         or not await still_due(record.view)
     ):
         return False
-    return await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
+    wished = await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
+    return wished is not None
 
 
 async def edit(
@@ -212,9 +213,10 @@ async def _wish(
     session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor, cause: Cause
 ) -> WorkspaceRecord:
     await _say_why(session, actor, cause)
-    await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
+    wished = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
+    assert wished is not None, "the row is locked"
     await _audit(session, actor, f"workspace.wish.{desired.value.lower()}", record.view.id)
-    return await _reread(session, record.view.id)
+    return wished
 
 
 async def _say_why(session: AsyncSession, actor: Actor, cause: Cause) -> None:

@@ -4,15 +4,18 @@ Both come from partial indexes and are bounded, so a tick costs what there is to
 is. ``domain/plan`` has the last word on each row.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from uuid import UUID
 
-from sqlalchemy import Integer, bindparam, or_, select
+from sqlalchemy import Integer, bindparam, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
-from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.records import VIEW_COLUMNS, AnyRow, to_view
 from codehub.store.tables import IN_FLIGHT
 from codehub.store.tables import workspaces as w
 
@@ -24,27 +27,26 @@ class Lane(StrEnum):
     STORAGE = "storage"
 
 
-# Sent with every tick, hence built once.
+@dataclass(frozen=True)
+class Work:
+    """What a tick looks at."""
+
+    in_flight: Sequence[WorkspaceView]
+    due: Mapping[Lane, Sequence[WorkspaceView]]
+
+
+# Sent with every tick, hence built once; and in one statement, because it is sent with every tick.
+_COLUMNS = (*VIEW_COLUMNS, w.c.due_lane, w.c.due_since)
 _RESTED = or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= bindparam("retried_before"))
-_DUE = (
-    select(*VIEW_COLUMNS)
-    .where(w.c.due_lane == bindparam("lane"), or_(_RESTED, w.c.deleted_at.is_not(None)))
+_IN_FLIGHT_NOW = select(*_COLUMNS).where(IN_FLIGHT, _RESTED)
+_DUE = [
+    select(*_COLUMNS)
+    .where(w.c.due_lane == lane.value, or_(_RESTED, w.c.deleted_at.is_not(None)))
     .order_by(w.c.due_since, w.c.id)
     .limit(bindparam("most", type_=Integer()))
-)
-_IN_FLIGHT_NOW = select(*VIEW_COLUMNS).where(IN_FLIGHT, _RESTED).order_by(w.c.id)
-
-
-async def load_due(
-    session: AsyncSession, lane: Lane, *, limit: int, retried_before: datetime
-) -> list[WorkspaceView]:
-    """Up to ``limit`` workspaces that need a step in this lane, the oldest wish first.
-
-    One that crashed after ``retried_before`` is backing off and takes nobody's place here, unless its
-    person has deleted it meanwhile.
-    """
-    given = {"lane": lane.value, "retried_before": retried_before, "most": limit}
-    return [to_view(row) for row in await session.execute(_DUE, given)]
+    for lane in Lane
+]
+_WORK = union_all(_IN_FLIGHT_NOW, *_DUE)
 
 
 async def load_in_flight(session: AsyncSession, *, retried_before: datetime) -> list[WorkspaceView]:
@@ -54,7 +56,29 @@ async def load_in_flight(session: AsyncSession, *, retried_before: datetime) -> 
     ``domain/retry`` knows about the longer ones. Not limited: slots bound how many there are.
     """
     rows = await session.execute(_IN_FLIGHT_NOW, {"retried_before": retried_before})
-    return [to_view(row) for row in rows]
+    return sorted((to_view(row) for row in rows), key=_by_id)
+
+
+async def load_work(session: AsyncSession, *, limit: int, retried_before: datetime) -> Work:
+    """What is in flight, and up to ``limit`` workspaces of each lane that need a step, the oldest wish first.
+
+    One that crashed after ``retried_before`` is backing off and takes nobody's place here, unless its
+    person has deleted it meanwhile.
+    """
+    rows = (await session.execute(_WORK, {"retried_before": retried_before, "most": limit})).all()
+    in_flight = sorted((to_view(row) for row in rows if row.due_lane is None), key=_by_id)
+    due: dict[Lane, list[WorkspaceView]] = {lane: [] for lane in Lane}
+    for row in sorted((row for row in rows if row.due_lane is not None), key=_oldest_first):
+        due[Lane(row.due_lane)].append(to_view(row))
+    return Work(in_flight, due)
+
+
+def _by_id(ws: WorkspaceView) -> UUID:
+    return ws.id
+
+
+def _oldest_first(row: AnyRow) -> tuple[datetime, UUID]:
+    return (row.due_since, row.id)
 
 
 async def count_in_flight(session: AsyncSession) -> dict[Operation, int]:

@@ -6,9 +6,10 @@ Whether a wish is allowed is the service's question, asked under the row's lock
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import any_, bindparam, func, or_, text, update
+from sqlalchemy import ARRAY, Executable, Uuid, any_, bindparam, func, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -19,7 +20,7 @@ from codehub.store.errors import NameTaken
 from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
 from codehub.store.row_locks import lock_in_order
 from codehub.store.statements import rows_written, uuid_array
-from codehub.store.tables import NOT_GONE
+from codehub.store.tables import NOT_GONE, desired_state_type
 from codehub.store.tables import workspaces as w
 
 DETAILS = frozenset(
@@ -36,6 +37,31 @@ _CREATE = (
     )
     .on_conflict_do_nothing(index_elements=[w.c.owner_id, w.c.name], index_where=text("deleted_at IS NULL"))
     .returning(*RECORD_COLUMNS)
+)
+
+
+def _wish(*, expecting: bool, touching: bool) -> Executable:
+    statement = (
+        update(w)
+        .where(w.c.id == bindparam("workspace_id"), w.c.deleted_at.is_(None))
+        .values(desired_state=bindparam("wish", type_=desired_state_type))
+    )
+    if expecting:
+        statement = statement.where(w.c.desired_state == bindparam("expected", type_=desired_state_type))
+    if touching:
+        statement = statement.values(last_access_at=func.clock_timestamp())
+    return statement.returning(*RECORD_COLUMNS)
+
+
+_WISH = {
+    (expecting, touching): _wish(expecting=expecting, touching=touching)
+    for expecting in (True, False)
+    for touching in (True, False)
+}
+_TOUCH = (
+    update(w)
+    .where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_GONE)
+    .values(last_access_at=func.clock_timestamp())
 )
 
 
@@ -96,19 +122,17 @@ async def set_desired(
     *,
     expected: DesiredState | None = None,
     touch: bool = True,
-) -> bool:
-    """Write a wish. With ``expected``, only if that is still the wish now: the first to come wins.
+) -> WorkspaceRecord | None:
+    """Write a wish. With ``expected``, only if that is still the wish now: the first to come wins, and None
+    is what another one gets.
 
     ``touch``: it is a person's wish, which counts as use. A deleted workspace takes no wishes.
     """
-    statement = (
-        update(w).where(w.c.id == workspace_id, w.c.deleted_at.is_(None)).values(desired_state=desired_state)
-    )
+    given: dict[str, Any] = {"workspace_id": workspace_id, "wish": desired_state}
     if expected is not None:
-        statement = statement.where(w.c.desired_state == expected)
-    if touch:
-        statement = statement.values(last_access_at=func.clock_timestamp())
-    return await rows_written(session, statement) == 1
+        given["expected"] = expected
+    row = (await session.execute(_WISH[expected is not None, touch], given)).first()
+    return to_record(row) if row is not None else None
 
 
 async def mark_deleted(session: AsyncSession, workspace_id: UUID) -> bool:
@@ -146,14 +170,11 @@ async def extend_active_until(session: AsyncSession, ids: Collection[UUID], unti
 
 
 async def touch(session: AsyncSession, ids: Collection[UUID]) -> int:
-    """These count as used now: an operation completed, or a container left RUNNING unasked."""
-    await lock_in_order(session, ids)
-    statement = (
-        update(w)
-        .where(w.c.id == any_(uuid_array(ids)), NOT_GONE)
-        .values(last_access_at=func.clock_timestamp())
-    )
-    return await rows_written(session, statement)
+    """These count as used now: an operation completed, or a container left RUNNING unasked.
+
+    The caller has written them in this transaction, so they are locked, in order (``row_locks``).
+    """
+    return await rows_written(session, _TOUCH, {"ids": list(ids)})
 
 
 async def recover(session: AsyncSession, workspace_id: UUID, *, home: HomeContext) -> bool:

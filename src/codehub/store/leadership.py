@@ -43,7 +43,12 @@ _COLUMNS = (
 
 # Sent with every tick and every write of a leader, hence built once.
 _MINE = locks.c.lock_name == bindparam("name")
-_HOLD = select(locks.c.epoch).where(_MINE, locks.c.epoch == bindparam("held")).with_for_update(read=True)
+_HOLD = (
+    select(func.clock_timestamp(), func.set_config("codehub.actor", bindparam("actor"), True))
+    .select_from(locks)
+    .where(_MINE, locks.c.epoch == bindparam("held"))
+    .with_for_update(read=True)
+)
 _LAST_TICK = select(locks.c.last_tick_at).where(_MINE)
 _NEW_DETAIL = bindparam("new_detail", type_=JSONB())
 _RECORD_TICK = (
@@ -74,10 +79,12 @@ async def acquire_term(session: AsyncSession, lock_name: str, holder_id: str) ->
     return Term(*(await session.execute(statement.returning(*_COLUMNS))).one())
 
 
-async def hold_term(session: AsyncSession, lock_name: str, epoch: int) -> bool:
-    """Whether this term is still the current one; if so, it stays so until the transaction ends."""
-    given = {"name": lock_name, "held": epoch}
-    return (await session.execute(_HOLD, given)).first() is not None
+async def hold_term(session: AsyncSession, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
+    """The database's time, if this term is still the current one; then it stays so until the transaction
+    ends, and the changes in it are ``actor``'s (``store/context``). None: another term has begun.
+    """
+    given = {"name": lock_name, "held": epoch, "actor": actor}
+    return (await session.execute(_HOLD, given)).scalars().first()
 
 
 async def record_tick(session: AsyncSession, lock_name: str, *, detail: Mapping[str, Any]) -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, column, func, or_, select, text, tuple_, update
+from sqlalchemy import ARRAY, DateTime, Uuid, any_, bindparam, func, or_, select, text, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.store.row_locks import lock_in_order
-from codehub.store.statements import rows_written, uuid_array
+from codehub.store.statements import given_rows, rows_written
 from codehub.store.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
 from codehub.store.tables import workspaces as w
 
@@ -67,6 +67,42 @@ _WATCHED = (
 )
 _NAMED = select(w.c.id, *_SAID).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
 
+_SEEN_AT = bindparam("seen_at", type_=DateTime(timezone=True))
+_SEEN = given_rows("seen", id=Uuid(), observed_status=observed_status_type, health_status=health_status_type)
+_WRITE = (
+    update(w)
+    .where(
+        w.c.id == _SEEN.c.id,
+        tuple_(w.c.observed_status, w.c.health_status).is_distinct_from(
+            tuple_(_SEEN.c.observed_status, _SEEN.c.health_status)
+        ),
+        or_(w.c.observed_at.is_(None), w.c.observed_at <= _SEEN_AT),
+        # A person may have recovered it after the look began: only a later look turns health back, so
+        # that what is planned next knows of a disk that was mounted again before the recovery.
+        or_(
+            w.c.health_status == HealthStatus.OK,
+            _SEEN.c.health_status == HealthStatus.ERROR,
+            w.c.updated_at <= _SEEN_AT,
+        ),
+        # DELETED is for good once at rest, and only ever what a person asked for.
+        NOT_FINAL,
+        or_(_SEEN.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
+    )
+    .values(
+        observed_status=_SEEN.c.observed_status, health_status=_SEEN.c.health_status, observed_at=_SEEN_AT
+    )
+    .returning(w.c.id)
+)
+_STAMP = (
+    update(w)
+    .where(
+        w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))),
+        IN_FLIGHT,
+        or_(w.c.observed_at.is_(None), w.c.observed_at < _SEEN_AT),
+    )
+    .values(observed_at=_SEEN_AT)
+)
+
 
 async def load_watched(session: AsyncSession) -> list[Observable]:
     """All that is not at rest. What else the runtime has seen is asked for by name (``load_named``)."""
@@ -90,62 +126,19 @@ async def write_observations(
     if not observed:
         return []
     await lock_in_order(session, [row.id for row in observed])
-    seen = (
-        func.unnest(
-            uuid_array(row.id for row in observed),
-            bindparam(None, [row.observed_status for row in observed], type_=ARRAY(observed_status_type)),
-            bindparam(None, [row.health_status for row in observed], type_=ARRAY(health_status_type)),
-        )
-        .table_valued(
-            column("id", Uuid()),
-            column("observed_status", observed_status_type),
-            column("health_status", health_status_type),
-        )
-        .render_derived()
-        .alias("seen")
-    )
-    statement = (
-        update(w)
-        .where(
-            w.c.id == seen.c.id,
-            tuple_(w.c.observed_status, w.c.health_status).is_distinct_from(
-                tuple_(seen.c.observed_status, seen.c.health_status)
-            ),
-            or_(w.c.observed_at.is_(None), w.c.observed_at <= observed_at),
-            # A person may have recovered it after the look began: only a later look turns health back, so
-            # that what is planned next knows of a disk that was mounted again before the recovery.
-            or_(
-                w.c.health_status == HealthStatus.OK,
-                seen.c.health_status == HealthStatus.ERROR,
-                w.c.updated_at <= observed_at,
-            ),
-            # DELETED is for good once at rest, and only ever what a person asked for.
-            NOT_FINAL,
-            or_(seen.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
-        )
-        .values(
-            observed_status=seen.c.observed_status,
-            health_status=seen.c.health_status,
-            observed_at=observed_at,
-        )
-        .returning(w.c.id)
-    )
-    return list((await session.execute(statement)).scalars())
+    given = {
+        "given_id": [row.id for row in observed],
+        "given_observed_status": [row.observed_status for row in observed],
+        "given_health_status": [row.health_status for row in observed],
+        "seen_at": observed_at,
+    }
+    return list((await session.execute(_WRITE, given)).scalars())
 
 
 async def stamp_in_flight(session: AsyncSession, ids: Collection[UUID], *, observed_at: datetime) -> int:
     """These were seen and are as they were. Completion waits for such a stamp, hence on every tick."""
     await lock_in_order(session, ids)
-    statement = (
-        update(w)
-        .where(
-            w.c.id == any_(uuid_array(ids)),
-            IN_FLIGHT,
-            or_(w.c.observed_at.is_(None), w.c.observed_at < observed_at),
-        )
-        .values(observed_at=observed_at)
-    )
-    return await rows_written(session, statement)
+    return await rows_written(session, _STAMP, {"ids": list(ids), "seen_at": observed_at})
 
 
 async def stamp_coarse(

@@ -23,5 +23,9 @@ _LOCK = (
 
 
 async def lock_in_order(session: AsyncSession, ids: Collection[UUID]) -> None:
-    """Lock these rows until the transaction ends. Readers and foreign keys are not held up."""
-    await session.execute(_LOCK, {"ids": list(ids)})
+    """Lock these rows until the transaction ends. Readers and foreign keys are not held up.
+
+    One alone is left to the statement that writes it: there is no order to keep.
+    """
+    if len(ids) > 1:
+        await session.execute(_LOCK, {"ids": list(ids)})

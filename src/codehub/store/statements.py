@@ -1,13 +1,25 @@
 """Small pieces the query modules share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BindParameter, CursorResult, Executable, Uuid, bindparam, func, select
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    CursorResult,
+    Executable,
+    TableValuedAlias,
+    Uuid,
+    bindparam,
+    column,
+    func,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import TypeEngine
 
 T = TypeVar("T")
 
@@ -27,9 +39,18 @@ async def now(session: AsyncSession) -> datetime:
     return cast(datetime, (await session.execute(_NOW)).scalar_one())
 
 
-async def rows_written(session: AsyncSession, statement: Executable) -> int:
+def given_rows(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
+    """Rows handed in as one array a column, ``given_…``: the same statement however many there are."""
+    arrays = (bindparam(f"given_{each}", type_=ARRAY(type_)) for each, type_ in columns.items())
+    typed = (column(each, type_) for each, type_ in columns.items())
+    return func.unnest(*arrays).table_valued(*typed).render_derived().alias(name)
+
+
+async def rows_written(
+    session: AsyncSession, statement: Executable, given: Mapping[str, Any] | None = None
+) -> int:
     """Run a write and tell how many rows it met. For a fenced one, zero means: not yours any more."""
-    result = cast("CursorResult[Any]", await session.execute(statement))
+    result = cast("CursorResult[Any]", await session.execute(statement, given))
     return result.rowcount
 
 

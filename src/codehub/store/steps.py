@@ -14,28 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Boolean,
-    DateTime,
-    TableValuedAlias,
-    Text,
-    Uuid,
-    and_,
-    bindparam,
-    column,
-    func,
-    null,
-    update,
-)
+from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, null, update
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import TypeEngine
 
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
 from codehub.store.row_locks import lock_in_order
+from codehub.store.statements import given_rows
 from codehub.store.tables import (
     desired_state_type,
     health_status_type,
@@ -55,14 +41,7 @@ class Step:
     home: HomeContext
 
 
-def _given(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
-    """Rows handed in as one array a column: the statement is the same however many there are."""
-    arrays = (bindparam(f"given_{each}", type_=ARRAY(type_)) for each, type_ in columns.items())
-    typed = (column(each, type_) for each, type_ in columns.items())
-    return func.unnest(*arrays).table_valued(*typed).render_derived().alias(name)
-
-
-_PLANNED = _given(
+_PLANNED = given_rows(
     "planned",
     id=Uuid(),
     operation=operation_type,
@@ -103,7 +82,7 @@ _CLAIM = (
     .returning(w.c.id, w.c.operation, w.c.op_id, w.c.op_seq)
 )
 
-_OWNED = _given("owned", id=Uuid(), op_id=Uuid(), operation=operation_type)
+_OWNED = given_rows("owned", id=Uuid(), op_id=Uuid(), operation=operation_type)
 _ACTED = (
     update(w)
     .where(and_(w.c.id == _OWNED.c.id, w.c.op_id == _OWNED.c.op_id, w.c.operation == _OWNED.c.operation))
@@ -111,7 +90,7 @@ _ACTED = (
     .returning(w.c.id)
 )
 
-_DONE = _given("done", id=Uuid(), op_id=Uuid(), operation=operation_type, home=jsonb)
+_DONE = given_rows("done", id=Uuid(), op_id=Uuid(), operation=operation_type, home=jsonb)
 _COMPLETE = (
     update(w)
     .where(and_(w.c.id == _DONE.c.id, w.c.op_id == _DONE.c.op_id, w.c.operation == _DONE.c.operation))

@@ -17,8 +17,7 @@ from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
 from codehub.store import limits
 from codehub.store.errors import NameTaken
 from codehub.store.records import WorkspaceRecord
-from codehub.store.row_locks import lock_in_order
-from codehub.store.workspaces import list_page
+from codehub.store.workspaces import find_locked, list_page
 from tests.integration.store.factory import make_user, make_workspace, until_somebody_waits_for_a_lock
 
 Sessions = async_sessionmaker[AsyncSession]
@@ -152,9 +151,9 @@ async def test_rows_are_locked_in_the_order_everybody_keeps(
     """A coordinator locks the lower row, then the higher: whoever does it otherwise closes a circle."""
     low, high = sorted([await make_workspace(session, owner) for _ in range(2)])
     async with session_factory.begin() as coordinator:
-        await lock_in_order(coordinator, [low])
+        await find_locked(coordinator, low)
         asked = [asyncio.create_task(wishes.make(starting(owner, each), row=each)) for each in (high, low)]
         await until_somebody_waits_for_a_lock(session)
-        await lock_in_order(coordinator, [high])
+        await find_locked(coordinator, high)
     started = await asyncio.gather(*asked)
     assert [each.view.id for each in started if isinstance(each, WorkspaceRecord)] == [high, low]

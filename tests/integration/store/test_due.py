@@ -27,10 +27,13 @@ async def test_the_oldest_wish_goes_first_and_lanes_do_not_hide_each_other(sessi
     ]
     await make_workspace(session, desired_state="RUNNING", observed_status="RUNNING")
 
-    control = await due.load_due(session, Lane.CONTROL, limit=2, retried_before=now)
-    storage = await due.load_due(session, Lane.STORAGE, limit=10, retried_before=now)
-    assert [ws.id for ws in control] == [starts[2], starts[1]]
-    assert [ws.id for ws in storage] == [archives[2], archives[1], archives[0]]
+    two = await due.load_work(session, limit=2, retried_before=now)
+    assert [ws.id for ws in two.due[Lane.CONTROL]] == [starts[2], starts[1]]
+    assert [ws.id for ws in two.due[Lane.STORAGE]] == [archives[2], archives[1]]
+    all_ = await due.load_work(session, limit=10, retried_before=now)
+    assert [ws.id for ws in all_.due[Lane.CONTROL]] == starts[::-1]
+    assert [ws.id for ws in all_.due[Lane.STORAGE]] == archives[::-1]
+    assert all_.in_flight == []
 
 
 async def test_a_row_in_back_off_takes_no_place_and_comes_back_when_it_is_due(session: AsyncSession) -> None:
@@ -38,19 +41,19 @@ async def test_a_row_in_back_off_takes_no_place_and_comes_back_when_it_is_due(se
     crashed = await make_workspace(session, **STARTABLE, last_retry_at=now - timedelta(seconds=10))
     fresh = await make_workspace(session, **STARTABLE)
 
-    early = await due.load_due(session, Lane.CONTROL, limit=10, retried_before=now - BACKOFF)
+    early = (await due.load_work(session, limit=10, retried_before=now - BACKOFF)).due[Lane.CONTROL]
     assert [ws.id for ws in early] == [fresh]
 
-    later = await due.load_due(
-        session, Lane.CONTROL, limit=10, retried_before=now + timedelta(seconds=21) - BACKOFF
-    )
+    later = (
+        await due.load_work(session, limit=10, retried_before=now + timedelta(seconds=21) - BACKOFF)
+    ).due[Lane.CONTROL]
     assert {ws.id for ws in later} == {fresh, crashed}
 
 
 async def test_a_deletion_does_not_wait_for_the_back_off_of_a_crash(session: AsyncSession) -> None:
     now = await statements.now(session)
     crashed = await make_workspace(session, **STARTABLE, last_retry_at=now, deleted_at=now)
-    found = await due.load_due(session, Lane.CONTROL, limit=10, retried_before=now - BACKOFF)
+    found = (await due.load_work(session, limit=10, retried_before=now - BACKOFF)).due[Lane.CONTROL]
     assert [ws.id for ws in found] == [crashed]
 
 
@@ -62,6 +65,8 @@ async def test_what_is_in_flight_is_all_there_except_in_back_off(session: AsyncS
 
     in_flight = await due.load_in_flight(session, retried_before=now - BACKOFF)
     assert [ws.id for ws in in_flight] == [first]
+    work = await due.load_work(session, limit=10, retried_before=now - BACKOFF)
+    assert work.in_flight == in_flight
     in_flight = await due.load_in_flight(session, retried_before=now)
     assert {ws.id for ws in in_flight} == {first, failed}
     assert await due.count_in_flight(session) == {Operation.STARTING: 1, Operation.ARCHIVING: 1}

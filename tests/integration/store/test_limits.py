@@ -21,7 +21,7 @@ async def start(sessions: Sessions, workspace_id: UUID, *, per_user: int, in_all
         usage = await limits.usage(session, record.view.owner_id)
         if usage.user >= per_user or usage.total >= in_all:
             return False
-        return await intents.set_desired(session, workspace_id, DesiredState.RUNNING)
+        return await intents.set_desired(session, workspace_id, DesiredState.RUNNING) is not None
 
 
 async def test_many_starts_of_one_person_take_exactly_their_places(

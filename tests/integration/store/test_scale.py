@@ -17,7 +17,6 @@ from sqlalchemy import event, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store import due, limits, observations, sessions, statements, ttl, workspaces
-from codehub.store.due import Lane
 from codehub.store.engine import create_engine, one_connection_engine, session_factory
 from codehub.store.tables import users
 from codehub.store.tables import workspaces as w
@@ -136,17 +135,13 @@ def number(i: int) -> UUID:
 
 Question = Callable[[AsyncSession], Awaitable[Any]]
 QUESTIONS: dict[str, tuple[int, Question]] = {
-    "what needs a step": (
-        50,
-        lambda s: due.load_due(s, Lane.CONTROL, limit=200, retried_before=s.info["now"]),
-    ),
-    "what needs a storage step": (
-        50,
-        lambda s: due.load_due(s, Lane.STORAGE, limit=200, retried_before=s.info["now"]),
+    "what is in flight and what needs a step": (
+        30 + 50 + 50,
+        lambda s: due.load_work(s, limit=200, retried_before=s.info["now"]),
     ),
     "the oldest of what needs a step": (
-        20,
-        lambda s: due.load_due(s, Lane.CONTROL, limit=20, retried_before=s.info["now"]),
+        30 + 20 + 20,
+        lambda s: due.load_work(s, limit=20, retried_before=s.info["now"]),
     ),
     "what is in flight": (30, lambda s: due.load_in_flight(s, retried_before=s.info["now"])),
     "who may be put to sleep": (100, lambda s: ttl.load_standby_candidates(s, now=s.info["now"])),
