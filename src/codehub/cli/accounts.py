@@ -7,14 +7,19 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.cli.log_setup import configure_logs
 from codehub.domain.errors import CodeHubError
 from codehub.domain.states import Role
 from codehub.server import embedded
+from codehub.server.data_dir import DataDir
 from codehub.server.database import DatabaseNotMigratedError, explained
+from codehub.server.embedded import redis
 from codehub.server.settings import load_settings
 from codehub.services import accounts
 from codehub.services.accounts import LastAdminError, NoSuchUserError
 from codehub.services.passwords import Passwords
+from codehub.signals.connection import RedisLink
+from codehub.signals.live import LivePublisher
 from codehub.store import engine as store_engine
 from codehub.store import migrate, users
 from codehub.store.errors import UsernameTaken
@@ -45,18 +50,25 @@ async def list_all() -> list[UserRecord]:
 
 async def set_password(username: str, *, password: str) -> None:
     async with _session() as session, _hashing() as passwords:
-        await accounts.set_password(session, passwords, username=username, password=password, actor=_actor())
+        user = await accounts.set_password(
+            session, passwords, username=username, password=password, actor=_actor()
+        )
+    await _tell_of(user)
 
 
 async def set_disabled(username: str, *, disabled: bool) -> UserRecord:
     async with _session() as session:
-        return await accounts.set_disabled(session, username=username, disabled=disabled, actor=_actor())
+        user = await accounts.set_disabled(session, username=username, disabled=disabled, actor=_actor())
+    await _tell_of(user)
+    return user
 
 
 @contextlib.asynccontextmanager
 async def _session() -> AsyncIterator[AsyncSession]:
     """One transaction on the configured database, or on the embedded one, running or not."""
-    async with embedded.database(load_settings()) as url:
+    settings = load_settings()
+    configure_logs(settings, level="warning")
+    async with embedded.database(settings) as url:
         async with explained(url):
             if not await migrate.is_current(url):
                 raise DatabaseNotMigratedError(
@@ -71,6 +83,23 @@ async def _session() -> AsyncIterator[AsyncSession]:
             raise
         finally:
             await engine.dispose()
+
+
+async def _tell_of(user: UserRecord) -> None:
+    """Whatever this person has open is judged again at once; where Redis is away, within seconds."""
+    settings = load_settings()
+    data_dir = DataDir(settings.data_dir)
+    if settings.redis.url is not None:
+        url = settings.redis.url.get_secret_value()
+    elif redis.is_running(data_dir):
+        url = redis.url(data_dir)
+    else:
+        return
+    link = RedisLink(url, client_name="codehub-cli")
+    try:
+        await LivePublisher(link).publish_person(user.id)
+    finally:
+        await link.close()
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ import asyncio
 
 import typer
 
+from codehub.cli.log_setup import configure_logs
 from codehub.cli.options import JSON
 from codehub.cli.output import print_json, say
 
@@ -23,7 +24,9 @@ async def _migrate(*, json: bool) -> None:
     from codehub.server.settings import load_settings
     from codehub.store import migrate as migrations
 
-    async with embedded.database(load_settings()) as url, explained(url):
+    settings = load_settings()
+    configure_logs(settings, level="warning")
+    async with embedded.database(settings) as url, explained(url):
         before = await migrations.current(url)
         await migrations.upgrade(url)
     if json:

@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from codehub.cli.log_setup import configure_logs
 from codehub.cli.options import JSON
 from codehub.cli.output import out, print_json
 
@@ -26,7 +27,9 @@ def doctor(json: bool = JSON) -> None:
     from codehub.server.findings import Verdict
     from codehub.server.settings import load_settings
 
-    findings = asyncio.run(examine(load_settings()))
+    settings = load_settings()
+    configure_logs(settings, level="error")  # a trouble is a finding, and said once
+    findings = asyncio.run(examine(settings))
     bad = [finding for finding in findings if finding.verdict is Verdict.BAD]
     if json:
         print_json({"ok": not bad, "findings": [finding.as_json() for finding in findings]})

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from codehub.cli.log_setup import configure_logs
 from codehub.cli.output import err, escape, out, say
 from codehub.cli.settings import ConfiguredCommand
 
 if TYPE_CHECKING:
-    from codehub.server.settings import Settings
     from codehub.services.accounts import FirstAdmin
 
 
@@ -67,15 +67,6 @@ def serve(
         on_stopping=lambda: None,
     )
     run_until_signal(run_server(settings, run), on_stopping=run.on_stopping)
-
-
-def configure_logs(settings: "Settings") -> None:
-    from codehub.kit import logs
-    from codehub.server.settings import LogFormat
-
-    chosen = settings.log.format
-    json = chosen is LogFormat.JSON if chosen is not None else not sys.stderr.isatty()
-    logs.configure(json=json, level=settings.log.level, node_id=settings.coordinator.node_id)
 
 
 def _print_first_admin(admin: "FirstAdmin") -> None:

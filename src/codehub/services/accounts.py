@@ -100,13 +100,14 @@ async def create_user(
 
 async def set_password(
     session: AsyncSession, passwords: Passwords, *, username: str, password: str, actor: str
-) -> None:
+) -> UserRecord:
     """A new password; every session of that person ends. Tokens stay: they have their own secrets."""
     password_hash = await passwords.hash(_fit(password))
     user = await get_user(session, username)
     await users.set_password_hash(session, user.id, password_hash)
     await sessions.end_all(session, user.id)
     await audit.append(session, actor=actor, action="user.password", subject=user.username)
+    return user
 
 
 async def set_disabled(session: AsyncSession, *, username: str, disabled: bool, actor: str) -> UserRecord:

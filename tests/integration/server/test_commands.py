@@ -7,10 +7,13 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from redis.asyncio import Redis
 
 from codehub.server.settings import all_variables
+from codehub.signals.notices import PEOPLE_CHANNEL
 from tests.support.instance import codehub, codehub_up, processes_of
 from tests.support.postgres import PostgresServer, admin_connection
+from tests.support.redis import RedisServer
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -124,6 +127,42 @@ async def test_accounts(tmp_path: Path, database_url: str) -> None:
     finally:
         await connection.close()
     assert actions == ["user.create", "user.create", "user.password", "user.disable", "user.enable"]
+
+
+async def test_the_first_words_of_an_embedded_database_are_no_part_of_the_answer(tmp_path: Path) -> None:
+    settings = {"CODEHUB_DATA_DIR": str(tmp_path / "data")}
+    migrated = await codehub("migrate", "--json", **settings)
+    assert migrated.code == 0, migrated.errors
+    assert json.loads(migrated.output)["before"] is None
+    added = await codehub("user", "add", "ann", "--json", **settings)
+    assert json.loads(added.output)["username"] == "ann", added.errors
+
+
+async def test_open_pages_hear_of_what_a_shell_did_to_a_person(
+    tmp_path: Path, database_url: str, redis_server: RedisServer
+) -> None:
+    settings = {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_server.url,
+        "CODEHUB_DATA_DIR": str(tmp_path),
+    }
+    added = await codehub("user", "add", "bob", "--json", **settings)
+    bob = json.loads(added.output)["id"].encode()
+    async with Redis.from_url(redis_server.url) as client, client.pubsub() as heard:
+        await heard.subscribe(PEOPLE_CHANNEL)
+        await heard.get_message(timeout=20)  # that it is subscribed
+        for command in (("passwd", "bob"), ("disable", "bob"), ("disable", "--undo", "bob")):
+            done = await codehub("user", *command, "--json", **settings)
+            assert done.code == 0, done.errors
+            json.loads(done.output)
+            said = await heard.get_message(timeout=20)
+            assert said is not None, command
+            assert said["data"] == bob
+
+    redis_server.kill()
+    without = await codehub("user", "disable", "bob", "--json", **settings)
+    assert without.code == 0, without.errors
+    assert json.loads(without.output)["disabled_at"]
 
 
 async def test_help_names_every_setting() -> None:
