@@ -54,9 +54,6 @@ SERVER_SETTINGS = {
     # Little is ever to be written at a checkpoint. Spread page by page over its five minutes, that is a
     # wake-up every 100 ms for all of them.
     "checkpoint_completion_target": "0.1",
-    # All of it fits into memory. As if each page were a disk's seek, a hundred rows of ten thousand would be
-    # looked for by reading all of them.
-    "random_page_cost": "1.1",
 }
 
 
