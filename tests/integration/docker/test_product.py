@@ -39,6 +39,7 @@ async def test_a_home_lives_through_sleep_archive_and_an_engine_that_was_away(
 
         await person.navigate(f"/w/{workspace_id}/")  # whoever opens the address brings it back
         await person.until_open(workspace_id)
+        await person.until_status(workspace_id, "running")  # people are let in a moment before that
         assert await bench.read(UUID(workspace_id), "notes.txt") == "mine"
 
         await bench.break_engine()
