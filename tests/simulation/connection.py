@@ -91,7 +91,7 @@ class RawConnection(_DriverConnection):
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         await self._pass(query, timeout)
         if "pg_advisory_lock" in query:
-            await self.database.wait_advisory(self.backend, args[0])
+            await self.database.wait_advisory(self.backend, int(query.split("'")[1]))
         elif "pg_advisory_unlock_all" in query:
             self.database.unlock_all(self.backend)
         else:

@@ -50,6 +50,16 @@ SELECT EXISTS (
 ) AND pg_backend_pid() = $2
 """
 
+# To have waited in vain is no error. Unless it is caught here, the server writes one into its log, for every
+# coordinator of every replica that waits, every five seconds.
+_WAIT = """
+DO $$ BEGIN
+  PERFORM pg_advisory_lock('{key}'::bigint);
+EXCEPTION WHEN lock_not_available THEN
+  NULL;
+END $$
+"""
+
 
 class LeadershipLost(CodeHubError):
     """This process does not lead (any more); whatever it was about to do, somebody else does it now."""
@@ -267,11 +277,9 @@ class Leadership:
     async def _try_lock(self, raw: "asyncpg.Connection[Any]") -> bool:
         if await raw.fetchval("SELECT pg_try_advisory_lock($1)", self._key, timeout=LOCK_CALL_SECONDS):
             return True
-        try:
-            await raw.execute("SELECT pg_advisory_lock($1)", self._key, timeout=LOCK_CALL_SECONDS * 2)
-        except asyncpg.LockNotAvailableError:
-            return False
-        return True
+        await raw.execute(_WAIT.format(key=self._key), timeout=LOCK_CALL_SECONDS * 2)
+        held = await raw.fetchval(_VERIFY, self._key, raw.get_server_pid(), timeout=LOCK_CALL_SECONDS)
+        return bool(held)
 
     async def _begin_term(self, backend_pid: int) -> Term:
         """The lock is held; make it a term. Dying in between costs nothing: the next leader begins one."""

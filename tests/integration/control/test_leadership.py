@@ -13,6 +13,7 @@ from codehub.coordinators import leadership as module
 from codehub.coordinators.leadership import Leadership, LeadershipLost, lock_key, lock_name
 from codehub.kit.clock import boottime
 from codehub.store.engine import asyncpg_dsn, coordinator_engine
+from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
 
 NAME = "coordinator:test"
@@ -61,6 +62,33 @@ async def test_the_second_waits_and_takes_over_when_the_first_lets_go(candidate:
     assert successor.epoch == term.epoch + 1
     assert second.is_leader
     assert not first.is_leader
+
+
+async def test_whoever_waits_for_the_lead_leaves_no_errors_in_the_log_of_the_server(
+    candidate: Candidate, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_CALL_SECONDS", 1.0)
+    first, second = candidate("first"), candidate("second")
+    await first.acquire()
+    log = postgres_server.directory / "log"
+    before = log.stat().st_size
+    tries: list[bool] = []
+    try_lock = second._try_lock
+
+    async def count(raw: "asyncpg.Connection[asyncpg.Record]") -> bool:
+        tries.append(await try_lock(raw))
+        return tries[-1]
+
+    monkeypatch.setattr(second, "_try_lock", count)
+    waiting = asyncio.create_task(second.acquire())
+
+    async def waited_twice() -> bool:
+        return len(tries) >= 2 and not any(tries)
+
+    await until(waited_twice, what="two waits in vain")
+    await first.release()
+    await waiting
+    assert "lock timeout" not in log.read_bytes()[before:].decode()
 
 
 async def test_asking_again_does_not_nest_the_lock(candidate: Candidate) -> None:
