@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.e2e.browser import ADMIN_PASSWORD, PASSWORD, AdminApi, Visit, chromium, require_dashboard, visit
+from tests.e2e.browser import ADMIN_PASSWORD, PASSWORD, AdminApi, Visit, require_dashboard, visit
 from tests.support import tiny_server
 from tests.support.instance import codehub_up
 from tests.support.postgres import free_port
@@ -48,18 +48,6 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     bind = f"127.0.0.1:{free_port()}"
     async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **QUICK) as instance:
         yield instance.url
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as launched:
-        yield launched
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(url: str) -> AsyncIterator[AdminApi]:
-    async with AdminApi.open(url) as api:
-        yield api
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.e2e.browser import ADMIN_PASSWORD, AdminApi, chromium, require_dashboard, visit
+from tests.e2e.browser import ADMIN_PASSWORD, AdminApi, require_dashboard, visit
 from tests.e2e.test_dashboard import QUICK
 from tests.support.instance import codehub_up
 from tests.support.people import ECHO
@@ -27,18 +27,6 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     settings = {**QUICK, "LOCAL_IMAGES": f'{{"echo": "{ECHO}"}}', "CODEHUB_DEFAULT_IMAGE": "echo"}
     async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **settings) as instance:
         yield instance.url
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as launched:
-        yield launched
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(url: str) -> AsyncIterator[AdminApi]:
-    async with AdminApi.open(url) as api:
-        yield api
 
 
 async def test_connections_and_what_follows_them_show_without_a_reload(

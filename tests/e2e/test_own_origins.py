@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.e2e.browser import chromium
 from tests.support.instance import codehub_up
 from tests.support.people import ECHO, PASSWORD, QUICK, Person, refused_with
 from tests.support.postgres import free_port
@@ -50,12 +49,6 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     bind = f"127.0.0.1:{port}"
     async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **settings) as instance:
         yield instance.url
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as launched:
-        yield launched
 
 
 @pytest_asyncio.fixture(loop_scope="module")
