@@ -5,10 +5,13 @@ transaction: nothing has to be passed through every query, and a pooled connecti
 name into the next request.
 """
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-_SET = text("SELECT set_config('codehub.actor', :actor, true), set_config('codehub.cause', :cause, true)")
+ACTING = func.set_config("codehub.actor", bindparam("actor"), True)
+"""To be selected along with something else that is asked anyway."""
+
+_SET = select(ACTING, func.set_config("codehub.cause", bindparam("cause"), True))
 
 
 async def set_actor(session: AsyncSession, actor: str, cause: str = "") -> None:

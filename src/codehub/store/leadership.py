@@ -16,6 +16,7 @@ from sqlalchemy import bindparam, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.context import ACTING
 from codehub.store.tables import system_locks as locks
 
 
@@ -44,7 +45,7 @@ _COLUMNS = (
 # Sent with every tick and every write of a leader, hence built once.
 _MINE = locks.c.lock_name == bindparam("name")
 _HOLD = (
-    select(func.clock_timestamp(), func.set_config("codehub.actor", bindparam("actor"), True))
+    select(func.clock_timestamp(), ACTING)
     .select_from(locks)
     .where(_MINE, locks.c.epoch == bindparam("held"))
     .with_for_update(read=True)

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.store.row_locks import lock_in_order
-from codehub.store.statements import given_rows, rows_written
+from codehub.store.statements import given, given_rows, rows_written
 from codehub.store.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
 from codehub.store.tables import workspaces as w
 
@@ -126,13 +126,12 @@ async def write_observations(
     if not observed:
         return []
     await lock_in_order(session, [row.id for row in observed])
-    given = {
-        "given_id": [row.id for row in observed],
-        "given_observed_status": [row.observed_status for row in observed],
-        "given_health_status": [row.health_status for row in observed],
-        "seen_at": observed_at,
-    }
-    return list((await session.execute(_WRITE, given)).scalars())
+    seen = given(
+        id=[row.id for row in observed],
+        observed_status=[row.observed_status for row in observed],
+        health_status=[row.health_status for row in observed],
+    )
+    return list((await session.execute(_WRITE, {**seen, "seen_at": observed_at})).scalars())
 
 
 async def stamp_in_flight(session: AsyncSession, ids: Collection[UUID], *, observed_at: datetime) -> int:

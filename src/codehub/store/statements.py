@@ -46,6 +46,11 @@ def given_rows(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
     return func.unnest(*arrays).table_valued(*typed).render_derived().alias(name)
 
 
+def given(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """The arrays that ``given_rows`` asks for."""
+    return {f"given_{name}": values for name, values in columns.items()}
+
+
 async def rows_written(
     session: AsyncSession, statement: Executable, given: Mapping[str, Any] | None = None
 ) -> int:

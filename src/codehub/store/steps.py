@@ -21,7 +21,7 @@ from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
 from codehub.store.row_locks import lock_in_order
-from codehub.store.statements import given_rows
+from codehub.store.statements import given, given_rows
 from codehub.store.tables import (
     desired_state_type,
     health_status_type,
@@ -111,7 +111,7 @@ async def claim_all(session: AsyncSession, steps: Sequence[Step]) -> dict[UUID, 
     The caller has locked the rows in order (``row_locks``).
     """
     views = [step.workspace for step in steps]
-    given = _rows(
+    arrays = given(
         id=[ws.id for ws in views],
         operation=[step.operation for step in steps],
         op_id=[uuid4() for _ in steps],
@@ -124,7 +124,7 @@ async def claim_all(session: AsyncSession, steps: Sequence[Step]) -> dict[UUID, 
         has_error=[ws.error_info is not None for ws in views],
         home=[step.home.as_json() for step in steps],
     )
-    return {row.id: Claim(*row) for row in await session.execute(_CLAIM, given)}
+    return {row.id: Claim(*row) for row in await session.execute(_CLAIM, arrays)}
 
 
 async def mark_acted(session: AsyncSession, claims: Collection[Claim]) -> set[UUID]:
@@ -138,17 +138,13 @@ async def complete_all(session: AsyncSession, done: Sequence[tuple[Claim, HomeCo
 
     The caller has locked the rows in order (``row_locks``).
     """
-    given = _fences([claim for claim, _ in done]) | _rows(home=[home.as_json() for _, home in done])
-    return set((await session.execute(_COMPLETE, given)).scalars())
+    arrays = _fences([claim for claim, _ in done]) | given(home=[home.as_json() for _, home in done])
+    return set((await session.execute(_COMPLETE, arrays)).scalars())
 
 
 def _fences(claims: Collection[Claim]) -> dict[str, Sequence[Any]]:
-    return _rows(
+    return given(
         id=[each.workspace_id for each in claims],
         op_id=[each.op_id for each in claims],
         operation=[each.operation for each in claims],
     )
-
-
-def _rows(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
-    return {f"given_{name}": values for name, values in columns.items()}
