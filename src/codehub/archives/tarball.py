@@ -40,7 +40,7 @@ _CREATE_OPTIONS = (
     "--sparse",
     # Access times say nothing about the data and would cost every file half a KiB of header. The header of
     # an extended header carries nothing that is ever read: the same for all of them, it costs zstd least.
-    "--pax-option=delete=atime,delete=ctime,exthdr.name=PaxHeaders,exthdr.mtime=0",
+    "--pax-option=delete=[ac]time,exthdr.name=PaxHeaders,exthdr.mtime=0",
 )
 _EXTRACT_OPTIONS = ("--extract", "--read-full-records", "--preserve-permissions", "--delay-directory-restore")
 
