@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from codehub.domain.errors import EffectError
 from codehub.runtimes.base import Token
-from codehub.runtimes.local.locks import admit, highest_token
+from codehub.runtimes.local.locks import admit, highest_token, lock_of, open_lock
 from codehub.runtimes.local.processes import Identity, boot_id, find_stat, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
 
@@ -73,8 +74,22 @@ def test_half_a_record_is_a_question(tmp_path: Path, content: str) -> None:
 
 
 def test_tokens_only_rise(tmp_path: Path) -> None:
-    admit(tmp_path, Token(3, 1))
-    admit(tmp_path, Token(3, 1))
-    admit(tmp_path, Token(3, 2))
-    assert highest_token(tmp_path) == Token(3, 2)
-    assert os.listdir(tmp_path) == ["token"]
+    assert highest_token(tmp_path) < Token(0, 0)
+    lock_fd = open_lock(lock_of(tmp_path))
+    for token in (Token(3, 999), Token(3, 999), Token(4, 1), Token(12, 2)):
+        admit(lock_fd, token)
+        assert highest_token(tmp_path) == token
+    with pytest.raises(EffectError):
+        admit(lock_fd, Token(4, 3))
+    assert highest_token(tmp_path) == Token(12, 2)
+    os.close(lock_fd)
+
+
+@pytest.mark.parametrize("content", [b"", b"12", b"\0\0\0", b"x y", b"1 2 3", b"\xff" * 99])
+def test_half_a_token_is_none(tmp_path: Path, content: bytes) -> None:
+    lock_of(tmp_path).write_bytes(content)
+    assert highest_token(tmp_path) < Token(0, 0)
+    lock_fd = open_lock(lock_of(tmp_path))
+    admit(lock_fd, Token(1, 1))
+    os.close(lock_fd)
+    assert highest_token(tmp_path) == Token(1, 1)

@@ -13,8 +13,9 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
@@ -57,6 +58,25 @@ class RunningJob:
     log_start: int = 0
 
 
+@asynccontextmanager
+async def without_job(
+    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None
+) -> AsyncIterator[None]:
+    """No storage job runs and none can begin; a running one that is not outranked is an error.
+
+    The caller holds the workspace's lock, under which jobs begin: where none has ever left its lock file,
+    there is none, and none will come.
+    """
+    if not _lock_of(layout, workspace_id).exists():
+        yield
+        return
+    lock_fd = await take_job_lock(layout, threads, workspace_id, token=token)
+    try:
+        yield
+    finally:
+        os.close(lock_fd)
+
+
 async def take_job_lock(
     layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
 ) -> int:
@@ -65,7 +85,7 @@ async def take_job_lock(
     Without a token any job is ended. The caller holds the workspace's lock, so no new job can begin.
     Dying here leaves either the old job, still recorded and locked, or none.
     """
-    fd = locks.open_lock(layout.state(workspace_id) / "job.lock")
+    fd = locks.open_lock(_lock_of(layout, workspace_id))
     try:
         deadline = monotonic() + _LOCK_SECONDS
         while not locks.try_lock(fd):
@@ -139,12 +159,11 @@ async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running:
     if child is None:
         return
     marker = f"{JOB_VARIABLE}={workspace_id}"
-    lock = layout.state(workspace_id) / "job.lock"
     if child.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the number is still this job's
         await _exit_code(child)
-    fd = locks.open_lock(lock)
+    fd = locks.open_lock(_lock_of(layout, workspace_id))
     try:
         if not locks.try_lock(fd):
             return
@@ -172,6 +191,10 @@ async def _end_recorded(
             job_token=[record.token.op_seq, record.token.epoch],
         )
     await end_all(threads, record.identity, f"{JOB_VARIABLE}={workspace_id}", grace_seconds=0)
+
+
+def _lock_of(layout: Layout, workspace_id: UUID) -> Path:
+    return layout.state(workspace_id) / "job.lock"
 
 
 def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:

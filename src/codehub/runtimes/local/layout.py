@@ -8,7 +8,7 @@
     {data dir}/run/processes/{id}             who runs; written by the process itself
     {data dir}/run/jobs/{id}                  which storage job runs; likewise
     {data dir}/run/ports/{port}               symlink to the workspace that owns the port
-    {data dir}/run/ws-{id}/                   lock, job.lock, token, port, output.log, job.log
+    {data dir}/run/ws-{id}/                   lock (and the token), job.lock, port, output.log, job.log
 
 Processes and jobs lie flat so that a look costs three directory scans however many workspaces there
 are. The marker is there because an unmounted disk looks exactly like "every home is gone": without the

@@ -1,7 +1,7 @@
 """One actor per workspace at a time, and none that comes too late.
 
 A mutation holds ``flock`` on the workspace's lock file, and under it compares its token with the
-highest one seen, which is kept in a file beside it. The kernel gives the lock back when its holder
+highest one seen, which is written in that very file. The kernel gives the lock back when its holder
 dies, at whatever instruction, so there is nothing to clean up. Waiting polls without blocking: a thread
 asleep in ``flock`` could be neither cancelled nor counted.
 """
@@ -17,10 +17,12 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Token
-from codehub.runtimes.local.layout import Layout, unreadable, write_durably
+from codehub.runtimes.local.layout import Layout, unreadable
 from codehub.runtimes.local.threads import Threads
 
 _NOBODY = Token(op_seq=-1, epoch=-1)
+_TOKEN = b"%20d %20d\n"  # always as long: a new one covers all of the old
+_TOKEN_BYTES = len(_TOKEN % (0, 0))
 
 
 def open_lock(path: Path) -> int:
@@ -79,7 +81,7 @@ async def acting(
 ) -> AsyncIterator[int]:
     """Hold a workspace's lock and yield its descriptor; with a token, only if nobody outranks it."""
     state = layout.state(workspace_id)
-    lock = Lock(state / "lock")
+    lock = Lock(lock_of(state))
     try:
         if not await threads.run(_enter, layout, state, lock, token):
             await lock.take(timeout=timeout)
@@ -99,34 +101,44 @@ def _enter(layout: Layout, state: Path, lock: Lock, token: Token | None) -> bool
     if not lock.try_to_take():
         return False
     if token is not None:
-        admit(state, token)
+        assert lock.fd is not None
+        admit(lock.fd, token)
     return True
+
+
+def lock_of(state: Path) -> Path:
+    return state / "lock"
 
 
 def highest_token(state: Path) -> Token:
     """The highest token seen, or one below all others."""
     try:
-        op_seq, epoch = (state / "token").read_text().split()
-        return Token(int(op_seq), int(epoch))
+        return _token_in(lock_of(state).read_bytes())
     except FileNotFoundError:
-        return _NOBODY
-    except ValueError:
-        # Only a power cut makes half a file here, and nobody who acted before it is still alive.
         return _NOBODY
     except OSError as error:
         raise unreadable(state, error) from error
 
 
-def admit(state: Path, token: Token) -> None:
+def admit(lock_fd: int, token: Token) -> None:
     """Remember a token as high as any before, refuse a lower one. The caller holds the lock.
 
     Dying right after this is harmless: the effect has not begun, and the same token is admitted again.
     """
-    highest = highest_token(state)
+    highest = _token_in(os.pread(lock_fd, _TOKEN_BYTES, 0))
     if token < highest:
         raise stale(token, highest)
     if token > highest:
-        write_durably(state / "token", f"{token.op_seq} {token.epoch}\n")
+        os.pwrite(lock_fd, _TOKEN % (token.op_seq, token.epoch), 0)
+
+
+def _token_in(content: bytes) -> Token:
+    """Not synced to the disk: a power cut may leave half of it or nothing, and nobody who acted before."""
+    try:
+        op_seq, epoch = content[:_TOKEN_BYTES].split()
+        return Token(int(op_seq), int(epoch))
+    except ValueError:
+        return _NOBODY
 
 
 def stale(token: Token, highest: Token) -> EffectError:

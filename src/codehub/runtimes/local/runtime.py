@@ -10,7 +10,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -252,8 +252,8 @@ class LocalRuntime:
                 raise
 
     async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token):
-            os.close(await jobs.take_job_lock(self._layout, self._threads, workspace_id, token=None))
+        async with self._acting(workspace_id, token), self._without_job(workspace_id, None):
+            pass  # ended, if there was one
 
     async def _begin_job(self, job: StorageJob, running: jobs.RunningJob, *, token: Token) -> None:
         """Under the workspace's lock until the job has its own: a start cannot slip in between."""
@@ -283,14 +283,8 @@ class LocalRuntime:
         timeout = self._lock_timeout_seconds
         return locks.acting(self._layout, self._threads, workspace_id, token=token, timeout=timeout)
 
-    @asynccontextmanager
-    async def _without_job(self, workspace_id: UUID, token: Token) -> AsyncIterator[None]:
-        """No storage job runs and none can begin; a running one that is not outranked is an error."""
-        lock_fd = await jobs.take_job_lock(self._layout, self._threads, workspace_id, token=token)
-        try:
-            yield
-        finally:
-            os.close(lock_fd)
+    def _without_job(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[None]:
+        return jobs.without_job(self._layout, self._threads, workspace_id, token=token)
 
     async def _start(self, order: Order, *, lock_fd: int) -> None:
         started = await self._threads.run(self._start_process, order, lock_fd)
