@@ -189,7 +189,7 @@ class Guard:
             self._world.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
         elif rows.is_terminal(new):
             self._judge_error(old, new)
-        elif not self._was_true(old.id, self._target(old), since=old.op_acted_at):
+        elif not self._was_true(old.id, self._target(old), since=new.op_acted_at):
             self._world.violate(f"4: {old.operation} of {old.id} completed; its target was not true since")
 
     def _judge_error(self, old: WorkspaceView, new: WorkspaceView) -> None:

@@ -4,7 +4,7 @@ Each function stands in for the one of the same name (``substitution``). One ``s
 the real one sends, so that a fault can fall between any two of them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
 from codehub.store.leadership import Term
-from codehub.store.steps import Step
+from codehub.store.steps import Done, Step
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
 
@@ -157,22 +157,14 @@ async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
     return await _write(session, claim, "catch_up", lambda ws: {"op_seq": max(ws.op_seq, seen_op_seq + 1)})
 
 
-async def mark_acted(session: Session, claims: Collection[Claim]) -> set[UUID]:
-    await lock_in_order(session, [each.workspace_id for each in claims])
-    await session.db.statement(session.transaction, "mark_acted")
-    columns = {"op_acted_at": session.db.now()}
-    met = [await update(session, each.workspace_id, _fence(each), lambda _: columns) for each in claims]
-    return {row.view.id for row in met if row is not None}
-
-
-async def complete_all(session: Session, done: Sequence[tuple[Claim, HomeContext]]) -> set[UUID]:
+async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
     await session.db.statement(session.transaction, "complete")
     columns = {"operation": Operation.NONE, "error_count": 0, "error_info": None, "last_retry_at": None}
     written = set()
-    for claim, home in done:
-        kept = {**columns, "home": home}
-        if await update(session, claim.workspace_id, _fence(claim), partial(_given, kept)):
-            written.add(claim.workspace_id)
+    for each in done:
+        kept = {**columns, "op_acted_at": each.acted_at, "home": each.home}
+        if await update(session, each.claim.workspace_id, _fence(each.claim), partial(_given, kept)):
+            written.add(each.claim.workspace_id)
     return written
 
 

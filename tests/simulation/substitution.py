@@ -61,7 +61,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
             "mark_home",
         ),
     ),
-    steps: (queries, ("claim_all", "mark_acted", "complete_all")),
+    steps: (queries, ("claim_all", "complete_all")),
     context: (queries, ("set_actor",)),
     row_locks: (queries, ("lock_in_order",)),
     statements: (queries, ("now",)),

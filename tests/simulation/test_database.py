@@ -25,7 +25,7 @@ from codehub.store import users
 from codehub.store.claims import Claim
 from codehub.store.observations import Observed
 from codehub.store.records import VIEW_COLUMNS, to_view
-from codehub.store.steps import Step
+from codehub.store.steps import Done, Step
 from codehub.store.tables import workspaces as w
 from tests.simulation import rows
 from tests.simulation.chaos import Chaos
@@ -138,9 +138,8 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         calls |= {
             "holds": lambda: side.call("holds", claim),
             "catch_up": lambda: side.call("catch_up", claim, seen_op_seq=dice.choice((0, 50))),
-            "mark_acted": lambda: side.call("mark_acted", [claim, *_latest_claims(side, view.id)]),
             "complete_all": lambda: side.call(
-                "complete_all", [(each, home) for each in (claim, *_latest_claims(side, view.id))]
+                "complete_all", [Done(each, home, now) for each in (claim, *_latest_claims(side, view.id))]
             ),
             "record_failure": lambda: side.call("record_failure", claim, error, home=home),
             "go_terminal": lambda: side.call("go_terminal", claim, error),

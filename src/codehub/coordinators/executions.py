@@ -7,7 +7,7 @@ written, so queueing never uses up an operation's time limit. What this leader r
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -33,6 +33,9 @@ class Execution:
     task: "asyncio.Task[None] | None" = None
     ended_at: datetime | None = None
     progress_at: datetime | None = None
+    acted_at: datetime | None = (
+        None  # by the database's clock, read after the effect; None: it has not ended well
+    )
     # The Observer was told of the effect, and its look will wake the Reconciler: to do so earlier is in vain.
     awaits_look: bool = False
 
@@ -79,6 +82,13 @@ class Executions:
             progress_at=execution.progress_at,
             excused_until=excused_until,
         )
+
+    def recall(self, ws: WorkspaceView) -> WorkspaceView:
+        """The row with what only this leader knows yet: when its action ended."""
+        execution = self._by_workspace.get(ws.id)
+        if execution is None or execution.acted_at is None or execution.op_id != ws.op_id:
+            return ws
+        return replace(ws, op_acted_at=execution.acted_at)
 
     def start(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
         """Run ``work`` beside the loop. The caller has seen that the workspace is not busy."""

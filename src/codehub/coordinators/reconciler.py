@@ -186,9 +186,8 @@ class Reconciler:
         self._clock.set(now)
         fresh = await self._is_observed(session, now)
         round_ = Round(now=now, may_claim=fresh, free={lane: self._executions.free(lane) for lane in Lane})
-        work = await self._load(session, round_)
-        for ws in work:
-            self._judge(ws, round_)
+        for ws in await self._load(session, round_):
+            self._judge(self._executions.recall(ws), round_)
         await self._write(session, round_)
         self._executions.forget_older_than(now - MEMORY_OF_ATTEMPTS)
         return round_
@@ -279,7 +278,7 @@ class Reconciler:
         if not round_.to_complete:
             return
         kept = {ws.id: home.at_completion(ws, now=round_.now) for ws in round_.to_complete}
-        done = [(claims.Claim.of(ws), kept[ws.id]) for ws in round_.to_complete]
+        done = [steps.Done(claims.Claim.of(ws), kept[ws.id], ws.op_acted_at) for ws in round_.to_complete]
         written = await steps.complete_all(session, done)
         await access.touch(session, *written)
         going_on = []

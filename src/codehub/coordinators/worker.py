@@ -1,12 +1,14 @@
 """Runs one action for the Reconciler and writes down how it ended, fenced.
 
-The effect happens with no transaction open. Its outcome is then written in one short transaction on the
-coordinator's own connection, by the task that ran the action: the Observer hears of it at once, instead of
-after the next tick. A write that meets no row means that somebody else owns the operation: the result is
-dropped, and whatever the action left behind is idempotently done again by its owner.
+The effect happens with no transaction open. If all that is left to do is to see it, the Observer hears of it
+at once, and the tick that finds it seen writes all there is to write. Any other outcome is written in one
+short transaction on the coordinator's own connection, by the task that ran the action. A write that meets no
+row means that somebody else owns the operation: the result is dropped, and whatever the action left behind
+is idempotently done again by its owner.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import assert_never
 
@@ -28,7 +30,7 @@ from codehub.kit.tasks import finish
 from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
 from codehub.services.batching import Batched
 from codehub.signals.hints import HintTarget
-from codehub.store import claims, steps, workspaces
+from codehub.store import claims, workspaces
 from codehub.store.context import set_actor
 
 log = structlog.get_logger(__name__)
@@ -72,8 +74,8 @@ class Worker:
         self._env = env
         self._limits = limits or Limits()
         self._epoch = 0
-        # One transaction for all actions that ended while the connection was busy with the ones before.
-        self._acted = Batched(self._write_acted, max_loads=1)
+        # One question for all actions that ended while the connection was busy with the ones before.
+        self._ends = Batched(self._read_end, max_loads=1)
 
     def begin_term(self) -> None:
         self._epoch = self._lead.epoch
@@ -137,8 +139,9 @@ class Worker:
     async def _write_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> bool:
         claim = claims.Claim.of(ws)
         if isinstance(effect, Acted):
-            execution.awaits_look = bool(await self._acted.get(claim))
-            return execution.awaits_look
+            execution.acted_at = await self._ends.get(claim)
+            execution.awaits_look = True
+            return True
         async with self._lead.transaction(actor="reconciler") as session:
             match effect:
                 case Restored(archive_key=key):
@@ -157,12 +160,13 @@ class Worker:
             await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
         return written
 
-    async def _write_acted(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, bool]:
-        async with self._lead.transaction() as session:
-            written = await steps.mark_acted(session, ended)
-        if written:
-            await self._nudges.wake(HintTarget.OBSERVER, written)
-        return {claim: claim.workspace_id in written for claim in ended}
+    async def _read_end(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
+        """When these actions had ended, by the database's clock. It is written with their completion; who
+        takes over before that does not know it, and acts once more.
+        """
+        now = await self._lead.database_time()
+        await self._nudges.wake(HintTarget.OBSERVER, [claim.workspace_id for claim in ended])
+        return dict.fromkeys(ended, now)
 
     async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> None:
         """Count it, or blame the engine: what an engine's absence did to a workspace is nobody's error."""

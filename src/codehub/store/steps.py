@@ -1,4 +1,4 @@
-"""What one tick of the Reconciler writes for many workspaces at once: claims, ended actions, completions.
+"""What one tick of the Reconciler writes for many workspaces at once: claims and completions.
 
 The rules are those of ``claims``: a claim is a compare-and-set from what the plan saw, and everything later
 is fenced with ``op_id`` and ``operation``. Only the number of round trips differs. Fifty people who arrive
@@ -9,9 +9,9 @@ A process that dies before the commit has claimed nobody; one that dies after it
 which the next leader adopts.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, null, update
@@ -20,7 +20,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
-from codehub.store.row_locks import lock_in_order
 from codehub.store.statements import given, given_rows
 from codehub.store.tables import (
     desired_state_type,
@@ -39,6 +38,15 @@ class Step:
     workspace: WorkspaceView
     operation: Operation
     home: HomeContext
+
+
+@dataclass(frozen=True)
+class Done:
+    """An operation whose target was observed; ``home`` is what ``domain/home.at_completion`` says."""
+
+    claim: Claim
+    home: HomeContext
+    acted_at: datetime | None
 
 
 _PLANNED = given_rows(
@@ -82,20 +90,20 @@ _CLAIM = (
     .returning(w.c.id, w.c.operation, w.c.op_id, w.c.op_seq)
 )
 
-_OWNED = given_rows("owned", id=Uuid(), op_id=Uuid(), operation=operation_type)
-_ACTED = (
-    update(w)
-    .where(and_(w.c.id == _OWNED.c.id, w.c.op_id == _OWNED.c.op_id, w.c.operation == _OWNED.c.operation))
-    .values(op_acted_at=func.clock_timestamp())
-    .returning(w.c.id)
+_DONE = given_rows(
+    "done",
+    id=Uuid(),
+    op_id=Uuid(),
+    operation=operation_type,
+    acted_at=DateTime(timezone=True),
+    home=jsonb,
 )
-
-_DONE = given_rows("done", id=Uuid(), op_id=Uuid(), operation=operation_type, home=jsonb)
 _COMPLETE = (
     update(w)
     .where(and_(w.c.id == _DONE.c.id, w.c.op_id == _DONE.c.op_id, w.c.operation == _DONE.c.operation))
     .values(
         operation=Operation.NONE,
+        op_acted_at=_DONE.c.acted_at,
         error_count=0,
         error_info=null(),
         last_retry_at=None,
@@ -127,24 +135,13 @@ async def claim_all(session: AsyncSession, steps: Sequence[Step]) -> dict[UUID, 
     return {row.id: Claim(*row) for row in await session.execute(_CLAIM, arrays)}
 
 
-async def mark_acted(session: AsyncSession, claims: Collection[Claim]) -> set[UUID]:
-    """Their actions have ended well. Only an observation begun after this can complete an operation."""
-    await lock_in_order(session, [each.workspace_id for each in claims])
-    return set((await session.execute(_ACTED, _fences(claims))).scalars())
-
-
-async def complete_all(session: AsyncSession, done: Sequence[tuple[Claim, HomeContext]]) -> set[UUID]:
-    """Their targets were observed; each home is what ``domain/home.at_completion`` says.
-
-    The caller has locked the rows in order (``row_locks``).
-    """
-    arrays = _fences([claim for claim, _ in done]) | given(home=[home.as_json() for _, home in done])
-    return set((await session.execute(_COMPLETE, arrays)).scalars())
-
-
-def _fences(claims: Collection[Claim]) -> dict[str, Sequence[Any]]:
-    return given(
-        id=[each.workspace_id for each in claims],
-        op_id=[each.op_id for each in claims],
-        operation=[each.operation for each in claims],
+async def complete_all(session: AsyncSession, done: Sequence[Done]) -> set[UUID]:
+    """Their targets were observed. The caller has locked the rows in order (``row_locks``)."""
+    arrays = given(
+        id=[each.claim.workspace_id for each in done],
+        op_id=[each.claim.op_id for each in done],
+        operation=[each.claim.operation for each in done],
+        acted_at=[each.acted_at for each in done],
+        home=[each.home.as_json() for each in done],
     )
+    return set((await session.execute(_COMPLETE, arrays)).scalars())

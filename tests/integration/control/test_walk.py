@@ -83,6 +83,17 @@ async def test_the_same_walk_by_polling_alone(cell: Cell, redis_server: RedisSer
         redis_server.start()
 
 
+async def test_a_completion_says_when_the_action_had_ended(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        ws = await cell.view(workspace_id)
+    assert ws.op_started_at is not None
+    assert ws.op_acted_at is not None
+    assert ws.observed_at is not None
+    assert ws.op_started_at < ws.op_acted_at < ws.observed_at
+
+
 async def test_a_running_workspace_is_archived_in_two_steps(cell: Cell) -> None:
     async with cell.replica():
         workspace_id = await cell.create()

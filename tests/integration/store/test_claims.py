@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -15,12 +16,13 @@ from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store import claims, steps
 from codehub.store.claims import Claim
-from codehub.store.steps import Step
+from codehub.store.steps import Done, Step
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import an_error, make_workspace, view
 
 Sessions = async_sessionmaker[AsyncSession]
 KEPT = HomeContext(volume=True, crashes=1)
+ACTED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 async def claim_one(
@@ -112,13 +114,8 @@ def fenced(write: Write) -> Write:
 
 
 @fenced
-async def mark_acted_one(session: AsyncSession, claim: Claim) -> bool:
-    return await steps.mark_acted(session, [claim]) == {claim.workspace_id}
-
-
-@fenced
 async def complete_one(session: AsyncSession, claim: Claim) -> bool:
-    return await steps.complete_all(session, [(claim, KEPT)]) == {claim.workspace_id}
+    return await steps.complete_all(session, [Done(claim, KEPT, ACTED_AT)]) == {claim.workspace_id}
 
 
 @fenced
@@ -192,14 +189,18 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
             assert Claim.of(ws) == claimed[ws.id]
             assert (ws.operation, ws.home.crashes) == (wanted[number].operation, number)
 
-    # Two end well, one of them under an operation that is not its own any more.
+    # Three end well, one of them under an operation that is not its own any more.
     foreign = replace(claimed[ids[2]], op_id=uuid4())
-    assert await steps.mark_acted(session, [claimed[ids[0]], foreign]) == {ids[0]}
-    both = [(claimed[ids[3]], KEPT), (claimed[ids[4]], HomeContext()), (foreign, KEPT)]
-    assert await steps.complete_all(session, both) == {ids[3], ids[4]}
+    ended = [
+        Done(claimed[ids[3]], KEPT, ACTED_AT),
+        Done(claimed[ids[4]], HomeContext(), None),
+        Done(foreign, KEPT, ACTED_AT),
+    ]
+    assert await steps.complete_all(session, ended) == {ids[3], ids[4]}
     done = [await view(session, each) for each in ids]
     assert [ws.operation is Operation.NONE for ws in done] == [False, True, False, True, True]
     assert (done[3].home, done[4].home) == (KEPT, HomeContext())
+    assert (done[3].op_acted_at, done[4].op_acted_at) == (ACTED_AT, None)
 
 
 async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> None:
@@ -212,7 +213,6 @@ async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> 
     assert (failed.error_count, failed.op_acted_at, failed.home) == (2, None, failed_home)
     assert failed.last_retry_at is not None
 
-    assert await mark_acted_one(session, own)
     assert await complete_one(session, own)
     done = await view(session, workspace_id)
     assert done.operation is Operation.NONE
