@@ -53,7 +53,8 @@ async def lock_limits(session: Session) -> None:
     await session.db.lock(session.transaction, ("advisory", LIMITS_LOCK_KEY))
 
 
-async def usage(session: Session, owner_id: UUID) -> Usage:
+async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
+    del actor, cause
     await session.db.statement(session.transaction, "usage")
     holders = [ws for ws in views(session) if holds_place(ws)]
     return Usage(user=sum(1 for ws in holders if ws.owner_id == owner_id), total=len(holders))

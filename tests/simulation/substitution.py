@@ -78,7 +78,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
     ),
     workspaces: (queries_rows, ("find", "find_locked")),
     intents: (queries_rows, ("create", "set_desired", "mark_deleted", "touch", "recover")),
-    limits: (queries_due, ("lock_limits", "usage", "running_of")),
+    limits: (queries_due, ("lock_limits", "usage_for", "running_of")),
     ttl: (queries_due, ("load_standby_candidates", "load_archive_candidates")),
     orphans: (queries_due, ("load_owners", "replace_seen", "forget")),
 }

@@ -121,7 +121,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "touch": lambda: side.call("touch", [each]),
         "recover": lambda: side.call("recover", each, home=home),
         "find": lambda: side.call("find", each),
-        "usage": lambda: side.call("usage", OWNER),
+        "usage_for": lambda: side.call("usage_for", OWNER, actor="user:a", cause="b"),
         "load_standby_candidates": lambda: side.call("load_standby_candidates", now=now),
         "load_archive_candidates": lambda: side.call(
             "load_archive_candidates", now=now + timedelta(days=dice.choice((0, 2)))

@@ -67,10 +67,12 @@ async def create(
     session: AsyncSession, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
 ) -> WorkspaceRecord:
     """Raises ``NameTaken`` or, with ``start`` and no place left, ``LimitReached``; then nothing exists."""
-    await _say_why(session, actor, Cause(CauseCode.CREATED))
+    cause = Cause(CauseCode.CREATED)
     if new.start:
         await places.lock_limits(session)
-        await _take_place(session, owner_id, limits)
+        await _take_place(session, owner_id, limits, actor=actor, cause=cause)
+    else:
+        await _say_why(session, actor, cause)
     record = await intents.create(
         session,
         workspace_id=uuid7(),
@@ -101,11 +103,12 @@ async def start(
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.RUNNING:
         return record
-    if not holds_place(record.view):  # one that failed to stop still has its own
-        await _take_place(session, record.view.owner_id, limits)
-    return await _wish(
-        session, record, DesiredState.RUNNING, actor=actor, cause=cause or Cause(CauseCode.ASKED_TO_START)
-    )
+    cause = cause or Cause(CauseCode.ASKED_TO_START)
+    if holds_place(record.view):  # one that failed to stop still has its own
+        await _say_why(session, actor, cause)
+    else:
+        await _take_place(session, record.view.owner_id, limits, actor=actor, cause=cause)
+    return await _wish(session, record, DesiredState.RUNNING, actor=actor)
 
 
 async def stop(
@@ -117,9 +120,8 @@ async def stop(
         return record
     if record.view.desired_state is DesiredState.PENDING:
         raise WantedArchived
-    return await _wish(
-        session, record, DesiredState.STANDBY, actor=actor, cause=cause or Cause(CauseCode.ASKED_TO_STOP)
-    )
+    await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_STOP))
+    return await _wish(session, record, DesiredState.STANDBY, actor=actor)
 
 
 async def archive(
@@ -129,9 +131,8 @@ async def archive(
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.PENDING:
         return record
-    return await _wish(
-        session, record, DesiredState.PENDING, actor=actor, cause=cause or Cause(CauseCode.ASKED_TO_ARCHIVE)
-    )
+    await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
+    return await _wish(session, record, DesiredState.PENDING, actor=actor)
 
 
 async def lower(
@@ -210,9 +211,9 @@ async def recover(session: AsyncSession, workspace_id: UUID, *, actor: Actor) ->
 
 
 async def _wish(
-    session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor, cause: Cause
+    session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
 ) -> WorkspaceRecord:
-    await _say_why(session, actor, cause)
+    """Why was said before."""
     wished = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
     assert wished is not None, "the row is locked"
     await _audit(session, actor, f"workspace.wish.{desired.value.lower()}", record.view.id)
@@ -245,9 +246,14 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
     return record
 
 
-async def _take_place(session: AsyncSession, owner_id: UUID, limits: RunningLimits) -> None:
-    """Raise unless one more may run. Exact under ``lock_limits``: nobody else takes a place meanwhile."""
-    used = await places.usage(session, owner_id)
+async def _take_place(
+    session: AsyncSession, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
+) -> None:
+    """Say why (``_say_why``), and raise unless one more may run.
+
+    Exact under ``lock_limits``: nobody else takes a place meanwhile.
+    """
+    used = await places.usage_for(session, owner_id, actor=actor.label, cause=cause.text)
     user, everyone = Usage(used.user, limits.per_user), Usage(used.total, limits.in_all)
     kind = exceeded(user=user, everyone=everyone)
     if kind is not None:

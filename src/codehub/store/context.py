@@ -9,9 +9,10 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 ACTING = func.set_config("codehub.actor", bindparam("actor"), True)
-"""To be selected along with something else that is asked anyway."""
+BECAUSE = func.set_config("codehub.cause", bindparam("cause"), True)
+"""Both to be selected along with something else that is asked anyway."""
 
-_SET = select(ACTING, func.set_config("codehub.cause", bindparam("cause"), True))
+_SET = select(ACTING, BECAUSE)
 
 
 async def set_actor(session: AsyncSession, actor: str, cause: str = "") -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import Uuid, bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.context import ACTING, BECAUSE
 from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
 from codehub.store.tables import workspaces as w
 
@@ -21,9 +22,9 @@ LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
 
 _LOCKED_IN = "limits locked in"
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-_USAGE = select(func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid())), func.count()).where(
-    w.c.holds_place
-)
+_OWNED = func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid()))
+_USAGE = select(_OWNED, func.count()).where(w.c.holds_place)
+_USAGE_FOR = _USAGE.add_columns(ACTING, BECAUSE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,13 @@ async def lock_limits(session: AsyncSession) -> None:
 async def usage(session: AsyncSession, owner_id: UUID) -> Usage:
     """Exact inside a transaction that holds the lock, a snapshot otherwise."""
     user, total = (await session.execute(_USAGE, {"owner": owner_id})).one()
+    return Usage(user=user, total=total)
+
+
+async def usage_for(session: AsyncSession, owner_id: UUID, *, actor: str, cause: str) -> Usage:
+    """The same, and from here on changes are ``actor``'s, because of ``cause`` (``store/context``)."""
+    given = {"owner": owner_id, "actor": actor, "cause": cause}
+    user, total, *_ = (await session.execute(_USAGE_FOR, given)).one()
     return Usage(user=user, total=total)
 
 
