@@ -7,6 +7,7 @@ workspace share the processors with it, so throughput alone flatters whoever is 
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -101,8 +102,9 @@ async def ways(directory: Path, *, image: str) -> AsyncIterator[dict[str, Way]]:
 
 
 def _port_of(hub: CodeHub, workspace_id: str) -> int:
-    """The local runtime keeps a workspace's port in a file of that name."""
-    return int(next(hub.data_dir.glob(f"**/ws-{workspace_id}/port")).read_text())
+    """The local runtime keeps who runs, and on which port, in a file of that name."""
+    record = next(hub.data_dir.glob(f"**/processes/{workspace_id}"))
+    return int(json.loads(record.read_text())["port"])
 
 
 Load = Callable[[Way], Awaitable[Mapping[str, float]]]

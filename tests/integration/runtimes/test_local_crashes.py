@@ -12,7 +12,7 @@ import pytest
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Limits, Sighting, StorageJob, StorageKind, StorageProgress, Token
 from codehub.runtimes.local import LocalRuntime
-from codehub.runtimes.local.locks import Lock, lock_of
+from codehub.runtimes.local.locks import Lock
 from codehub.runtimes.local.processes import Identity, boot_id, members
 from codehub.runtimes.local.records import find_record
 from codehub.runtimes.local.spawn import JOB_VARIABLE, WORKSPACE_VARIABLE
@@ -54,7 +54,7 @@ def marked(workspace_id: UUID, variable: str = WORKSPACE_VARIABLE) -> set[int]:
 
 async def is_known(bench: LocalBench, workspace_id: UUID) -> bool:
     """Whoever has the lock sees every process of the workspace on record. True if there is one."""
-    lock = Lock(lock_of(bench.layout().state(workspace_id)))
+    lock = Lock(bench.layout().lock(workspace_id))
     await lock.take(timeout=20)
     record = find_record(bench.layout().process(workspace_id))
     alive = marked(workspace_id)

@@ -8,7 +8,7 @@ import pytest
 
 from codehub.domain.errors import EffectError
 from codehub.runtimes.base import Token
-from codehub.runtimes.local.locks import admit, highest_token, lock_of, open_lock
+from codehub.runtimes.local.locks import admit, highest_token, keep_port, kept_port, open_lock
 from codehub.runtimes.local.processes import Identity, boot_id, find_stat, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
 
@@ -74,22 +74,38 @@ def test_half_a_record_is_a_question(tmp_path: Path, content: str) -> None:
 
 
 def test_tokens_only_rise(tmp_path: Path) -> None:
-    assert highest_token(tmp_path) < Token(0, 0)
-    lock_fd = open_lock(lock_of(tmp_path))
+    lock = tmp_path / "lock"
+    assert highest_token(lock) < Token(0, 0)
+    lock_fd = open_lock(lock)
     for token in (Token(3, 999), Token(3, 999), Token(4, 1), Token(12, 2)):
         admit(lock_fd, token)
-        assert highest_token(tmp_path) == token
+        assert highest_token(lock) == token
     with pytest.raises(EffectError):
         admit(lock_fd, Token(4, 3))
-    assert highest_token(tmp_path) == Token(12, 2)
+    assert highest_token(lock) == Token(12, 2)
+    os.close(lock_fd)
+
+
+def test_a_lock_remembers_a_port_beside_the_token(tmp_path: Path) -> None:
+    lock_fd = open_lock(tmp_path / "lock")
+    assert kept_port(lock_fd) is None
+    keep_port(lock_fd, 20001)  # before there is a token
+    admit(lock_fd, Token(1, 1))
+    assert kept_port(lock_fd) == 20001
+    keep_port(lock_fd, 3000)
+    assert kept_port(lock_fd) == 3000
+    assert highest_token(tmp_path / "lock") == Token(1, 1)
+    keep_port(lock_fd, None)
+    assert kept_port(lock_fd) is None
     os.close(lock_fd)
 
 
 @pytest.mark.parametrize("content", [b"", b"12", b"\0\0\0", b"x y", b"1 2 3", b"\xff" * 99])
 def test_half_a_token_is_none(tmp_path: Path, content: bytes) -> None:
-    lock_of(tmp_path).write_bytes(content)
-    assert highest_token(tmp_path) < Token(0, 0)
-    lock_fd = open_lock(lock_of(tmp_path))
+    lock = tmp_path / "lock"
+    lock.write_bytes(content)
+    assert highest_token(lock) < Token(0, 0)
+    lock_fd = open_lock(lock)
     admit(lock_fd, Token(1, 1))
     os.close(lock_fd)
-    assert highest_token(tmp_path) == Token(1, 1)
+    assert highest_token(lock) == Token(1, 1)

@@ -3,7 +3,7 @@
 The runtime knows neither tar nor object stores. It starts a command (given by the wiring), writes one
 JSON object to its standard input and reads JSON lines from its standard output (``runtimes/job_protocol``).
 
-**One per workspace.** The job holds ``flock`` on the workspace's ``job.lock`` through a descriptor it
+**One per workspace.** The job holds ``flock`` on the workspace's ``{id}.job`` through a descriptor it
 inherits, for its whole life: if the leader that started it dies, the job still holds it, and the next
 leader finds the lock taken, kills the job it finds recorded, and goes on only when it has the lock.
 """
@@ -15,7 +15,6 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
@@ -67,7 +66,7 @@ async def without_job(
     The caller holds the workspace's lock, under which jobs begin: where none has ever left its lock file,
     there is none, and none will come.
     """
-    if not _lock_of(layout, workspace_id).exists():
+    if not layout.job_lock(workspace_id).exists():
         yield
         return
     lock_fd = await take_job_lock(layout, threads, workspace_id, token=token)
@@ -85,7 +84,7 @@ async def take_job_lock(
     Without a token any job is ended. The caller holds the workspace's lock, so no new job can begin.
     Dying here leaves either the old job, still recorded and locked, or none.
     """
-    fd = locks.open_lock(_lock_of(layout, workspace_id))
+    fd = locks.open_lock(layout.job_lock(workspace_id))
     try:
         deadline = monotonic() + _LOCK_SECONDS
         while not locks.try_lock(fd):
@@ -108,7 +107,7 @@ def start_job(
     layout: Layout, settings: JobSettings, job: StorageJob, running: RunningJob, *, token: Token, lock_fd: int
 ) -> None:
     """Start the process. It has the lock from here on, also if we die before the next line."""
-    log = layout.state(job.workspace_id) / "job.log"
+    log = layout.job_output(job.workspace_id)
     logs.rotate(log)
     running.log_start = logs.size_of(log)
     running.child = spawn_job(
@@ -149,7 +148,7 @@ async def follow_job(
         closing.cancel()
         transport.close()
     exit_code = await _exit_code(child)
-    tail = logs.last_lines(layout.state(job.workspace_id) / "job.log", since=running.log_start)
+    tail = logs.last_lines(layout.job_output(job.workspace_id), since=running.log_start)
     return outcome(final, exit_code=exit_code, output=tail)
 
 
@@ -163,7 +162,7 @@ async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the number is still this job's
         await _exit_code(child)
-    fd = locks.open_lock(_lock_of(layout, workspace_id))
+    fd = locks.open_lock(layout.job_lock(workspace_id))
     try:
         if not locks.try_lock(fd):
             return
@@ -191,10 +190,6 @@ async def _end_recorded(
             job_token=[record.token.op_seq, record.token.epoch],
         )
     await end_all(threads, record.identity, f"{JOB_VARIABLE}={workspace_id}", grace_seconds=0)
-
-
-def _lock_of(layout: Layout, workspace_id: UUID) -> Path:
-    return layout.state(workspace_id) / "job.lock"
 
 
 def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:

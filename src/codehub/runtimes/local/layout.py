@@ -8,11 +8,14 @@
     {data dir}/run/processes/{id}             who runs; written by the process itself
     {data dir}/run/jobs/{id}                  which storage job runs; likewise
     {data dir}/run/ports/{port}               symlink to the workspace that owns the port
-    {data dir}/run/ws-{id}/                   lock (and the token), job.lock, port, output.log, job.log
+    {data dir}/run/locks/{id}                 one actor at a time; the highest token and the port are in it
+    {data dir}/run/locks/{id}.job             held by a storage job; made with the first one
+    {data dir}/run/output/{id}.log            what the workspace said; {id}.job.log: its job's complaints
 
-Processes and jobs lie flat so that a look costs three directory scans however many workspaces there
-are. The marker is there because an unmounted disk looks exactly like "every home is gone": without the
-marker of this installation in ``volumes`` nothing is reported and nothing is made.
+All of it lies flat: a look costs three directory scans however many workspaces there are, and a start
+makes as few files as it can. The marker is there because an unmounted disk looks exactly like "every
+home is gone": without the marker of this installation in ``volumes`` nothing is reported and nothing is
+made.
 """
 
 import os
@@ -41,6 +44,8 @@ class Layout:
         self.processes = self.run / "processes"
         self.jobs = self.run / "jobs"
         self.ports = self.run / "ports"
+        self.locks = self.run / "locks"
+        self.outputs = self.run / "output"
 
     def volume(self, workspace_id: UUID) -> Path:
         return self.volumes / f"ws-{workspace_id}-home"
@@ -48,8 +53,11 @@ class Layout:
     def staging_of(self, workspace_id: UUID) -> Path:
         return self.staging / f"ws-{workspace_id}"
 
-    def state(self, workspace_id: UUID) -> Path:
-        return self.run / f"ws-{workspace_id}"
+    def lock(self, workspace_id: UUID) -> Path:
+        return self.locks / str(workspace_id)
+
+    def job_lock(self, workspace_id: UUID) -> Path:
+        return self.locks / f"{workspace_id}.job"
 
     def process(self, workspace_id: UUID) -> Path:
         return self.processes / str(workspace_id)
@@ -58,7 +66,10 @@ class Layout:
         return self.jobs / str(workspace_id)
 
     def output(self, workspace_id: UUID) -> Path:
-        return self.state(workspace_id) / "output.log"
+        return self.outputs / f"{workspace_id}.log"
+
+    def job_output(self, workspace_id: UUID) -> Path:
+        return self.outputs / f"{workspace_id}.job.log"
 
     def prepare(self, *, create: bool) -> None:
         """Make the directories of a data directory used for the first time; check those of an old one.
@@ -71,7 +82,8 @@ class Layout:
             if create and not (self.run / MARKER).exists():
                 self._create()
             self.check()
-            for directory in (self.staging, self.trash, self.processes, self.jobs, self.ports):
+            below_run = (self.processes, self.jobs, self.ports, self.locks, self.outputs)
+            for directory in (self.staging, self.trash, *below_run):
                 directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise unreadable(self.data_dir, error) from error

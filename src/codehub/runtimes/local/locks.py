@@ -1,9 +1,10 @@
 """One actor per workspace at a time, and none that comes too late.
 
 A mutation holds ``flock`` on the workspace's lock file, and under it compares its token with the
-highest one seen, which is written in that very file. The kernel gives the lock back when its holder
-dies, at whatever instruction, so there is nothing to clean up. Waiting polls without blocking: a thread
-asleep in ``flock`` could be neither cancelled nor counted.
+highest one seen. What must be remembered of a workspace for longer than it runs, that token and the port
+it has, is written in that very file: whoever may change it holds it. The kernel gives the lock back when
+its holder dies, at whatever instruction, so there is nothing to clean up. Waiting polls without blocking:
+a thread asleep in ``flock`` could be neither cancelled nor counted.
 """
 
 import asyncio
@@ -21,8 +22,8 @@ from codehub.runtimes.local.layout import Layout, unreadable
 from codehub.runtimes.local.threads import Threads
 
 _NOBODY = Token(op_seq=-1, epoch=-1)
-_TOKEN = b"%20d %20d\n"  # always as long: a new one covers all of the old
-_TOKEN_BYTES = len(_TOKEN % (0, 0))
+_TOKEN, _PORT = b"%20d %20d\n", b"%5d\n"  # always as long: a new one covers all of the old
+_TOKEN_BYTES, _PORT_BYTES = len(_TOKEN % (0, 0)), len(_PORT % 0)
 
 
 def open_lock(path: Path) -> int:
@@ -62,7 +63,7 @@ class Lock:
                 raise EffectError(
                     FailureCode.LOCAL_RUNTIME_ERROR,
                     f"another process has been busy with this workspace for {timeout:g} s",
-                    lock=self._path.parent.name,
+                    lock=self._path.name,
                 )
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.02)
@@ -80,24 +81,23 @@ async def acting(
     layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, timeout: float
 ) -> AsyncIterator[int]:
     """Hold a workspace's lock and yield its descriptor; with a token, only if nobody outranks it."""
-    state = layout.state(workspace_id)
-    lock = Lock(lock_of(state))
+    path = layout.lock(workspace_id)
+    lock = Lock(path)
     try:
-        if not await threads.run(_enter, layout, state, lock, token):
+        if not await threads.run(_enter, layout, lock, token):
             await lock.take(timeout=timeout)
-            await threads.run(_enter, layout, state, lock, token)
+            await threads.run(_enter, layout, lock, token)
         assert lock.fd is not None
         yield lock.fd
     except OSError as error:
-        raise unreadable(state, error) from error
+        raise unreadable(path, error) from error
     finally:
         lock.leave()
 
 
-def _enter(layout: Layout, state: Path, lock: Lock, token: Token | None) -> bool:
+def _enter(layout: Layout, lock: Lock, token: Token | None) -> bool:
     """Blocking, for a thread, all of it at once. False: somebody else is busy with this workspace."""
     layout.check()
-    state.mkdir(mode=0o700, exist_ok=True)
     if not lock.try_to_take():
         return False
     if token is not None:
@@ -106,18 +106,14 @@ def _enter(layout: Layout, state: Path, lock: Lock, token: Token | None) -> bool
     return True
 
 
-def lock_of(state: Path) -> Path:
-    return state / "lock"
-
-
-def highest_token(state: Path) -> Token:
+def highest_token(lock: Path) -> Token:
     """The highest token seen, or one below all others."""
     try:
-        return _token_in(lock_of(state).read_bytes())
+        return _token_in(lock.read_bytes())
     except FileNotFoundError:
         return _NOBODY
     except OSError as error:
-        raise unreadable(state, error) from error
+        raise unreadable(lock, error) from error
 
 
 def admit(lock_fd: int, token: Token) -> None:
@@ -130,6 +126,18 @@ def admit(lock_fd: int, token: Token) -> None:
         raise stale(token, highest)
     if token > highest:
         os.pwrite(lock_fd, _TOKEN % (token.op_seq, token.epoch), 0)
+
+
+def kept_port(lock_fd: int) -> int | None:
+    try:
+        return int(os.pread(lock_fd, _PORT_BYTES, _TOKEN_BYTES)) or None
+    except ValueError:
+        return None
+
+
+def keep_port(lock_fd: int, port: int | None) -> None:
+    """The caller holds the lock."""
+    os.pwrite(lock_fd, _PORT % (port or 0), _TOKEN_BYTES)
 
 
 def _token_in(content: bytes) -> Token:

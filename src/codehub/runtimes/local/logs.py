@@ -1,7 +1,7 @@
 """The output of a workspace: bounded on disk, readable by people, followed without a busy loop.
 
-The process appends to ``output.log`` for as long as it lives, so the file cannot be renamed away from
-under it. When it has grown too long it is copied to ``output.log.old`` and cut to nothing; appending
+The process appends to ``{id}.log`` for as long as it lives, so the file cannot be renamed away from
+under it. When it has grown too long it is copied to ``{id}.log.old`` and cut to nothing; appending
 goes on at the beginning. What is written between copy and cut is lost, which logs can bear.
 """
 

@@ -25,17 +25,16 @@ _FIRST = 20000
 _FEWEST = 2000
 
 
-def reserve_port(ports: Path, state: Path, workspace_id: UUID) -> int:
-    """The workspace's port: the one it had if that is free, otherwise a new one.
+def reserve_port(ports: Path, workspace_id: UUID, *, kept: int | None) -> int:
+    """The workspace's port: ``kept``, the one it had, if that is free, otherwise a new one.
 
-    The caller holds the workspace's lock. Dying between symlink and note loses one port of thousands.
+    The caller holds the workspace's lock, and remembers it there (``locks.keep_port``). Dying between the two
+    loses one port of thousands.
     """
-    note = state / "port"
-    kept = _kept_port(ports, note, workspace_id)
-    if kept is not None:
+    if kept is not None and _owner(ports, kept) == workspace_id:
         if is_free(kept):
             return kept
-        release_port(ports, state)
+        release_port(ports, workspace_id, kept)
     first, last = _usable_range()
     start = first + secrets.randbelow(last + 1 - first)
     for port in chain(range(start, last + 1), range(first, start)):
@@ -45,20 +44,14 @@ def reserve_port(ports: Path, state: Path, workspace_id: UUID) -> int:
             os.symlink(str(workspace_id), ports / str(port))
         except FileExistsError:
             continue
-        note.write_text(str(port))
         return port
     raise EffectError(FailureCode.CONTAINER_START_FAILED, "no free port is left on this machine")
 
 
-def release_port(ports: Path, state: Path) -> None:
+def release_port(ports: Path, workspace_id: UUID, port: int) -> None:
     """Give the port back. The caller holds the lock and has seen the process gone."""
-    note = state / "port"
-    try:
-        port = int(note.read_text())
-    except (FileNotFoundError, ValueError):
-        return
-    (ports / str(port)).unlink(missing_ok=True)
-    note.unlink(missing_ok=True)
+    if _owner(ports, port) == workspace_id:
+        (ports / str(port)).unlink(missing_ok=True)
 
 
 def is_free(port: int) -> bool:
@@ -91,13 +84,11 @@ async def answers(port: int) -> bool:
     return True
 
 
-def _kept_port(ports: Path, note: Path, workspace_id: UUID) -> int | None:
+def _owner(ports: Path, port: int) -> UUID | None:
     try:
-        port = int(note.read_text())
-        owner = os.readlink(ports / str(port))
+        return UUID(os.readlink(ports / str(port)))
     except (OSError, ValueError):
         return None
-    return port if owner == str(workspace_id) else None
 
 
 def _usable_range() -> tuple[int, int]:

@@ -161,13 +161,14 @@ class LocalRuntime:
             await self._threads.run(volumes.make_volume, self._layout, workspace_id)
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token), self._without_job(workspace_id, token):
+        async with (
+            self._acting(workspace_id, token) as lock_fd,
+            self._without_job(workspace_id, token),
+        ):
             if await self._threads.run(self._find_process, workspace_id) is not None:
                 raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
             await self._threads.run(volumes.discard_volume, self._layout, workspace_id)
-            state = self._layout.state(workspace_id)
-            await self._threads.run(ports.release_port, self._layout.ports, state)
-            await self._threads.run(logs.forget, self._layout.output(workspace_id))
+            await self._threads.run(self._forget, workspace_id, lock_fd)
         self._trash.sweep_soon()
 
     # Containers
@@ -237,7 +238,7 @@ class LocalRuntime:
                 self._layout, self._job_settings, job, running, on_progress=on_progress
             )
         except EffectError as error:
-            highest = await self._threads.run(locks.highest_token, self._layout.state(job.workspace_id))
+            highest = await self._threads.run(locks.highest_token, self._layout.lock(job.workspace_id))
             if token < highest:  # it did not fail: it was ended by somebody newer
                 raise locks.stale(token, highest) from error
             raise
@@ -326,6 +327,15 @@ class LocalRuntime:
         await end_all(self._threads, record.identity, marker, grace_seconds=grace_seconds)
         self._layout.process(workspace_id).unlink(missing_ok=True)
         self._reap()
+
+    def _forget(self, workspace_id: UUID, lock_fd: int) -> None:
+        """What a workspace without a volume needs no more. Its token stays."""
+        port = locks.kept_port(lock_fd)
+        if port is not None:
+            ports.release_port(self._layout.ports, workspace_id, port)
+            locks.keep_port(lock_fd, None)
+        logs.forget(self._layout.output(workspace_id))
+        logs.forget(self._layout.job_output(workspace_id))
 
     def _find_process(self, workspace_id: UUID) -> Record | None:
         try:

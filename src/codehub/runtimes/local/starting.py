@@ -11,7 +11,7 @@ from uuid import UUID
 
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Token
-from codehub.runtimes.local import logs, ports
+from codehub.runtimes.local import locks, logs, ports
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import record_head
@@ -41,8 +41,9 @@ class Started:
 def start_process(layout: Layout, order: Order, *, lock_fd: int) -> Started:
     """Blocking; for a thread."""
     workspace_id, home = order.workspace_id, layout.volume(order.workspace_id)
-    state, log = layout.state(workspace_id), layout.output(workspace_id)
-    port = ports.reserve_port(layout.ports, state, workspace_id)
+    log = layout.output(workspace_id)
+    port = ports.reserve_port(layout.ports, workspace_id, kept=locks.kept_port(lock_fd))
+    locks.keep_port(lock_fd, port)
     command = command_of(order.template, port=port, home=home, base_path=order.base_path)
     if order.bubblewrap is not None:
         command = [*sandbox_prefix(order.bubblewrap, data_dir=layout.data_dir, home=home), *command]
