@@ -55,7 +55,7 @@ async def lock_limits(session: Session) -> None:
 
 async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
     del actor, cause
-    await session.db.statement(session.transaction, "usage")
+    await session.db.statement(session.transaction, "usage_for")
     holders = [ws for ws in views(session) if holds_place(ws)]
     return Usage(user=sum(1 for ws in holders if ws.owner_id == owner_id), total=len(holders))
 

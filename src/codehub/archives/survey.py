@@ -43,9 +43,10 @@ def survey_volume(volume: Path) -> Survey:
     """Blocking. Skips folders it may not read: tar will fail on them, with their names."""
     files = 0
     devices: list[str] = []
-    for plain, others in _folders(volume):
-        files += len(plain)
-        for entry in others:
+    for entry, is_plain in _walk(volume):
+        if is_plain:
+            files += 1
+        elif not entry.is_dir(follow_symlinks=False):
             files += _count_special(entry, devices)
     return Survey(files=files, devices=tuple(os.path.relpath(each, volume) for each in devices))
 
@@ -54,32 +55,27 @@ def estimate_bytes(volume: Path, *, stop: threading.Event) -> int:
     """About how long the tar stream of ``volume`` is. Blocking; ``stop`` ends it at the next folder."""
     total = 0
     linked: set[tuple[int, int]] = set()
-    for plain, others in _folders(volume, stop=stop):
-        total += _HEADER_BYTES * (1 + len(plain) + len(others))
-        total += sum(_stored_bytes(entry, linked) for entry in plain)
+    for entry, is_plain in _walk(volume, stop=stop):
+        total += _HEADER_BYTES
+        if is_plain:
+            total += _stored_bytes(entry, linked)
     return total
 
 
-def _folders(
-    volume: Path, *, stop: threading.Event | None = None
-) -> "Iterator[tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]]":
-    """Of every folder its plain files, and what is neither file nor folder."""
+def _walk(volume: Path, *, stop: threading.Event | None = None) -> "Iterator[tuple[os.DirEntry[str], bool]]":
+    """Everything below, and whether it is a plain file: asked first, and once, because most are."""
     folders = [os.fspath(volume)]
     while folders and not (stop and stop.is_set()):
         try:
             entries = os.scandir(folders.pop())
         except OSError:
             continue
-        plain, others = [], []
         with entries:
             for entry in entries:
-                if entry.is_file(follow_symlinks=False):  # nearly all of them: asked first, and once
-                    plain.append(entry)
-                elif entry.is_dir(follow_symlinks=False):
+                is_plain = entry.is_file(follow_symlinks=False)
+                if not is_plain and entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-                else:
-                    others.append(entry)
-        yield plain, others
+                yield entry, is_plain
 
 
 def _stored_bytes(entry: "os.DirEntry[str]", linked: set[tuple[int, int]]) -> int:

@@ -33,9 +33,8 @@ class Execution:
     task: "asyncio.Task[None] | None" = None
     ended_at: datetime | None = None
     progress_at: datetime | None = None
-    acted_at: datetime | None = (
-        None  # by the database's clock, read after the effect; None: it has not ended well
-    )
+    # By the database's clock, read once the effect was there. None: not there yet, or its end is in the row.
+    acted_at: datetime | None = None
     # The Observer was told of the effect, and its look will wake the Reconciler: to do so earlier is in vain.
     awaits_look: bool = False
 
