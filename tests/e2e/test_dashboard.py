@@ -20,6 +20,7 @@ from playwright.async_api import Browser, expect
 from tests.e2e.browser import ADMIN_PASSWORD, PASSWORD, AdminApi, Visit, require_dashboard, visit
 from tests.support import tiny_server
 from tests.support.instance import codehub_up
+from tests.support.people import QUICK
 from tests.support.postgres import free_port
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -28,16 +29,12 @@ IMAGES = {
     "files": f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1 --directory {{home}}",
     "wrong": f"{sys.executable} {tiny_server.__file__} {{port}} --fail",
 }
-QUICK: dict[str, Any] = {
-    "CODEHUB_ADMIN_PASSWORD": ADMIN_PASSWORD,
+SETTINGS: dict[str, Any] = {
+    **QUICK,
     "LOCAL_IMAGES": json.dumps(IMAGES),
     "CODEHUB_DEFAULT_IMAGE": "files",
     "RECONCILER_RETRY_BACKOFF": "0.2",
     "LIMITS_MAX_RUNNING_PER_USER": "1",
-    "OBSERVER_ACTIVE_INTERVAL": "0.2",
-    "RECONCILER_ACTIVE_INTERVAL": "0.2",
-    "COORDINATOR_START_JITTER": "0",
-    "LOG_LEVEL": "WARNING",
 }
 
 
@@ -46,7 +43,7 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     require_dashboard()
     # A port known beforehand: the addresses of workspaces are made from it.
     bind = f"127.0.0.1:{free_port()}"
-    async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **QUICK) as instance:
+    async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **SETTINGS) as instance:
         yield instance.url
 
 
@@ -349,7 +346,7 @@ async def test_a_lost_connection_is_shown_and_heals(browser: Browser, tmp_path: 
     require_dashboard()
     bind = f"127.0.0.1:{free_port()}"
     async with (
-        codehub_up(tmp_path / "data", bind=bind, **QUICK) as first,
+        codehub_up(tmp_path / "data", bind=bind, **SETTINGS) as first,
         visit(browser, first.url, expected_complaints=True) as window,
     ):
         await window.sign_in("admin", ADMIN_PASSWORD)
@@ -357,7 +354,7 @@ async def test_a_lost_connection_is_shown_and_heals(browser: Browser, tmp_path: 
         await first.end()
         await expect(window.page.get_by_text("Connection lost.")).to_be_visible()
         await expect(window.card("patient")).to_be_visible()
-        async with codehub_up(tmp_path / "data", bind=bind, **QUICK), AdminApi.open(first.url) as admin:
+        async with codehub_up(tmp_path / "data", bind=bind, **SETTINGS), AdminApi.open(first.url) as admin:
             await expect(window.page.get_by_text("Connection lost.")).to_have_count(0)
             workspace_id = await window.card("patient").get_attribute("data-workspace")
             assert workspace_id is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -9,9 +10,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.e2e.browser import ADMIN_PASSWORD, AdminApi, require_dashboard, visit
-from tests.e2e.test_dashboard import QUICK
 from tests.support.instance import codehub_up
-from tests.support.people import ECHO
+from tests.support.people import ECHO, QUICK
 from tests.support.postgres import free_port
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -24,7 +24,11 @@ PHONE = {"width": 360, "height": 740}
 async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     require_dashboard()
     bind = f"127.0.0.1:{free_port()}"
-    settings = {**QUICK, "LOCAL_IMAGES": f'{{"echo": "{ECHO}"}}', "CODEHUB_DEFAULT_IMAGE": "echo"}
+    settings: dict[str, Any] = {
+        **QUICK,
+        "LOCAL_IMAGES": f'{{"echo": "{ECHO}"}}',
+        "CODEHUB_DEFAULT_IMAGE": "echo",
+    }
     async with codehub_up(tmp_path_factory.mktemp("codehub") / "data", bind=bind, **settings) as instance:
         yield instance.url
 
