@@ -11,6 +11,7 @@ What the statements *say* is in ``queries``; ``test_database.py`` compares both 
 import asyncio
 import random
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -246,7 +247,8 @@ class Database:
     def notify(self, payload: str) -> None:
         for backend in list(self.backends):
             for listener in backend.listeners:
-                self._loop.call_soon(listener, payload)
+                # The server tells them, also when whoever committed dies in the same moment.
+                self._loop.call_soon(listener, payload, context=Context())
 
     def _judge_idleness(self, transaction: Transaction) -> None:
         """Invariant 9. A frozen or slowed process is no fault of the code's."""

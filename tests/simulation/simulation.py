@@ -172,10 +172,8 @@ def _strangers(world: World) -> list[str]:
             continue
         if place.container is ContainerState.RUNNING and ws.observed_status is not ObservedStatus.RUNNING:
             found.append(f"a container of {workspace_id} runs unseen")
-        if place.volume is not None and ws.observed_status in (
-            ObservedStatus.PENDING,
-            ObservedStatus.DELETED,
-        ):
+        unseen = ws.observed_status in (ObservedStatus.PENDING, ObservedStatus.DELETED)
+        if place.volume is not None and unseen and not world.is_of_nobody(ws):
             found.append(f"a volume of {workspace_id} exists unseen")
     return found
 

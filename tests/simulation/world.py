@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -77,6 +78,7 @@ class World:
         self.hints = Hints(self)
         self.live = Live(self)
         self.presence = Presence(self)
+        self.came_back: dict[UUID, datetime] = {}  # when the disk of a home was last mounted again
         self.processes: list[Process] = []
         self.planes: dict[str, tuple[Process, ControlPlane]] = {}
         self._lives = 0
@@ -221,7 +223,15 @@ class World:
         if hidden is not None and place.volume is None:
             self.say(f"the disk of {workspace_id} is back")
             place.volume = hidden
+            self.came_back[workspace_id] = self.database.now()
             self.guard.sighted(workspace_id)
+
+    def is_of_nobody(self, ws: WorkspaceView) -> bool:
+        """Its disk came back after the look that found it deleted: shown to the operator, never removed."""
+        back_at = self.came_back.get(ws.id)
+        if ws.observed_status is not ObservedStatus.DELETED or ws.observed_at is None or back_at is None:
+            return False
+        return ws.observed_at < back_at
 
     def roll_back(self, workspace_id: UUID) -> None:
         """A backup of the database from before the first archive is restored: the row knows nothing of it."""
