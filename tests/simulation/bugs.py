@@ -5,10 +5,10 @@ They are put in from outside, for the length of a ``with``; the product has no s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from codehub.coordinators import (
     executions,
     observer,
     reconciler,
+    worker,
 )
 from codehub.domain import completion, home, plan
 from codehub.domain.errors import EffectError
@@ -148,6 +149,16 @@ def no_fresh_look_needed() -> list[Patch]:
         return complete(replace(ws, op_acted_at=ws.op_acted_at and long_ago))
 
     return [(plan, "_judge_effect", judge_effect), (completion, "is_complete", is_complete)]
+
+
+@_bug(container=0.02)
+def an_action_has_ended_before_it_began() -> list[Patch]:
+    read = worker.Worker._read_end
+
+    async def read_end(self: worker.Worker, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
+        return {claim: at - timedelta(hours=1) for claim, at in (await read(self, ended)).items()}
+
+    return [(worker.Worker, "_read_end", read_end)]
 
 
 @_bug(engine=0.02)

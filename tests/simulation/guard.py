@@ -55,6 +55,7 @@ class Guard:
         self.newest: dict[UUID, int] = defaultdict(int)  # what its person last left in each home
         self.rolled_back: set[UUID] = set()  # the database forgot their archive (a backup was restored)
         self._highest: dict[UUID, Token] = {}
+        self._last_act: dict[UUID, datetime] = {}
         self._was: dict[UUID, list[tuple[datetime, ObservedStatus]]] = defaultdict(list)
         self._nobodys_since: dict[str, datetime] = {}
         self._in_vain: dict[str, list[float]] = defaultdict(list)
@@ -68,6 +69,7 @@ class Guard:
         if token < highest:
             self._world.violate(f"1: {method} of {workspace_id} by {token}, after {highest} had acted")
         self._highest[workspace_id] = max(token, highest)
+        self._last_act[workspace_id] = self._world.database.now()
 
     def effect(self, workspace_id: UUID, method: str, *, before: int | None) -> None:
         """Something may have changed in the place of this workspace."""
@@ -191,6 +193,8 @@ class Guard:
             self._judge_error(old, new)
         elif not self._was_true(old.id, self._target(old), since=new.op_acted_at):
             self._world.violate(f"4: {old.operation} of {old.id} completed; its target was not true since")
+        elif new.op_acted_at is None or new.op_acted_at < self._last_act[old.id]:
+            self._world.violate(f"4: {old.operation} of {old.id} is said to have ended before it acted")
 
     def _judge_error(self, old: WorkspaceView, new: WorkspaceView) -> None:
         if old.operation is Operation.DELETING:
