@@ -25,7 +25,7 @@ from bench.runner import Bar, Report, take_turns
 from codehub.server import embedded
 from codehub.server.settings import load_settings
 from codehub.store import migrate
-from codehub.store.engine import create_engine, session_factory
+from codehub.store.connections import create_pool, session_factory
 
 CASES = {
     "10 000, 100 change": (10_000, 100),
@@ -109,8 +109,8 @@ async def _cell(directory: Path, *, known: int, changing: int) -> AsyncIterator[
     directory.mkdir()
     async with embedded.endpoints(load_settings({"CODEHUB_DATA_DIR": str(directory / "servers")})) as where:
         await migrate.upgrade(where.database_url)
-        engine = create_engine(where.database_url)
-        cell = Cell(where.database_url, where.redis_url, directory / "data", session_factory(engine))
+        pool = create_pool(where.database_url)
+        cell = Cell(where.database_url, where.redis_url, directory / "data", session_factory(pool))
         await cell.prepare()
         database = await asyncpg.connect(where.database_url)
         try:
@@ -121,7 +121,7 @@ async def _cell(directory: Path, *, known: int, changing: int) -> AsyncIterator[
             yield cell, database
         finally:
             await database.close()
-            await engine.dispose()
+            await pool.dispose()
 
 
 async def _until(holds: Callable[[], bool]) -> None:

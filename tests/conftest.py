@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
-from codehub.store import engine as store_engine
+from codehub.store import connections
+from codehub.store.pool import Pool
+from codehub.store.session import Session, Sessions
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 
@@ -45,18 +46,18 @@ async def database_url(postgres_server: PostgresServer, postgres_template: str) 
 
 
 @pytest.fixture
-async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    engine = store_engine.create_engine(database_url)
-    yield engine
-    await engine.dispose()
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = connections.create_pool(database_url)
+    yield pool
+    await pool.dispose()
 
 
 @pytest.fixture
-def session_factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
-    return store_engine.session_factory(engine)
+def session_factory(pool: Pool) -> Sessions:
+    return connections.session_factory(pool)
 
 
 @pytest.fixture
-async def session(session_factory: async_sessionmaker[AsyncSession]) -> AsyncIterator[AsyncSession]:
+async def session(session_factory: Sessions) -> AsyncIterator[Session]:
     async with session_factory() as session:
         yield session

@@ -19,7 +19,6 @@ from uuid import UUID
 import httpx
 import pytest
 import websockets
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.states import DesiredState
 from codehub.kit.ids import uuid7
@@ -29,6 +28,7 @@ from codehub.signals.live import LivePublisher
 from codehub.store import sessions as session_store
 from codehub.store.installation import get_or_create
 from codehub.store.secrets import hash_secret
+from codehub.store.session import Sessions
 from codehub.store.tables import workspaces
 from tests.chaos.quick_proxy import LEASE_SECONDS
 from tests.support.control import Cell
@@ -97,7 +97,7 @@ class House:
 async def house(
     database_url: str,
     redis_url: str,
-    session_factory: async_sessionmaker[AsyncSession],
+    session_factory: Sessions,
     tmp_path: Path,
 ) -> AsyncIterator[House]:
     cell = Cell(database_url, redis_url, tmp_path, session_factory)

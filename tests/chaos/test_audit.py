@@ -5,8 +5,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
+from codehub.store.session import Sessions
 from tests.chaos import audit
 from tests.chaos.estate import Estate
 from tests.support.control import Cell
@@ -19,7 +19,7 @@ CLAIM = "operation = 'STARTING', op_id = gen_random_uuid(), op_started_at = now(
 async def estate(
     database_url: str,
     postgres_server: PostgresServer,
-    session_factory: async_sessionmaker[AsyncSession],
+    session_factory: Sessions,
     tmp_path: Path,
 ) -> Estate:
     """A database with one workspace, and nothing else of an estate."""

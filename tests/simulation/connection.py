@@ -1,12 +1,12 @@
-"""The client's end: what ``Leadership`` and the services take for an engine, a connection and a session."""
+"""The client's end: what ``Leadership`` and the services take for a connector, a connection and a session."""
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import asyncpg
 
-from tests.simulation.database import Backend, Database, Transaction
+from tests.simulation.database import Database, Transaction
 from tests.simulation.loop import CURRENT
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ else:
     _DriverConnection = asyncpg.Connection
 
 
-class Engine:
-    """``coordinator_engine`` in the simulation."""
+class Connector:
+    """``coordinator_connector`` in the simulation."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -25,46 +25,25 @@ class Engine:
         await self._database.chaos.gate("connect")
         return Connection(self._database)
 
-    async def dispose(self) -> None:
-        return
 
+class Connection(_DriverConnection):
+    """The driver's connection: the few calls about locks and LISTEN, told apart by their text.
 
-class Connection:
-    """An ``AsyncConnection``. ``swap`` is what a reconnecting driver or a pooler does behind its back."""
+    ``swap`` is what a reconnecting driver or a pooler does behind its back.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.raw = RawConnection(database, database.connect(CURRENT.get()))
-
-    @property
-    def backend(self) -> Backend:
-        return self.raw.backend
-
-    @property
-    def driver_connection(self) -> "RawConnection":
-        return self.raw
+        self.backend = database.connect(CURRENT.get())
 
     def swap(self) -> None:
-        old = self.raw.backend
-        self.raw.backend = self.database.connect(old.process)
+        old = self.backend
+        self.backend = self.database.connect(old.process)
         self.database.end(old)
 
-    async def get_raw_connection(self) -> "Connection":
+    async def lend(self) -> "Connection":
+        """To a session of somebody who has no pool."""
         return self
-
-    async def invalidate(self) -> None:
-        return
-
-    async def close(self) -> None:
-        self.database.end(self.backend)
-
-
-class RawConnection(_DriverConnection):
-    """The driver's connection: the few calls about locks and LISTEN, told apart by their text."""
-
-    def __init__(self, database: Database, backend: Backend) -> None:
-        self.database = database
-        self.backend = backend
 
     def __del__(self) -> None:
         """There is no socket to warn about."""
@@ -131,13 +110,18 @@ class RawConnection(_DriverConnection):
             raise ConnectionResetError("the session was ended")
 
 
-class Session:
-    """An ``AsyncSession``; ``queries`` reads ``db`` and ``transaction``."""
+class Lender(Protocol):
+    async def lend(self) -> Any: ...
 
-    def __init__(self, bind: Connection, expire_on_commit: bool = False) -> None:
-        del expire_on_commit
-        self.connection = bind
-        self.db = bind.database
+
+class Session:
+    """A ``store.session.Session``; ``queries`` reads ``db`` and ``transaction``."""
+
+    connection: Connection
+    db: Database
+
+    def __init__(self, lender: Lender) -> None:
+        self.lender = lender
 
     @property
     def transaction(self) -> Transaction:
@@ -150,7 +134,7 @@ class Session:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.db.rollback(self.connection.backend)
+        """``begin`` has tidied up."""
 
     def begin(self) -> "_Begun":
         return _Begun(self)
@@ -164,6 +148,8 @@ class _Begun:
 
     async def __aenter__(self) -> None:
         session = self._session
+        session.connection = await session.lender.lend()
+        session.db = session.connection.database
         if session.connection.backend.open and session.db.chaos.strikes("swap"):
             session.db.chaos.say(f"session {session.connection.backend.pid} is swapped for another")
             session.connection.swap()

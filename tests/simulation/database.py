@@ -18,7 +18,6 @@ from enum import Enum
 from typing import Any, Literal
 
 import asyncpg
-from sqlalchemy.exc import OperationalError
 
 from tests.simulation.chaos import Chaos
 from tests.simulation.loop import Process
@@ -125,7 +124,7 @@ class Database:
             self.chaos.say(f"session {transaction.backend.pid} is ended at {what}")
             self.end(transaction.backend)
         if not transaction.backend.open:
-            raise OperationalError(what, {}, ConnectionResetError("the session was ended"))
+            raise asyncpg.ConnectionDoesNotExistError(f"the session was ended at {what}")
         transaction.last_statement_at = self._loop.time()
 
     async def commit(self, transaction: Transaction) -> None:
@@ -142,7 +141,7 @@ class Database:
         await self.chaos.gate("after COMMIT")
         if not transaction.backend.open or self.chaos.strikes("session"):
             self.end(transaction.backend)
-            raise OperationalError("COMMIT", {}, ConnectionResetError("no answer to the commit"))
+            raise asyncpg.ConnectionDoesNotExistError("no answer to the commit")
 
     def rollback(self, backend: Backend) -> None:
         if backend.transaction is not None:
@@ -193,10 +192,10 @@ class Database:
             for holder, held in holders.items()
         ):
             if self._loop.time() > deadline:
-                raise OperationalError("lock", {}, asyncpg.LockNotAvailableError("lock timeout"))
+                raise asyncpg.LockNotAvailableError("lock timeout")
             await asyncio.sleep(POLL_SECONDS)
             if not transaction.backend.open:
-                raise OperationalError("lock", {}, ConnectionResetError("the session was ended"))
+                raise asyncpg.ConnectionDoesNotExistError("the session was ended")
             transaction.last_statement_at = self._loop.time()
         if holders.get(transaction.backend) != "exclusive":
             holders[transaction.backend] = mode

@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from codehub.domain.errors import CodeHubError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.store.errors import DATABASE_FAILED
+from codehub.store.session import Session as StoreSession
 from tests.simulation.connection import Connection, Session
 from tests.simulation.guard import IN_ALL, PER_USER
 from tests.simulation.substitution import seeded
@@ -29,7 +28,7 @@ LIMITS = RunningLimits(PER_USER, IN_ALL)
 VERBS = ("start", "start", "start", "stop", "archive", "archive", "edit", "edit", "edit", "connect", "new")
 RARE_VERBS = ("delete", "recover", "recover", "recover")
 
-Request = Callable[[AsyncSession], Awaitable[Any]]
+Request = Callable[[StoreSession], Awaitable[Any]]
 
 
 class People:
@@ -117,8 +116,8 @@ class People:
             connection = Connection(self._world.database)
             try:
                 async with Session(connection) as session, session.begin():
-                    await request(cast(AsyncSession, session))
+                    await request(cast(StoreSession, session))
             finally:
-                await connection.close()
-        except (CodeHubError, DBAPIError, OSError) as error:
+                connection.terminate()
+        except (CodeHubError, *DATABASE_FAILED) as error:
             self._world.say(f"person: {what} was refused: {type(error).__name__} {error}")

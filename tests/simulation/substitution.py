@@ -36,7 +36,7 @@ from codehub.store import (
     workspaces,
 )
 from tests.simulation import queries, queries_due, queries_rows
-from tests.simulation.connection import Engine, Session
+from tests.simulation.connection import Connector, Session
 from tests.simulation.loop import CURRENT
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def substituted() -> Iterator[None]:
             for holder in _holders(original, name):
                 put(holder, name, substitute)
     put(audit, "append", queries_rows.append_audit)
-    put(product_leadership, "AsyncSession", Session)
-    put(control_plane, "coordinator_engine", lambda *_, **__: Engine(current_world().database))
+    put(product_leadership, "Session", Session)
+    put(control_plane, "coordinator_connector", lambda *_, **__: Connector(current_world().database))
     put(product_loop, "random", SimpleNamespace(uniform=lambda a, b: current_world().random.uniform(a, b)))
     for holder in _holders(ids.uuid7, "uuid7"):
         put(holder, "uuid7", _seeded_uuid)

@@ -16,7 +16,6 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
@@ -25,6 +24,7 @@ from codehub.store import users
 from codehub.store.claims import Claim
 from codehub.store.observations import Observed
 from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.session import Sessions
 from codehub.store.steps import Done, Step
 from codehub.store.tables import workspaces as w
 from tests.simulation import rows
@@ -214,9 +214,7 @@ def order_of_times(ws: WorkspaceView) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_both_databases_answer_alike(
-    seed: int, session_factory: async_sessionmaker[AsyncSession]
-) -> None:
+async def test_both_databases_answer_alike(seed: int, session_factory: Sessions) -> None:
     database = Database(chaos=Chaos(seed, on=False), loop=asyncio.get_running_loop())
     sides = (Side(True, session_factory), Side(False, lambda: Session(Connection(database))))
     async with session_factory.begin() as session:

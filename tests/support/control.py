@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.archives.store import ArchiveStore
 from codehub.domain.states import Role
 from codehub.domain.workspace import WorkspaceView
@@ -31,6 +29,7 @@ from codehub.signals.hints import Hints
 from codehub.signals.live import LivePublisher
 from codehub.store import events, users
 from codehub.store.records import WorkspaceRecord
+from codehub.store.session import Sessions
 from codehub.store.workspaces import find
 from tests.support.waiting import until
 
@@ -70,7 +69,7 @@ class Cell:
     database_url: str
     redis_url: str
     data_dir: Path
-    sessions: async_sessionmaker[AsyncSession]
+    sessions: Sessions
     owner_id: UUID = field(default_factory=uuid7)
     installation_id: str = field(default_factory=lambda: str(uuid7()))
     settings: Settings = field(default_factory=fast_settings)

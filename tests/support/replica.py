@@ -19,7 +19,7 @@ from uuid import UUID
 
 from codehub.runtimes.base import ProgressCallback, StorageJob, StorageProgress, StorageResult, Token
 from codehub.runtimes.local.runtime import LocalRuntime
-from codehub.store.engine import create_engine, session_factory
+from codehub.store.connections import create_pool, session_factory
 from tests.support.control import IMAGES, JOB, Cell, fast_settings
 
 CALLS = ("provision", "start", "stop", "delete_volume")
@@ -76,12 +76,12 @@ class Pausing(LocalRuntime):
 
 
 async def main(config: dict[str, Any]) -> None:
-    engine = create_engine(config["database_url"])
+    pool = create_pool(config["database_url"])
     cell = Cell(
         config["database_url"],
         config["redis_url"],
         Path(config["data_dir"]),
-        session_factory(engine),
+        session_factory(pool),
         installation_id=config["installation_id"],
     )
     runtime = Pausing(
@@ -107,7 +107,7 @@ async def main(config: dict[str, Any]) -> None:
         leading = asyncio.create_task(_tell_leadership(lambda: plane.loops["wc"].leadership.is_leader))
         await stopping.wait()
         leading.cancel()
-    await engine.dispose()
+    await pool.dispose()
 
 
 async def _tell_leadership(is_leader: Callable[[], bool]) -> None:

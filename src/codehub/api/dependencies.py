@@ -6,7 +6,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from prometheus_client import REGISTRY, CollectorRegistry
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.archives.store import ArchiveObject, CommittedArchive
 from codehub.domain.ttl import Activity
@@ -14,6 +13,7 @@ from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import RateLimit
+from codehub.store.session import Sessions
 
 WhyNotReady = Callable[[], Awaitable[str | None]]
 """None when ready, otherwise the reason in words."""
@@ -84,8 +84,8 @@ class ApiDependencies:
     """
 
     settings: ApiSettings
-    sessions: async_sessionmaker[AsyncSession]
-    read_sessions: async_sessionmaker[AsyncSession]
+    sessions: Sessions
+    read_sessions: Sessions
     live: LiveFeed
     runtime: RuntimeView
     archives: ArchiveCatalogue

@@ -18,6 +18,7 @@ from codehub.api.caller import current
 from codehub.api.parts import Parts
 from codehub.api.workspaces import get_workspace, list_workspaces
 from codehub.domain.errors import CodeHubError
+from codehub.store.errors import DATABASE_FAILED
 
 PATH = "/api/v1/workspaces"
 _ID = re.compile(r"/api/v1/workspaces/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
@@ -63,7 +64,7 @@ class Express:
             return await list_workspaces(caller, self._parts, limit=limit)
         except CodeHubError as error:
             return problems.of_error(error)
-        except problems.DATABASE_AWAY as error:
+        except DATABASE_FAILED as error:
             return problems.of_database_error(error)
 
 

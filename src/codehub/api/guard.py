@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 
 from prometheus_client import Gauge
 
-from codehub.api.problems import DATABASE_AWAY
 from codehub.kit.tasks import cancel_and_wait
 from codehub.services.identity import Identities, Principal
+from codehub.store.errors import DATABASE_FAILED
 
 INTERVAL_SECONDS = 15.0
 
@@ -61,7 +61,7 @@ class StreamGuard:
             self._hurried.clear()
             try:
                 ended = await self._identities.ended({principal for principal, _ in self._open.values()})
-            except DATABASE_AWAY:
+            except DATABASE_FAILED:
                 continue  # nobody can tell, and an outage signs nobody out
             for principal, end in list(self._open.values()):
                 if principal in ended:

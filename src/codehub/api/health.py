@@ -7,6 +7,7 @@ from codehub.api import problems
 from codehub.api.parts import TheParts
 from codehub.api.schemas import CoordinatorReport, Health
 from codehub.domain.status import Status
+from codehub.store.errors import DATABASE_FAILED
 
 router = APIRouter(tags=["health"])
 
@@ -47,7 +48,7 @@ async def coordinator(parts: TheParts) -> CoordinatorReport:
 async def metrics(parts: TheParts) -> Response:
     try:
         counts = await parts.overviews.counts()
-    except problems.DATABASE_AWAY:
+    except DATABASE_FAILED:
         WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
     else:
         for status in Status:

@@ -8,18 +8,17 @@ answer is never older than the question). Who may ask for whose page was decided
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.api.activity import ActivityBoard
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.services.batching import Shared
 from codehub.store import workspaces
+from codehub.store.session import Sessions
 
 
 class Pages:
     def __init__(
         self,
-        reading: async_sessionmaker[AsyncSession],
+        reading: Sessions,
         *,
         activity: ActivityBoard,
         renderer: WorkspaceRenderer,

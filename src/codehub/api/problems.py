@@ -12,14 +12,12 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from codehub.domain.errors import CodeHubError, EffectError
 from codehub.services.errors import LimitReached
 from codehub.services.sign_in import TooManyAttempts
-from codehub.store.errors import is_outage
+from codehub.store.errors import DATABASE_FAILED, is_outage
 
 log = structlog.get_logger(__name__)
 
@@ -86,8 +84,6 @@ _OF_STATUS: Mapping[int, str] = {
     503: "unavailable",
 }
 
-DATABASE_AWAY = (SQLAlchemyError, OSError, TimeoutError)
-
 
 class Refused(CodeHubError):
     """The API itself says no."""
@@ -129,7 +125,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(CodeHubError, _on_refusal)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    for away in (DBAPIError, PoolTimeout, OSError, TimeoutError):
+    for away in DATABASE_FAILED:
         app.add_exception_handler(away, _on_database_away)
 
 
@@ -188,7 +184,7 @@ async def _on_database_away(_request: Request, error: Exception) -> Response:
 
 def of_database_error(error: Exception) -> Response:
     """An outage is worth trying again; a statement the database refuses is a mistake of ours."""
-    if isinstance(error, DBAPIError) and not is_outage(error):
+    if not is_outage(error):
         log.error("the database refused a statement", exc_info=error)
         return internal()
     log.warning("the database does not answer", error=type(error).__name__)

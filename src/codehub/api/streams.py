@@ -15,10 +15,8 @@ from typing import Protocol
 from uuid import UUID
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.api.frames import Frame, Frames
-from codehub.api.problems import DATABASE_AWAY
 from codehub.domain.status import Status
 from codehub.kit.clock import monotonic
 from codehub.services.batching import Batched
@@ -34,7 +32,9 @@ from codehub.signals.live import (
     Resync,
 )
 from codehub.store import workspaces
+from codehub.store.errors import DATABASE_FAILED
 from codehub.store.records import WorkspaceRecord
+from codehub.store.session import Sessions
 from codehub.store.statements import Page
 
 log = structlog.get_logger(__name__)
@@ -97,7 +97,7 @@ class WorkspaceList:
         owner_id: UUID | None,
         frames: Frames,
         *,
-        reading: async_sessionmaker[AsyncSession],
+        reading: Sessions,
         gate: asyncio.Semaphore,
     ) -> None:
         self._owner_id = owner_id
@@ -239,7 +239,7 @@ class WorkspaceStream:
                     for frame in frames:
                         self._sent[frame.workspace_id] = (frame.version, frame.error_at)
                     await self._write(b"".join(frame.event("state_changed") for frame in frames))
-            except DATABASE_AWAY as error:
+            except DATABASE_FAILED as error:
                 await self._wait_for_database(error)
             else:
                 self._retry_seconds = FIRST_RETRY_SECONDS
@@ -253,7 +253,7 @@ class WorkspaceStream:
         while frames is None:
             try:
                 frames = await self._frames.at_least(newer)
-            except DATABASE_AWAY as error:
+            except DATABASE_FAILED as error:
                 await self._wait_for_database(error)
         self._retry_seconds = FIRST_RETRY_SECONDS
         # An older one than was heard of: a notice from another life of this database.
@@ -283,7 +283,7 @@ class WorkspaceStream:
         told = [each for each in heard if each in self._sent]  # the others are not told yet, or gone
         if not told:
             return
-        with suppress(*DATABASE_AWAY):
+        with suppress(*DATABASE_FAILED):
             found = await self._frames.activities(told)
             await self._write(
                 b"".join(f"event: activity\ndata: {each}\n\n".encode() for each in found.values())

@@ -5,8 +5,6 @@ import getpass
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from codehub.cli.log_setup import configure_logs
 from codehub.domain.errors import CodeHubError
 from codehub.domain.states import Role
@@ -20,9 +18,9 @@ from codehub.services.accounts import LastAdminError, NoSuchUserError
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LivePublisher
-from codehub.store import engine as store_engine
-from codehub.store import migrate, users
+from codehub.store import connections, migrate, users
 from codehub.store.errors import UsernameTaken
+from codehub.store.session import Session
 from codehub.store.users import UserRecord
 
 EXIT_CODES: dict[type[CodeHubError], int] = {NoSuchUserError: 4, UsernameTaken: 5, LastAdminError: 5}
@@ -64,7 +62,7 @@ async def set_disabled(username: str, *, disabled: bool) -> UserRecord:
 
 
 @contextlib.asynccontextmanager
-async def _session() -> AsyncIterator[AsyncSession]:
+async def _session() -> AsyncIterator[Session]:
     """One transaction on the configured database, or on the embedded one, running or not."""
     settings = load_settings()
     configure_logs(settings, level="warning")
@@ -74,15 +72,15 @@ async def _session() -> AsyncIterator[AsyncSession]:
                 raise DatabaseNotMigratedError(
                     "The database is not migrated yet. Run `codehub migrate` first."
                 )
-        engine = store_engine.create_engine(url, pool_size=1, application_name="codehub-cli")
+        pool = connections.create_pool(url, pool_size=1, application_name="codehub-cli")
         try:
-            async with store_engine.session_factory(engine)() as session, session.begin():
+            async with connections.session_factory(pool)() as session, session.begin():
                 yield session
         except CodeHubError as error:
             error.exit_code = EXIT_CODES.get(type(error), 1)  # type: ignore[attr-defined]
             raise
         finally:
-            await engine.dispose()
+            await pool.dispose()
 
 
 async def _tell_of(user: UserRecord) -> None:

@@ -16,7 +16,6 @@ from uuid import UUID
 
 import structlog
 from prometheus_client import Counter, Gauge
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.archives.keys import ArchivePath, parse_archive_key
 from codehub.archives.store import ArchiveObject
@@ -35,6 +34,7 @@ from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.signals.hints import Hint
 from codehub.store import leadership as terms
 from codehub.store import orphans
+from codehub.store.session import Session
 
 log = structlog.get_logger(__name__)
 
@@ -115,7 +115,7 @@ class ArchiveGc:
             for path, parts in objects.items()
         ]
 
-    async def _sort(self, session: AsyncSession, attempts: Collection[StoredAttempt]) -> Sorted:
+    async def _sort(self, session: Session, attempts: Collection[StoredAttempt]) -> Sorted:
         owners = await _load_owners(session, {each.workspace_id for each in attempts})
         found = sort_archives(attempts, owners, keep_generations=self._timing.keep_generations)
         STORED.labels("protected").set(len(found.protected))
@@ -150,7 +150,7 @@ def _for_the_operator(found: Sorted) -> dict[str, list[str]]:
     }
 
 
-async def _load_owners(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Owner]:
+async def _load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Owner]:
     wanted = sorted(ids)
     owners: dict[UUID, Owner] = {}
     for start in range(0, len(wanted), OWNERS_AT_ONCE):

@@ -24,16 +24,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-import asyncpg
 import structlog
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from codehub.domain.errors import CodeHubError
 from codehub.kit.clock import boottime
 from codehub.store import leadership as terms
+from codehub.store.connections import Connector
+from codehub.store.errors import DATABASE_FAILED
+from codehub.store.session import Connection, Session
 
 log = structlog.get_logger(__name__)
 
@@ -100,12 +99,12 @@ class Leadership:
     the write-back of an action that ended take turns, each for the length of one short transaction.
     """
 
-    def __init__(self, *, engine: AsyncEngine, name: str, holder_id: str) -> None:
-        self._engine = engine
+    def __init__(self, *, connector: Connector, name: str, holder_id: str) -> None:
+        self._connector = connector
         self._name = name
         self._key = lock_key(name)
         self._holder_id = holder_id
-        self._connection: AsyncConnection | None = None
+        self._connection: Connection | None = None
         self._turn = asyncio.Lock()
         self._verified_at = float("-inf")
         self.term: Term | None = None
@@ -135,8 +134,7 @@ class Leadership:
         if self.term is not None:  # advisory locks nest: asking again would need two unlocks
             return self.term
         try:
-            self._connection = await self._engine.connect()
-            raw = await self._raw()
+            raw = self._connection = await self._connector.connect()
             backend_pid = await self._check_session(raw)
             while not await self._try_lock(raw):
                 pass
@@ -154,8 +152,9 @@ class Leadership:
             term = self._require_term()
             asked_at = boottime()
             try:
-                raw = await self._raw()
-                held = await raw.fetchval(_VERIFY, self._key, term.backend_pid, timeout=VERIFY_SECONDS)
+                held = await self._raw().fetchval(
+                    _VERIFY, self._key, term.backend_pid, timeout=VERIFY_SECONDS
+                )
             except BaseException as error:
                 await self.discard()
                 if isinstance(error, Exception):
@@ -171,8 +170,7 @@ class Leadership:
         async with self._turn:
             self._require_term()
             try:
-                raw = await self._raw()
-                now = await raw.fetchval("SELECT clock_timestamp()", timeout=VERIFY_SECONDS)
+                now = await self._raw().fetchval("SELECT clock_timestamp()", timeout=VERIFY_SECONDS)
             except BaseException as error:
                 await self.discard()
                 if isinstance(error, Exception):
@@ -188,7 +186,7 @@ class Leadership:
             raise LeadershipLost(f"last verified {age:.0f} s ago")
 
     @asynccontextmanager
-    async def transaction(self, *, actor: str = "") -> AsyncIterator[AsyncSession]:
+    async def transaction(self, *, actor: str = "") -> AsyncIterator[Session]:
         """A transaction that commits only while this term lasts; ``now`` is the database's time in it.
 
         An exception of the caller's own rolls back and leaves the connection usable; anything that leaves
@@ -204,7 +202,7 @@ class Leadership:
                         raise LeadershipLost("another term has begun")
                     self.now = now
                     yield session
-            except (DBAPIError, OSError, TimeoutError, asyncio.CancelledError, LeadershipLost) as error:
+            except (*DATABASE_FAILED, asyncio.CancelledError, LeadershipLost) as error:
                 await self.discard()
                 if isinstance(error, asyncio.CancelledError | LeadershipLost):
                     raise
@@ -215,8 +213,7 @@ class Leadership:
         if self.term is not None and self._connection is not None:
             with suppress(Exception):
                 async with asyncio.timeout(VERIFY_SECONDS), self._turn:
-                    raw = await self._raw()
-                    await raw.execute("SELECT pg_advisory_unlock_all()", timeout=VERIFY_SECONDS)
+                    await self._raw().execute("SELECT pg_advisory_unlock_all()", timeout=VERIFY_SECONDS)
         await self.discard()
 
     async def discard(self) -> None:
@@ -228,20 +225,14 @@ class Leadership:
         if connection is None:
             return
         with suppress(Exception):
-            (await connection.get_raw_connection()).driver_connection.terminate()  # type: ignore[union-attr]
-        with suppress(Exception):
-            async with asyncio.timeout(VERIFY_SECONDS):
-                await connection.invalidate()
-        with suppress(Exception):
-            async with asyncio.timeout(VERIFY_SECONDS):
-                await connection.close()
+            connection.terminate()
 
     @asynccontextmanager
-    async def raw_connection(self) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    async def raw_connection(self) -> AsyncIterator[Connection]:
         """The driver's connection beneath, for LISTEN. Never begin a transaction on it."""
         async with self._turn:
             self._require_term()
-            yield await self._raw()
+            yield self._raw()
 
     def _require_term(self) -> Term:
         if self.term is None:
@@ -249,21 +240,23 @@ class Leadership:
         return self.term
 
     @asynccontextmanager
-    async def _begin(self) -> AsyncIterator[AsyncSession]:
-        """Bound to the connection, never to the engine: an engine would lend another session (ADR 0005)."""
-        assert self._connection is not None
-        async with AsyncSession(bind=self._connection, expire_on_commit=False) as session, session.begin():
+    async def _begin(self) -> AsyncIterator[Session]:
+        """On this connection, never on one that is lent: that would be another session (ADR 0005)."""
+        async with Session(self) as session, session.begin():
             yield session
 
-    async def _raw(self) -> "asyncpg.Connection[Any]":
-        # Lock calls go to the driver itself: SQLAlchemy would open a transaction around a bare SELECT and
-        # leave the session idle in it.
-        assert self._connection is not None
-        connection = (await self._connection.get_raw_connection()).driver_connection
-        assert isinstance(connection, asyncpg.Connection)
-        return connection
+    async def lend(self) -> Connection:
+        return self._raw()
 
-    async def _check_session(self, raw: "asyncpg.Connection[Any]") -> int:
+    def take_back(self, connection: Connection) -> None:
+        """It never left."""
+
+    def _raw(self) -> Connection:
+        # Lock calls go to the driver itself: a bare SELECT needs no transaction, and none may stay open.
+        assert self._connection is not None
+        return self._connection
+
+    async def _check_session(self, raw: Connection) -> int:
         """A primary, reached directly; returns the backend's pid."""
         if await raw.fetchval("SELECT pg_is_in_recovery()", timeout=LOCK_CALL_SECONDS):
             raise LeadershipLost("this is a hot standby: it grants advisory locks that exclude nobody")
@@ -274,7 +267,7 @@ class Leadership:
         await raw.execute(f"SET lock_timeout = '{LOCK_CALL_SECONDS:.0f}s'", timeout=LOCK_CALL_SECONDS)
         return int(first)
 
-    async def _try_lock(self, raw: "asyncpg.Connection[Any]") -> bool:
+    async def _try_lock(self, raw: Connection) -> bool:
         if await raw.fetchval("SELECT pg_try_advisory_lock($1)", self._key, timeout=LOCK_CALL_SECONDS):
             return True
         await raw.execute(_WAIT.format(key=self._key), timeout=LOCK_CALL_SECONDS * 2)

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import structlog
 from prometheus_client import Gauge
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
@@ -30,6 +29,7 @@ from codehub.store import leadership as terms
 from codehub.store import observations
 from codehub.store.observations import Observable, Observed
 from codehub.store.row_locks import lock_in_order
+from codehub.store.session import Session
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ class Observer:
         await self._sweep_orphans(orphans, now=began_at)
         return TickReport(seen=sum(len(row.ids) for row in rows), changed=len(changed))
 
-    async def _write(self, session: AsyncSession, news: News, *, began_at: datetime) -> list[UUID]:
+    async def _write(self, session: Session, news: News, *, began_at: datetime) -> list[UUID]:
         if not (news.observed or news.in_flight or news.broken):
             return []
         if news.broken or (news.observed and news.in_flight):
@@ -141,7 +141,7 @@ class Observer:
         await access.touch(session, *(each for each in news.left_running if each in changed))
         return changed
 
-    async def _stamp_coarsely(self, session: AsyncSession, seen: Observation, *, began_at: datetime) -> None:
+    async def _stamp_coarsely(self, session: Session, seen: Observation, *, began_at: datetime) -> None:
         """``observed_at`` of rows at rest moves every few minutes, in one statement, not every tick."""
         if seen.unreadable or monotonic() < self._next_coarse:
             return

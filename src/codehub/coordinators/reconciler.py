@@ -17,7 +17,6 @@ from typing import assert_never
 import structlog
 from prometheus_client import Counter as Total
 from prometheus_client import Gauge, Histogram
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.coordinators.engines import Engines
 from codehub.coordinators.executions import Executions, lane_of
@@ -51,6 +50,7 @@ from codehub.store import claims, due, steps
 from codehub.store import leadership as terms
 from codehub.store.due import Lane
 from codehub.store.row_locks import lock_in_order
+from codehub.store.session import Session
 from codehub.store.steps import Step
 
 log = structlog.get_logger(__name__)
@@ -169,7 +169,7 @@ class Reconciler:
             wait = min(wait, max(0.0, (probe_at - self._clock.now()).total_seconds()))
         return wait
 
-    async def _record_now_and_then(self, session: AsyncSession, *, busy: bool) -> None:
+    async def _record_now_and_then(self, session: Session, *, busy: bool) -> None:
         """For people who ask who leads what: news at once, otherwise not while somebody waits for a step."""
         detail = {"away": self._engines.away()}
         late = monotonic() - self._record_at
@@ -181,7 +181,7 @@ class Reconciler:
         if self._engines.next_probe_at() is not None:
             await self._engines.probe_due(now=self._clock.now())
 
-    async def _load_and_decide(self, session: AsyncSession) -> Round:
+    async def _load_and_decide(self, session: Session) -> Round:
         now = self._lead.now
         self._clock.set(now)
         fresh = await self._is_observed(session, now)
@@ -192,14 +192,14 @@ class Reconciler:
         self._executions.forget_older_than(now - MEMORY_OF_ATTEMPTS)
         return round_
 
-    async def _is_observed(self, session: AsyncSession, now: datetime) -> bool:
+    async def _is_observed(self, session: Session, now: datetime) -> bool:
         """Whether the Observer's last whole look is fresh enough; what was read of it can only be older."""
         stale_after = self._policy.observer_stale_after
         if self._observed_at is None or now - self._observed_at > stale_after / 2:
             self._observed_at = await terms.last_tick_at(session, self._observer_lock)
         return self._observed_at is not None and now - self._observed_at <= stale_after
 
-    async def _load(self, session: AsyncSession, round_: Round) -> list[WorkspaceView]:
+    async def _load(self, session: Session, round_: Round) -> list[WorkspaceView]:
         retried_before = round_.now - self._policy.retry_backoff * (1 - self._policy.jitter)
         if not round_.may_claim:
             in_flight = await due.load_in_flight(session, retried_before=retried_before)
@@ -256,7 +256,7 @@ class Reconciler:
             case _:
                 assert_never(decision)
 
-    async def _write(self, session: AsyncSession, round_: Round) -> None:
+    async def _write(self, session: Session, round_: Round) -> None:
         """In a handful of statements: a hundred people who arrive together cost little more than one.
 
         The rows are locked before the first of them, in the order everybody keeps (``row_locks``).
@@ -274,7 +274,7 @@ class Reconciler:
             await self._mark(session, ws, round_)
         await self._claim(session, round_)
 
-    async def _complete(self, session: AsyncSession, round_: Round) -> None:
+    async def _complete(self, session: Session, round_: Round) -> None:
         if not round_.to_complete:
             return
         kept = {ws.id: home.at_completion(ws, now=round_.now) for ws in round_.to_complete}
@@ -309,7 +309,7 @@ class Reconciler:
             "operation complete", workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value
         )
 
-    async def _mark(self, session: AsyncSession, ws: WorkspaceView, round_: Round) -> None:
+    async def _mark(self, session: Session, ws: WorkspaceView, round_: Round) -> None:
         kept = home.marked(ws.home)
         if await claims.mark_home(session, ws, home=kept):
             log.info("home marked", workspace_id=str(ws.id))
@@ -325,7 +325,7 @@ class Reconciler:
             case _:
                 return []
 
-    async def _claim(self, session: AsyncSession, round_: Round) -> None:
+    async def _claim(self, session: Session, round_: Round) -> None:
         """Into free slots only: waiting for one uses up nobody's time limit."""
         admitted = [
             Step(ws, operation, home.at_claim(ws, operation))

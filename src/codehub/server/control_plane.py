@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from codehub.coordinators import archive_gc, observer, reconciler, ttl_manager
 from codehub.coordinators.actions import Actions, ArchiveCatalogue
@@ -34,8 +33,8 @@ from codehub.runtimes.base import Limits, Runtime, StorageProgress
 from codehub.server.settings import Settings
 from codehub.signals.hints import HintBoard, HintTarget
 from codehub.signals.live import LivePublisher
+from codehub.store.connections import coordinator_connector
 from codehub.store.due import Lane
-from codehub.store.engine import coordinator_engine
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +62,8 @@ class Engineering:
 
 
 class ControlPlane:
-    def __init__(self, loops: list[CoordinatorLoop], engines: list[AsyncEngine]) -> None:
+    def __init__(self, loops: list[CoordinatorLoop]) -> None:
         self.loops = {loop.coordinator.name: loop for loop in loops}
-        self._engines = engines
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -84,8 +82,6 @@ class ControlPlane:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        for engine in self._engines:
-            await engine.dispose()
 
     def health(self) -> dict[str, Any]:
         """This process's part in each coordination, for ``/health/coordinator``."""
@@ -101,7 +97,7 @@ def build_control_plane(settings: Settings, parts: Engineering) -> ControlPlane:
         builder.loop(HintTarget.ARCHIVE_GC, "gc", builder.archive_gc),
         builder.loop(None, "events", builder.event_listener),
     ]
-    return ControlPlane(loops, builder.engines)
+    return ControlPlane(loops)
 
 
 class _Builder:
@@ -109,7 +105,6 @@ class _Builder:
         self._settings = settings
         self._parts = parts
         self._nudges = Nudges(parts.hints)
-        self.engines: list[AsyncEngine] = []
 
     def loop(
         self,
@@ -118,14 +113,13 @@ class _Builder:
         build: Callable[[Leadership, Wakeups], Coordinator],
     ) -> CoordinatorLoop:
         config = self._settings.coordinator
-        engine = coordinator_engine(
+        connector = coordinator_connector(
             self._parts.database_url,
             application_name=f"codehub-{name}",
             settings=self._parts.session_settings,
         )
-        self.engines.append(engine)
         leadership = Leadership(
-            engine=engine, name=lock_name(name, lock_id=config.lock_id), holder_id=config.node_id
+            connector=connector, name=lock_name(name, lock_id=config.lock_id), holder_id=config.node_id
         )
         wakeups = Wakeups(self._parts.hints.subscribe(target) if target is not None else None)
         if target is not None:

@@ -11,7 +11,7 @@ from codehub.kit.logs import redact_text
 from codehub.server.settings import Settings
 from codehub.services.accounts import FirstAdmin, ensure_first_admin
 from codehub.services.passwords import Passwords
-from codehub.store import engine as store_engine
+from codehub.store import connections
 from codehub.store import migrate as migrations
 from codehub.store.errors import DRIVER_ERRORS
 
@@ -43,18 +43,18 @@ async def prepare_database(url: str, settings: Settings, *, migrate: bool) -> Fi
             raise DatabaseNotMigratedError(
                 "The database is not migrated to this program's schema. Run `codehub migrate` first."
             )
-        engine = store_engine.create_engine(url, pool_size=1)
+        pool = connections.create_pool(url, pool_size=1)
         passwords = Passwords(threads=1)
         try:
             secret = settings.admin.password
             return await ensure_first_admin(
-                store_engine.session_factory(engine),
+                connections.session_factory(pool),
                 passwords,
                 password=secret.get_secret_value() if secret else None,
             )
         finally:
             passwords.close()
-            await engine.dispose()
+            await pool.dispose()
 
 
 @asynccontextmanager

@@ -12,8 +12,6 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.status import Status
@@ -43,9 +41,8 @@ from codehub.services.workspaces import RunningLimits
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, PersonChanged, Resync
 from codehub.store.records import WorkspaceRecord
+from codehub.store.session import Sessions
 from codehub.store.workspaces import find_many
-
-Sessions = async_sessionmaker[AsyncSession]
 
 STARTING_UP = timedelta(seconds=60)
 

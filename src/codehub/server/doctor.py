@@ -33,7 +33,7 @@ from codehub.server.embedded import redis as embedded_redis
 from codehub.server.findings import Finding, Verdict
 from codehub.server.settings import RuntimeKind, Settings
 from codehub.store import migrate as migrations
-from codehub.store.engine import asyncpg_dsn
+from codehub.store.connections import asyncpg_dsn
 from codehub.store.errors import DRIVER_ERRORS, DatabaseNewer
 
 OLDEST_POSTGRESQL = 15

@@ -5,15 +5,14 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import access
 from codehub.services.batching import Batched
 from codehub.signals.activity import LEASE_SECONDS, ActivityLog, Ended, Lease, Touch
 from codehub.signals.activity_news import ActivityNews
+from codehub.store.errors import DATABASE_FAILED
 from codehub.store.records import WorkspaceRecord
+from codehub.store.session import Sessions
 
 MANY_TTLS = 10_000
 DEFAULT_TTL = 300
@@ -36,7 +35,7 @@ class StandbyTtls:
     async def get(self, workspace_id: UUID) -> float:
         if workspace_id not in self._sure:
             doubts = self._doubts
-            with suppress(SQLAlchemyError, OSError, TimeoutError):  # then what was known last
+            with suppress(*DATABASE_FAILED):  # then what was known last
                 record = await self._records.get(workspace_id)
                 if record is not None:
                     self.note(record.view, sure=doubts == self._doubts)
@@ -77,7 +76,7 @@ class ProxyActivity:
     def __init__(
         self,
         activity: ActivityLog,
-        sessions: async_sessionmaker[AsyncSession],
+        sessions: Sessions,
         ttls: StandbyTtls,
         news: ActivityNews,
     ) -> None:

@@ -34,7 +34,7 @@ from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store import workspaces
-from codehub.store.engine import create_engine, reading_session_factory, session_factory
+from codehub.store.connections import create_pool, reading_session_factory, session_factory
 from codehub.store.installation import get_or_create
 
 log = structlog.get_logger(__name__)
@@ -53,9 +53,9 @@ async def run_proxy(
 ) -> None:
     """Serve until cancelled; then drain. ``numbers``: where to leave the counters for ``/metrics``."""
     async with AsyncExitStack() as stack:
-        engine = create_engine(database_url, pool_size=4, application_name="codehub-proxy")
-        stack.push_async_callback(engine.dispose)
-        sessions, reading = session_factory(engine), reading_session_factory(engine)
+        pool = create_pool(database_url, pool_size=14, application_name="codehub-proxy")
+        stack.push_async_callback(pool.dispose)
+        sessions, reading = session_factory(pool), reading_session_factory(pool)
         async with sessions() as session, session.begin():
             installation = await get_or_create(session)
             has_homes = await workspaces.any_home(session)

@@ -9,8 +9,6 @@ from uuid import UUID
 
 import structlog
 from fastapi import FastAPI
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from codehub.api.app import create_app
 from codehub.api.dependencies import ApiDependencies, ApiSettings
@@ -33,8 +31,11 @@ from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store import leadership as terms
 from codehub.store import workspaces
-from codehub.store.engine import asyncpg_dsn, create_engine, session_factory
+from codehub.store.connections import asyncpg_dsn, create_pool, reading_session_factory, session_factory
+from codehub.store.errors import DATABASE_FAILED
 from codehub.store.installation import get_or_create
+from codehub.store.pool import Pool
+from codehub.store.session import Sessions
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ class Application:
     """What ``main`` runs: an ASGI application, and what works beside it."""
 
     asgi: FastAPI
-    engine: AsyncEngine
+    pool: Pool
     redis: RedisLink
     live: LiveFeed
     bypass: Bypass
@@ -79,15 +80,15 @@ class Application:
         await self.bypass.close()
         await self.live.close()
         await self.redis.close()
-        await self.engine.dispose()
+        await self.pool.dispose()
 
 
 async def build(settings: Settings, endpoints: Endpoints) -> Application:
     """Connects to nothing but the database: whatever else is away now may come back later."""
     # None beyond the pool: such a connection is closed when it comes back, and under load opening the next
     # one (and telling it every statement anew) would cost more than the requests do.
-    engine = create_engine(endpoints.database_url, pool_size=20, max_overflow=0)
-    sessions = session_factory(engine)
+    pool = create_pool(endpoints.database_url)
+    sessions = session_factory(pool)
     async with sessions() as session, session.begin():
         installation = await get_or_create(session)
         has_homes = await workspaces.any_home(session)
@@ -113,13 +114,13 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         settings=_api_settings(settings),
         sessions=sessions,
         # Autocommit: a request that only reads needs no BEGIN and no ROLLBACK.
-        read_sessions=session_factory(engine.execution_options(isolation_level="AUTOCOMMIT")),
+        read_sessions=reading_session_factory(pool),
         live=live,
         runtime=runtime,
         archives=archives,
         rate_limit=SharedRateLimit(redis),
         passwords=Passwords(),
-        why_not_ready=Readiness(engine).why_not_ready,
+        why_not_ready=Readiness(reading_session_factory(pool)).why_not_ready,
         coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
         activity=ActivityLog(redis),
         publisher=LivePublisher(redis),
@@ -127,7 +128,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     )
     return Application(
         asgi=create_app(dependencies),
-        engine=engine,
+        pool=pool,
         redis=redis,
         live=live,
         bypass=Bypass(live, dsn=asyncpg_dsn(endpoints.database_url)),
@@ -183,7 +184,7 @@ class CoordinatorHealth:
         self,
         settings: Settings,
         control_plane: ControlPlane | None,
-        sessions: async_sessionmaker[AsyncSession],
+        sessions: Sessions,
     ) -> None:
         self._settings = settings
         self._control_plane = control_plane
@@ -209,7 +210,7 @@ class CoordinatorHealth:
         try:
             async with self._sessions() as session:
                 return await terms.read_terms(session)
-        except (SQLAlchemyError, OSError, TimeoutError):
+        except DATABASE_FAILED:
             return {}  # what this process knows of itself is worth telling all the same
 
 

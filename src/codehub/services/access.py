@@ -8,18 +8,17 @@ from collections.abc import Collection
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from codehub.store import intents, statements
+from codehub.store.session import Session
 
 
-async def touch(session: AsyncSession, *ids: UUID) -> None:
+async def touch(session: Session, *ids: UUID) -> None:
     """These count as used now: a rebooted host or a fresh restore is not archived at once."""
     if ids:
         await intents.touch(session, ids)
 
 
-async def say_in_use(session: AsyncSession, ids: Collection[UUID], *, for_: timedelta) -> None:
+async def say_in_use(session: Session, ids: Collection[UUID], *, for_: timedelta) -> None:
     """A proxy that cannot reach Redis vouches for these in the database instead."""
     if ids:
         now = await statements.now(session)

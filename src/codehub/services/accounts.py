@@ -8,14 +8,13 @@ import re
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.errors import CodeHubError
 from codehub.domain.states import Role
 from codehub.kit.ids import uuid7
 from codehub.services.errors import NotFound
 from codehub.services.passwords import Passwords, generate, why_unfit
 from codehub.store import audit, sessions, tokens, users
+from codehub.store.session import Session, Sessions
 from codehub.store.users import UserRecord
 
 FIRST_ADMIN = "admin"
@@ -56,7 +55,7 @@ class FirstAdmin:
 
 
 async def ensure_first_admin(
-    session_factory: async_sessionmaker[AsyncSession], passwords: Passwords, *, password: str | None
+    session_factory: Sessions, passwords: Passwords, *, password: str | None
 ) -> FirstAdmin | None:
     """Make ``admin`` if there is nobody at all; None if there was somebody.
 
@@ -80,7 +79,7 @@ async def ensure_first_admin(
 
 
 async def create_user(
-    session: AsyncSession, passwords: Passwords, *, username: str, password: str, role: Role, actor: str
+    session: Session, passwords: Passwords, *, username: str, password: str, role: Role, actor: str
 ) -> UserRecord:
     """A new person. Raises ``UnfitUsernameError``, ``UnfitPasswordError``, ``UsernameTaken``."""
     if not USERNAME.fullmatch(username):
@@ -99,7 +98,7 @@ async def create_user(
 
 
 async def set_password(
-    session: AsyncSession, passwords: Passwords, *, username: str, password: str, actor: str
+    session: Session, passwords: Passwords, *, username: str, password: str, actor: str
 ) -> UserRecord:
     """A new password; every session of that person ends. Tokens stay: they have their own secrets."""
     password_hash = await passwords.hash(_fit(password))
@@ -110,7 +109,7 @@ async def set_password(
     return user
 
 
-async def set_disabled(session: AsyncSession, *, username: str, disabled: bool, actor: str) -> UserRecord:
+async def set_disabled(session: Session, *, username: str, disabled: bool, actor: str) -> UserRecord:
     """Nobody signs in as this person any more, or again. Raises ``LastAdminError``."""
     admins = await users.lock_admins(session)
     user = await get_user(session, username)
@@ -126,7 +125,7 @@ async def set_disabled(session: AsyncSession, *, username: str, disabled: bool, 
 
 
 async def change_user(
-    session: AsyncSession,
+    session: Session,
     passwords: Passwords,
     user_id: UUID,
     *,
@@ -163,7 +162,7 @@ async def change_user(
     return changed
 
 
-async def get_user(session: AsyncSession, username: str) -> UserRecord:
+async def get_user(session: Session, username: str) -> UserRecord:
     user = await users.find_by_username(session, username)
     if user is None:
         raise NoSuchUserError(f"There is no user {username!r}. `codehub user list` shows all.")
@@ -176,5 +175,5 @@ def _fit(password: str) -> str:
     return password
 
 
-async def _somebody(session: AsyncSession) -> bool:
+async def _somebody(session: Session) -> bool:
     return bool((await users.list_page(session, limit=1)).items)

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from codehub.kit.ids import uuid7
 from codehub.services.errors import NotFound
 from codehub.services.identity import TOKEN_PREFIX, Principal
 from codehub.store import audit, statements, tokens
 from codehub.store.secrets import hash_secret
+from codehub.store.session import Session
 from codehub.store.tokens import TokenRecord
 
 SECRET_BYTES = 32
@@ -24,7 +23,7 @@ class NewToken:
 
 
 async def create(
-    session: AsyncSession, principal: Principal, *, name: str, lifetime: timedelta | None
+    session: Session, principal: Principal, *, name: str, lifetime: timedelta | None
 ) -> NewToken:
     """A token that acts as this person. ``lifetime`` None: until it is revoked."""
     token = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
@@ -41,7 +40,7 @@ async def create(
     return NewToken(record, token)
 
 
-async def revoke(session: AsyncSession, principal: Principal, token_id: UUID) -> None:
+async def revoke(session: Session, principal: Principal, token_id: UUID) -> None:
     """Raises ``NotFound``: also for somebody else's, and for one that was revoked before."""
     if not await tokens.revoke(session, principal.user.id, token_id):
         raise NotFound("token")
@@ -49,7 +48,7 @@ async def revoke(session: AsyncSession, principal: Principal, token_id: UUID) ->
 
 
 async def _audit(
-    session: AsyncSession, principal: Principal, action: str, token_id: UUID, **detail: object
+    session: Session, principal: Principal, action: str, token_id: UUID, **detail: object
 ) -> None:
     await audit.append(
         session, actor=principal.actor.label, action=action, subject=str(token_id), detail=detail

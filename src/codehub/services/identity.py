@@ -16,13 +16,12 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.kit.clock import monotonic
 from codehub.services.batching import Batched
 from codehub.services.workspaces import Actor
 from codehub.store import sessions, tokens, users
 from codehub.store.secrets import hash_secret
+from codehub.store.session import Sessions
 from codehub.store.users import UserRecord
 
 IDLE = timedelta(days=14)
@@ -65,9 +64,9 @@ class Identities:
 
     def __init__(
         self,
-        sessions_: async_sessionmaker[AsyncSession],
+        sessions_: Sessions,
         *,
-        reading: async_sessionmaker[AsyncSession],
+        reading: Sessions,
         announce: Callable[[UUID], Awaitable[bool]] | None = None,
     ) -> None:
         self._announce = announce

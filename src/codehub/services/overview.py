@@ -9,7 +9,6 @@ from typing import Protocol
 from uuid import UUID
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.archives.store import ArchiveObject
 from codehub.domain.errors import EffectError
@@ -18,6 +17,7 @@ from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Observation
 from codehub.store import leadership, orphans, workspaces
 from codehub.store.leadership import Term
+from codehub.store.session import Sessions
 
 log = structlog.get_logger(__name__)
 
@@ -61,9 +61,7 @@ class Orphan:
 
 
 class Overviews:
-    def __init__(
-        self, *, reading: async_sessionmaker[AsyncSession], runtime: Sighted, archives: Shelf
-    ) -> None:
+    def __init__(self, *, reading: Sessions, runtime: Sighted, archives: Shelf) -> None:
         self._reading = reading
         self._runtime = runtime
         self._archives = archives

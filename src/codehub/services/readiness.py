@@ -2,29 +2,31 @@
 
 import asyncio
 
+import asyncpg
 from sqlalchemy import text
-from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from codehub.store import migrate
-from codehub.store.errors import DRIVER_ERRORS
+from codehub.store.errors import DATABASE_FAILED
+from codehub.store.session import Sessions
 
 ANSWER_WITHIN = 3.0
 
+_REVISION = text("SELECT version_num FROM alembic_version")
+
 
 class Readiness:
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, reading: Sessions) -> None:
+        self._reading = reading
         self._head = migrate.head()
 
     async def why_not_ready(self) -> str | None:
         """None when ready. The reason names no address: everybody may ask this."""
         try:
-            async with asyncio.timeout(ANSWER_WITHIN), self._engine.connect() as connection:
-                revision = await connection.scalar(text("SELECT version_num FROM alembic_version"))
-        except ProgrammingError:
+            async with asyncio.timeout(ANSWER_WITHIN), self._reading() as session:
+                revision = (await session.execute(_REVISION)).scalar_one_or_none()
+        except asyncpg.UndefinedTableError:
             return "The database is empty: run `codehub migrate`."
-        except (SQLAlchemyError, OSError, TimeoutError, *DRIVER_ERRORS):
+        except DATABASE_FAILED:
             return "The database does not answer."
         if revision == self._head:
             return None

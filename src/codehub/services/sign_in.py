@@ -13,8 +13,6 @@ import secrets
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.errors import CodeHubError
 from codehub.kit.clock import monotonic
 from codehub.kit.ids import uuid7
@@ -24,6 +22,7 @@ from codehub.services.passwords import Passwords, why_unfit
 from codehub.signals.rate_limit import RateLimit
 from codehub.store import audit, sessions, users
 from codehub.store.secrets import hash_secret
+from codehub.store.session import Sessions
 from codehub.store.users import UserRecord
 
 FAILURES_PER_ACCOUNT = 5
@@ -70,7 +69,7 @@ class NewSession:
 class SignIn:
     def __init__(
         self,
-        sessions_: async_sessionmaker[AsyncSession],
+        sessions_: Sessions,
         *,
         passwords: Passwords,
         rate_limit: RateLimit,

@@ -16,12 +16,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, cast
 from uuid import UUID
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.errors import CodeHubError
 from codehub.services.batching import Batched
 from codehub.store.errors import is_outage
+from codehub.store.session import Session, Sessions
 
 T = TypeVar("T")
 
@@ -34,7 +32,7 @@ PATIENCE_SECONDS = 10.0
 class _Wish:
     """Each is itself and no other, also when two people want the same."""
 
-    def __init__(self, grant: Callable[[AsyncSession], Awaitable[object]], row: UUID | None) -> None:
+    def __init__(self, grant: Callable[[Session], Awaitable[object]], row: UUID | None) -> None:
         self.grant = grant
         self.row = row
         self.is_withdrawn = False
@@ -47,11 +45,11 @@ _WITHDRAWN: _Outcome = (None, None)
 class Wishes:
     """Of one process; other replicas have their own, and all meet at the database's lock."""
 
-    def __init__(self, sessions: async_sessionmaker[AsyncSession]) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._asked: Batched[_Wish, _Outcome] = Batched(self._grant_all, max_batch=AT_ONCE, max_loads=1)
 
-    async def make(self, grant: Callable[[AsyncSession], Awaitable[T]], *, row: UUID | None = None) -> T:
+    async def make(self, grant: Callable[[Session], Awaitable[T]], *, row: UUID | None = None) -> T:
         """What ``grant`` returns, committed, or what it raises. One service call, which refuses first.
 
         ``row``: the workspace it will lock; None: it makes one, which nobody else can know of yet.
@@ -104,6 +102,4 @@ def _lock_order(wish: _Wish) -> tuple[bool, UUID]:
 
 def _is_of_one(error: Exception) -> bool:
     """Whether one of the wishes is to blame, and not the database being away for all of them."""
-    if isinstance(error, DBAPIError):
-        return not is_outage(error)
-    return not isinstance(error, SQLAlchemyError | OSError | TimeoutError)
+    return not is_outage(error)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.home import at_recovery
 from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
@@ -26,6 +24,7 @@ from codehub.store import audit, intents, statements, workspaces
 from codehub.store import limits as places
 from codehub.store.context import set_actor
 from codehub.store.records import WorkspaceRecord
+from codehub.store.session import Session
 
 
 @dataclass(frozen=True)
@@ -57,14 +56,14 @@ class NewWorkspace:
     start: bool = False
 
 
-async def get(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+async def get(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """The one place that decides who may see a workspace. DELETED ones are shown to admins only."""
     record = await workspaces.find(session, workspace_id)
     return visible(record, actor)
 
 
 async def create(
-    session: AsyncSession, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
+    session: Session, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
 ) -> WorkspaceRecord:
     """Raises ``NameTaken`` or, with ``start`` and no place left, ``LimitReached``; then nothing exists."""
     cause = Cause(CauseCode.CREATED)
@@ -90,7 +89,7 @@ async def create(
 
 
 async def start(
-    session: AsyncSession,
+    session: Session,
     workspace_id: UUID,
     *,
     actor: Actor,
@@ -112,7 +111,7 @@ async def start(
 
 
 async def stop(
-    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
+    session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
     """Wish STANDBY. Refused where PENDING is wanted: a stop must not restore anything."""
     record = await _locked(session, workspace_id, actor)
@@ -125,7 +124,7 @@ async def stop(
 
 
 async def archive(
-    session: AsyncSession, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
+    session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
     """Wish PENDING: from wherever it is, into the archive."""
     record = await _locked(session, workspace_id, actor)
@@ -136,7 +135,7 @@ async def archive(
 
 
 async def lower(
-    session: AsyncSession,
+    session: Session,
     seen: WorkspaceView,
     desired: DesiredState,
     *,
@@ -162,7 +161,7 @@ async def lower(
 
 
 async def edit(
-    session: AsyncSession, workspace_id: UUID, changes: dict[str, str | int], *, actor: Actor
+    session: Session, workspace_id: UUID, changes: dict[str, str | int], *, actor: Actor
 ) -> WorkspaceRecord:
     """Name, description, memo, TTLs. Raises ``NameTaken``."""
     record = await _locked(session, workspace_id, actor)
@@ -176,7 +175,7 @@ async def edit(
 
 
 async def keep_awake(
-    session: AsyncSession, workspace_id: UUID, *, for_: timedelta, actor: Actor
+    session: Session, workspace_id: UUID, *, for_: timedelta, actor: Actor
 ) -> WorkspaceRecord:
     """Nothing puts it to sleep or into the archive before then; zero takes the promise back."""
     await _locked(session, workspace_id, actor)
@@ -187,7 +186,7 @@ async def keep_awake(
     return await _reread(session, workspace_id)
 
 
-async def delete(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """The person's last word. Said twice, it is said once."""
     record = visible(await workspaces.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
@@ -198,7 +197,7 @@ async def delete(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> 
     return await _reread(session, workspace_id)
 
 
-async def recover(session: AsyncSession, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+async def recover(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """Lift a terminal error; the Observer turns health back and the plan goes on. None there: no change."""
     record = await _locked(session, workspace_id, actor)
     error = record.view.error_info
@@ -211,7 +210,7 @@ async def recover(session: AsyncSession, workspace_id: UUID, *, actor: Actor) ->
 
 
 async def _wish(
-    session: AsyncSession, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
+    session: Session, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
 ) -> WorkspaceRecord:
     """Why was said before."""
     wished = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
@@ -220,18 +219,18 @@ async def _wish(
     return wished
 
 
-async def _say_why(session: AsyncSession, actor: Actor, cause: Cause) -> None:
+async def _say_why(session: Session, actor: Actor, cause: Cause) -> None:
     await set_actor(session, actor.label, cause.text)
 
 
-async def _locked(session: AsyncSession, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
+async def _locked(session: Session, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
     record = visible(await workspaces.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         raise WorkspaceDeleted(workspace_id)
     return record
 
 
-async def _reread(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord:
+async def _reread(session: Session, workspace_id: UUID) -> WorkspaceRecord:
     record = await workspaces.find(session, workspace_id)
     assert record is not None, "rows are never removed"
     return record
@@ -247,7 +246,7 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
 
 
 async def _take_place(
-    session: AsyncSession, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
+    session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
 ) -> None:
     """Say why (``_say_why``), and raise unless one more may run.
 
@@ -261,7 +260,5 @@ async def _take_place(
         raise LimitReached(kind, usage, await places.running_of(session, owner_id))
 
 
-async def _audit(
-    session: AsyncSession, actor: Actor, action: str, workspace_id: UUID, **detail: object
-) -> None:
+async def _audit(session: Session, actor: Actor, action: str, workspace_id: UUID, **detail: object) -> None:
     await audit.append(session, actor=actor.label, action=action, subject=str(workspace_id), detail=detail)

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, insert, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.session import Session
 from codehub.store.statements import Page
 from codehub.store.tables import audit_log as a
 
@@ -27,7 +27,7 @@ _COLUMNS = (a.c.seq, a.c.at, a.c.actor, a.c.action, a.c.subject, a.c.detail)
 
 
 async def append(
-    session: AsyncSession,
+    session: Session,
     *,
     actor: str,
     action: str,
@@ -39,9 +39,7 @@ async def append(
     await session.execute(_APPEND, given)
 
 
-async def list_page(
-    session: AsyncSession, *, cursor: int | None = None, limit: int = 50
-) -> Page[AuditRecord]:
+async def list_page(session: Session, *, cursor: int | None = None, limit: int = 50) -> Page[AuditRecord]:
     """Newest first."""
     statement = select(*_COLUMNS).order_by(a.c.seq.desc()).limit(limit + 1)
     if cursor is not None:

@@ -17,11 +17,11 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Update, and_, func, literal, select, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.store.session import Session
 from codehub.store.statements import rows_written
 from codehub.store.tables import workspaces as w
 
@@ -43,12 +43,12 @@ class Claim:
         return cls(workspace.id, workspace.operation, workspace.op_id, workspace.op_seq)
 
 
-async def holds(session: AsyncSession, claim: Claim) -> bool:
+async def holds(session: Session, claim: Claim) -> bool:
     """Whether this operation is still ours. Asked once more right before a volume is deleted."""
     return (await session.execute(select(literal(1)).where(_fence(claim)))).first() is not None
 
 
-async def catch_up(session: AsyncSession, claim: Claim, *, seen_op_seq: int) -> bool:
+async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
     """The runtime has seen a higher sequence than this row's: the database came from a backup. Go beyond it.
 
     Fenced like every write: a leader that was replaced meets no row here, however it came to ask.
@@ -56,7 +56,7 @@ async def catch_up(session: AsyncSession, claim: Claim, *, seen_op_seq: int) -> 
     return await _write(session, claim, op_seq=func.greatest(w.c.op_seq, seen_op_seq + 1))
 
 
-async def record_failure(session: AsyncSession, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
     """One execution failed; the operation stays in flight and backs off from now.
 
     ``home`` (``domain/home.at_failure``) takes the trust from a volume that is about to be made again, in
@@ -73,7 +73,7 @@ async def record_failure(session: AsyncSession, claim: Claim, error: ErrorInfo, 
     )
 
 
-async def go_terminal(session: AsyncSession, claim: Claim, error: ErrorInfo) -> bool:
+async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
     """Give up, after the action and its storage job are confirmed gone. Only a person lifts this.
 
     op_id stays: it protects a half-made archive from the GC. ``previous_status`` is copied in SQL, so it
@@ -89,9 +89,7 @@ async def go_terminal(session: AsyncSession, claim: Claim, error: ErrorInfo) -> 
     )
 
 
-async def commit_archive_key(
-    session: AsyncSession, claim: Claim, archive_key: str, *, home: HomeContext
-) -> bool:
+async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *, home: HomeContext) -> bool:
     """The archive is complete and read back: from this commit on it is the home, and the volume may go.
 
     ``home`` (``domain/home.at_archive_commit``) takes all trust from the volume in the same statement: a
@@ -100,13 +98,13 @@ async def commit_archive_key(
     return await _write(session, claim, archive_key=archive_key, home_ctx=home.as_json())
 
 
-async def mark_restored(session: AsyncSession, claim: Claim, *, home: HomeContext) -> bool:
+async def mark_restored(session: Session, claim: Claim, *, home: HomeContext) -> bool:
     """The volume holds all of the archive, and the action has ended: both or neither."""
     return await _write(session, claim, home_ctx=home.as_json(), op_acted_at=func.clock_timestamp())
 
 
 async def record_crash(
-    session: AsyncSession, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
+    session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
 ) -> bool:
     """A container left RUNNING unasked, soon after it got there: wait before it is started again."""
     statement = (
@@ -123,7 +121,7 @@ async def record_crash(
 
 
 async def set_error_without_operation(
-    session: AsyncSession, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
+    session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
 ) -> bool:
     """Terminal though nothing is in flight: the volume vanished, or one crash too many."""
     statement = (
@@ -139,13 +137,13 @@ async def set_error_without_operation(
     return await rows_written(session, statement) == 1
 
 
-async def mark_home(session: AsyncSession, workspace: WorkspaceView, *, home: HomeContext) -> bool:
+async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool:
     """A home is there that nothing remembered (``domain/home.marked``): now its absence is a loss."""
     statement = update(w).where(_as_planned(workspace)).values(home_ctx=home.as_json())
     return await rows_written(session, statement) == 1
 
 
-async def _write(session: AsyncSession, claim: Claim, **values: Any) -> bool:
+async def _write(session: Session, claim: Claim, **values: Any) -> bool:
     statement: Update = update(w).where(_fence(claim)).values(**values)
     return await rows_written(session, statement) == 1
 

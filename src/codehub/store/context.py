@@ -6,7 +6,8 @@ name into the next request.
 """
 
 from sqlalchemy import bindparam, func, select
-from sqlalchemy.ext.asyncio import AsyncSession
+
+from codehub.store.session import Session
 
 ACTING = func.set_config("codehub.actor", bindparam("actor"), True)
 BECAUSE = func.set_config("codehub.cause", bindparam("cause"), True)
@@ -15,6 +16,6 @@ BECAUSE = func.set_config("codehub.cause", bindparam("cause"), True)
 _SET = select(ACTING, BECAUSE)
 
 
-async def set_actor(session: AsyncSession, actor: str, cause: str = "") -> None:
+async def set_actor(session: Session, actor: str, cause: str = "") -> None:
     """From here to the end of the transaction, changes are ``actor``'s, because of ``cause``."""
     await session.execute(_SET, {"actor": actor, "cause": cause})

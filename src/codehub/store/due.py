@@ -11,11 +11,11 @@ from enum import StrEnum
 from uuid import UUID
 
 from sqlalchemy import Integer, bindparam, or_, select, union_all
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.records import VIEW_COLUMNS, AnyRow, to_view
+from codehub.store.session import Session
 from codehub.store.tables import IN_FLIGHT
 from codehub.store.tables import workspaces as w
 
@@ -49,7 +49,7 @@ _DUE = [
 _WORK = union_all(_IN_FLIGHT_NOW, *_DUE)
 
 
-async def load_in_flight(session: AsyncSession, *, retried_before: datetime) -> list[WorkspaceView]:
+async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:
     """Every workspace with an operation in flight, except those that failed after ``retried_before``.
 
     Pass the shortest back-off there is: a row comes back as soon as it could be due, and
@@ -59,7 +59,7 @@ async def load_in_flight(session: AsyncSession, *, retried_before: datetime) -> 
     return sorted((to_view(row) for row in rows), key=_by_id)
 
 
-async def load_work(session: AsyncSession, *, limit: int, retried_before: datetime) -> Work:
+async def load_work(session: Session, *, limit: int, retried_before: datetime) -> Work:
     """What is in flight, and up to ``limit`` workspaces of each lane that need a step, the oldest wish first.
 
     One that crashed after ``retried_before`` is backing off and takes nobody's place here, unless its
@@ -81,7 +81,7 @@ def _oldest_first(row: AnyRow) -> tuple[datetime, UUID]:
     return (row.due_since, row.id)
 
 
-async def count_in_flight(session: AsyncSession) -> dict[Operation, int]:
+async def count_in_flight(session: Session) -> dict[Operation, int]:
     """How many operations of each kind hold a slot, those that back off included."""
     rows = await session.execute(select(w.c.operation).where(IN_FLIGHT))
     counts: dict[Operation, int] = {}

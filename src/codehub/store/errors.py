@@ -1,13 +1,19 @@
 """What the store raises on purpose."""
 
 import asyncpg
-from sqlalchemy.exc import DBAPIError
 
 from codehub.domain.errors import CodeHubError
 
 # What the driver raises by itself. The last is its word for a server that has said farewell and not hung up
 # yet, beside mistakes of its own.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+DATABASE_FAILED = (*DRIVER_ERRORS, OSError, TimeoutError)
+"""Whatever a statement may fail with: the network is part of it."""
+
+# Classes of SQLSTATE: connection, transaction to be tried again, no resources, a lock not had, stopped by
+# somebody.
+_OUTAGES = frozenset({"08", "40", "53", "55", "57"})
 
 
 class StoreError(CodeHubError):
@@ -37,6 +43,12 @@ class DatabaseNewer(StoreError):
         self.head = head
 
 
+class NoResult(StoreError):
+    """A question that must have one answer had none, or several."""
+
+    code = "no_result"
+
+
 class NameTaken(StoreError):
     """Another live workspace of this owner has that name."""
 
@@ -49,10 +61,11 @@ class UsernameTaken(StoreError):
     code = "username_taken"
 
 
-def is_outage(error: DBAPIError) -> bool:
+def is_outage(error: BaseException) -> bool:
     """A connection that broke, a server that shuts down or starts, a statement that waited too long.
 
     Anything else is the statement's own fault, and no use trying again.
     """
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return error.connection_invalidated or state is None or state[:2] in {"08", "57", "53", "55", "40"}
+    if isinstance(error, asyncpg.PostgresError):
+        return not error.sqlstate or error.sqlstate[:2] in _OUTAGES
+    return isinstance(error, DATABASE_FAILED)

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.session import Session
 from codehub.store.statements import Page
 from codehub.store.tables import workspace_events as e
 
@@ -29,7 +29,7 @@ class EventRecord:
 
 
 async def list_page(
-    session: AsyncSession, workspace_id: UUID, *, cursor: int | None = None, limit: int = 50
+    session: Session, workspace_id: UUID, *, cursor: int | None = None, limit: int = 50
 ) -> Page[EventRecord]:
     """Newest first."""
     statement = (

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.session import Session
 from codehub.store.tables import installation as i
 
 
@@ -19,7 +19,7 @@ class InstallationRecord:
     secret: bytes = field(repr=False)
 
 
-async def get_or_create(session: AsyncSession) -> InstallationRecord:
+async def get_or_create(session: Session) -> InstallationRecord:
     """Replicas that start at once agree on one.
 
     The loser of the race waits for the winner's commit and then reads the winner's row: an insert that

@@ -9,16 +9,16 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 from sqlalchemy import ARRAY, Executable, Uuid, any_, bindparam, func, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.errors import NameTaken
 from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
 from codehub.store.row_locks import lock_in_order
+from codehub.store.session import Session
 from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import NOT_GONE, desired_state_type
 from codehub.store.tables import workspaces as w
@@ -66,7 +66,7 @@ _TOUCH = (
 
 
 async def create(
-    session: AsyncSession,
+    session: Session,
     *,
     workspace_id: UUID,
     owner_id: UUID,
@@ -97,7 +97,7 @@ async def create(
 
 
 async def update_details(
-    session: AsyncSession, workspace_id: UUID, **details: str | int
+    session: Session, workspace_id: UUID, **details: str | int
 ) -> WorkspaceRecord | None:
     """Change name, description, memo, image or TTLs; None: no such workspace. Raises ``NameTaken``."""
     unknown = details.keys() - DETAILS
@@ -108,15 +108,15 @@ async def update_details(
         # A savepoint: the caller's transaction survives the refusal.
         async with session.begin_nested():
             row = (await session.execute(statement)).first()
-    except IntegrityError as error:
-        if "workspaces_live_name" in str(error.orig):
+    except asyncpg.UniqueViolationError as error:
+        if error.constraint_name == "workspaces_live_name":
             raise _name_is_taken(str(details.get("name", ""))) from error
         raise
     return to_record(row) if row is not None else None
 
 
 async def set_desired(
-    session: AsyncSession,
+    session: Session,
     workspace_id: UUID,
     desired_state: DesiredState,
     *,
@@ -135,7 +135,7 @@ async def set_desired(
     return to_record(row) if row is not None else None
 
 
-async def mark_deleted(session: AsyncSession, workspace_id: UUID) -> bool:
+async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
     """A person's last word. False: it had been said before."""
     statement = (
         update(w)
@@ -145,7 +145,7 @@ async def mark_deleted(session: AsyncSession, workspace_id: UUID) -> bool:
     return await rows_written(session, statement) == 1
 
 
-async def set_awake_until(session: AsyncSession, workspace_id: UUID, until: datetime | None) -> bool:
+async def set_awake_until(session: Session, workspace_id: UUID, until: datetime | None) -> bool:
     statement = (
         update(w)
         .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
@@ -154,7 +154,7 @@ async def set_awake_until(session: AsyncSession, workspace_id: UUID, until: date
     return await rows_written(session, statement) == 1
 
 
-async def extend_active_until(session: AsyncSession, ids: Collection[UUID], until: datetime) -> int:
+async def extend_active_until(session: Session, ids: Collection[UUID], until: datetime) -> int:
     """A proxy that cannot reach Redis says "in use". Never shortened: several proxies may say so."""
     await lock_in_order(session, ids)
     statement = (
@@ -169,7 +169,7 @@ async def extend_active_until(session: AsyncSession, ids: Collection[UUID], unti
     return await rows_written(session, statement)
 
 
-async def touch(session: AsyncSession, ids: Collection[UUID]) -> int:
+async def touch(session: Session, ids: Collection[UUID]) -> int:
     """These count as used now: an operation completed, or a container left RUNNING unasked.
 
     The caller has written them in this transaction, so they are locked, in order (``row_locks``).
@@ -177,7 +177,7 @@ async def touch(session: AsyncSession, ids: Collection[UUID]) -> int:
     return await rows_written(session, _TOUCH, {"ids": list(ids)})
 
 
-async def recover(session: AsyncSession, workspace_id: UUID, *, home: HomeContext) -> bool:
+async def recover(session: Session, workspace_id: UUID, *, home: HomeContext) -> bool:
     """Lift an error. False: there was none.
 
     ``home`` is what ``domain/home.at_recovery`` says of the row read under its lock. Nothing else changes:

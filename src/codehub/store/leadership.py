@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store.context import ACTING
+from codehub.store.session import Session
 from codehub.store.tables import system_locks as locks
 
 
@@ -66,7 +66,7 @@ _RECORD_TICK = (
 )
 
 
-async def acquire_term(session: AsyncSession, lock_name: str, holder_id: str) -> Term:
+async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term:
     """Begin a term of office. The caller holds the advisory lock, and commits."""
     statement = insert(locks).values(lock_name=lock_name, holder_id=holder_id, epoch=1)
     statement = statement.on_conflict_do_update(
@@ -80,7 +80,7 @@ async def acquire_term(session: AsyncSession, lock_name: str, holder_id: str) ->
     return Term(*(await session.execute(statement.returning(*_COLUMNS))).one())
 
 
-async def hold_term(session: AsyncSession, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
+async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
     """The database's time, if this term is still the current one; then it stays so until the transaction
     ends, and the changes in it are ``actor``'s (``store/context``). None: another term has begun.
     """
@@ -88,15 +88,16 @@ async def hold_term(session: AsyncSession, lock_name: str, epoch: int, *, actor:
     return (await session.execute(_HOLD, given)).scalars().first()
 
 
-async def record_tick(session: AsyncSession, lock_name: str, *, detail: Mapping[str, Any]) -> None:
+async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, Any]) -> None:
     """A whole look is done. Written at most once a second, or when ``detail`` is news."""
     await session.execute(_RECORD_TICK, {"name": lock_name, "new_detail": detail})
 
 
-async def last_tick_at(session: AsyncSession, lock_name: str) -> datetime | None:
-    return (await session.execute(_LAST_TICK, {"name": lock_name})).scalar_one_or_none()
+async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
+    at: datetime | None = (await session.execute(_LAST_TICK, {"name": lock_name})).scalar_one_or_none()
+    return at
 
 
-async def read_terms(session: AsyncSession) -> dict[str, Term]:
+async def read_terms(session: Session) -> dict[str, Term]:
     """Every term, by lock name, for people to look at."""
     return {row.lock_name: Term(*row) for row in await session.execute(select(*_COLUMNS))}

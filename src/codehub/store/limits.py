@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import Uuid, bindparam, func, select, text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store.context import ACTING, BECAUSE
 from codehub.store.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.session import Session
 from codehub.store.tables import workspaces as w
 
 # Any constant that no other lock of CodeHub uses: "running" in ASCII.
 LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
 
-_LOCKED_IN = "limits locked in"
+_LOCKED = "limits locked"
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _OWNED = func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid()))
 _USAGE = select(_OWNED, func.count()).where(w.c.holds_place)
@@ -35,28 +35,27 @@ class Usage:
     total: int
 
 
-async def lock_limits(session: AsyncSession) -> None:
+async def lock_limits(session: Session) -> None:
     """From here to the end of the transaction, no other one takes a place. Once is enough for each."""
-    within = session.sync_session
-    if within.info.get(_LOCKED_IN) is None or within.info[_LOCKED_IN] is not within.get_transaction():
+    if not session.within.get(_LOCKED):
         await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
-        within.info[_LOCKED_IN] = within.get_transaction()
+        session.within[_LOCKED] = True
 
 
-async def usage(session: AsyncSession, owner_id: UUID) -> Usage:
+async def usage(session: Session, owner_id: UUID) -> Usage:
     """Exact inside a transaction that holds the lock, a snapshot otherwise."""
     user, total = (await session.execute(_USAGE, {"owner": owner_id})).one()
     return Usage(user=user, total=total)
 
 
-async def usage_for(session: AsyncSession, owner_id: UUID, *, actor: str, cause: str) -> Usage:
+async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
     """The same, and from here on changes are ``actor``'s, because of ``cause`` (``store/context``)."""
     given = {"owner": owner_id, "actor": actor, "cause": cause}
     user, total, *_ = (await session.execute(_USAGE_FOR, given)).one()
     return Usage(user=user, total=total)
 
 
-async def running_of(session: AsyncSession, owner_id: UUID) -> list[WorkspaceRecord]:
+async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
     """What holds this owner's places, for the page that offers to stop one."""
     statement = select(*RECORD_COLUMNS).where(w.c.holds_place, w.c.owner_id == owner_id).order_by(w.c.id)
     return [to_record(row) for row in await session.execute(statement)]

@@ -18,7 +18,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from codehub.store.engine import one_connection_engine
+from codehub.store.connections import one_connection_engine
 from codehub.store.errors import DatabaseNewer
 
 T = TypeVar("T")

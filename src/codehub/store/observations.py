@@ -12,11 +12,11 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import ARRAY, DateTime, Uuid, any_, bindparam, func, or_, select, text, tuple_, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.store.row_locks import lock_in_order
+from codehub.store.session import Session
 from codehub.store.statements import given, given_rows, rows_written
 from codehub.store.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
 from codehub.store.tables import workspaces as w
@@ -104,19 +104,19 @@ _STAMP = (
 )
 
 
-async def load_watched(session: AsyncSession) -> list[Observable]:
+async def load_watched(session: Session) -> list[Observable]:
     """All that is not at rest. What else the runtime has seen is asked for by name (``load_named``)."""
     return [Observable(*row) for row in await session.execute(_WATCHED)]
 
 
-async def load_named(session: AsyncSession, ids: Collection[UUID]) -> list[Observable]:
+async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:
     """The rows a look at these alone may change. One that is not in the answer is unknown here or DELETED."""
     rows = await session.execute(_NAMED, {"ids": list(ids)})
     return [Observable([each], *rest) for each, *rest in rows]
 
 
 async def write_observations(
-    session: AsyncSession, observed: Sequence[Observed], *, observed_at: datetime
+    session: Session, observed: Sequence[Observed], *, observed_at: datetime
 ) -> list[UUID]:
     """Write what differs from the row, stamped with the time from before the look. Returns what changed.
 
@@ -134,14 +134,14 @@ async def write_observations(
     return list((await session.execute(_WRITE, {**seen, "seen_at": observed_at})).scalars())
 
 
-async def stamp_in_flight(session: AsyncSession, ids: Collection[UUID], *, observed_at: datetime) -> int:
+async def stamp_in_flight(session: Session, ids: Collection[UUID], *, observed_at: datetime) -> int:
     """These were seen and are as they were. Completion waits for such a stamp, hence on every tick."""
     await lock_in_order(session, ids)
     return await rows_written(session, _STAMP, {"ids": list(ids), "seen_at": observed_at})
 
 
 async def stamp_coarse(
-    session: AsyncSession, *, observed_at: datetime, older_than: datetime, limit: int = 5000
+    session: Session, *, observed_at: datetime, older_than: datetime, limit: int = 5000
 ) -> int:
     """After a full look: refresh up to ``limit`` of the oldest stamps, none younger than ``older_than``.
 
@@ -160,7 +160,7 @@ async def stamp_coarse(
     return await rows_written(session, statement)
 
 
-async def set_invariant_error(session: AsyncSession, workspace_id: UUID, error: ErrorInfo) -> bool:
+async def set_invariant_error(session: Session, workspace_id: UUID, error: ErrorInfo) -> bool:
     """The Observer's one word about errors (contract 3): only where nobody has spoken before."""
     statement = (
         update(w)

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, func, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.store.session import Session
 from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import archive_orphans as o
 from codehub.store.tables import workspaces as w
@@ -28,7 +28,7 @@ class ArchiveOwner:
     deleted_at: datetime | None
 
 
-async def load_owners(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]:
+async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]:
     """The workspaces of these archives. An id that is missing has no row here: hands off its archives."""
     statement = select(
         w.c.id,
@@ -42,7 +42,7 @@ async def load_owners(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID
     return {row[0]: ArchiveOwner(*row) for row in await session.execute(statement)}
 
 
-async def replace_seen(session: AsyncSession, paths: Collection[str]) -> Mapping[str, datetime]:
+async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:
     """These are the orphans of this cycle; returns since when each has been one.
 
     A path seen before keeps its first time. One that is not named any more is protected or gone, and
@@ -55,12 +55,12 @@ async def replace_seen(session: AsyncSession, paths: Collection[str]) -> Mapping
     return {row.path: row.first_seen_at for row in await session.execute(select(o.c.path, o.c.first_seen_at))}
 
 
-async def forget(session: AsyncSession, paths: Collection[str]) -> int:
+async def forget(session: Session, paths: Collection[str]) -> int:
     """These have been deleted."""
     return await rows_written(session, delete(o).where(o.c.path == any_(_texts(paths))))
 
 
-async def list_all(session: AsyncSession, *, limit: int = 1000) -> list[tuple[str, datetime]]:
+async def list_all(session: Session, *, limit: int = 1000) -> list[tuple[str, datetime]]:
     """For the operator, longest known first."""
     statement = select(o.c.path, o.c.first_seen_at).order_by(o.c.first_seen_at, o.c.path).limit(limit)
     return [(row.path, row.first_seen_at) for row in await session.execute(statement)]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
-
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.tables import workspaces as w
@@ -58,7 +56,7 @@ _ERROR_INFO, _HOME_CTX = _NAMES.index("error_info"), _NAMES.index("home_ctx")
 
 _NO_HOME = HomeContext()
 
-AnyRow = Row[*tuple[Any, ...]]
+AnyRow = Any  # a tuple whose fields have names
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.session import Session
 from codehub.store.tables import workspaces as w
 
 _LOCK = (
@@ -22,7 +22,7 @@ _LOCK = (
 )
 
 
-async def lock_in_order(session: AsyncSession, ids: Collection[UUID]) -> None:
+async def lock_in_order(session: Session, ids: Collection[UUID]) -> None:
     """Lock these rows until the transaction ends. Readers and foreign keys are not held up.
 
     One alone is left to the statement that writes it: there is no order to keep.

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Text, any_, bindparam, delete, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.session import Session
 from codehub.store.statements import rows_written, uuid_array
 from codehub.store.tables import sessions as s
 from codehub.store.tables import users as u
@@ -49,7 +49,7 @@ _VALID = (
 
 
 async def create(
-    session: AsyncSession,
+    session: Session,
     *,
     session_id: UUID,
     user_id: UUID,
@@ -74,18 +74,18 @@ async def create(
     return expires_at
 
 
-async def find_valid(session: AsyncSession, secret_hash: str) -> SignedIn | None:
+async def find_valid(session: Session, secret_hash: str) -> SignedIn | None:
     """Whose cookie this is; None if it expired, was ended, or its person is disabled."""
     return (await find_all_valid(session, [secret_hash])).get(secret_hash)
 
 
-async def find_all_valid(session: AsyncSession, hashes: Collection[str]) -> dict[str, SignedIn]:
+async def find_all_valid(session: Session, hashes: Collection[str]) -> dict[str, SignedIn]:
     """As ``find_valid``, for many; what does not count is left out."""
     rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
     return {row[9]: SignedIn(row[5], to_user(row), row[6], row[7], row[8]) for row in rows}
 
 
-async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
     """Which of these sessions still count: for event streams that outlive their first request."""
     statement = (
         select(s.c.id)
@@ -100,18 +100,18 @@ async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UU
     return set((await session.execute(statement)).scalars())
 
 
-async def touch(session: AsyncSession, session_id: UUID, *, idle: timedelta) -> None:
+async def touch(session: Session, session_id: UUID, *, idle: timedelta) -> None:
     """It is in use: idle time begins anew, within the absolute limit. Call it coarsely, not per request."""
     now = func.clock_timestamp()
     statement = update(s).where(s.c.id == session_id).values(last_seen_at=now, idle_expires_at=now + idle)
     await session.execute(statement)
 
 
-async def end(session: AsyncSession, session_id: UUID) -> bool:
+async def end(session: Session, session_id: UUID) -> bool:
     return await rows_written(session, delete(s).where(s.c.id == session_id)) == 1
 
 
-async def end_all(session: AsyncSession, user_id: UUID, *, except_id: UUID | None = None) -> int:
+async def end_all(session: Session, user_id: UUID, *, except_id: UUID | None = None) -> int:
     """Sign a person out everywhere, or everywhere else."""
     statement = delete(s).where(s.c.user_id == user_id)
     if except_id is not None:
@@ -119,7 +119,7 @@ async def end_all(session: AsyncSession, user_id: UUID, *, except_id: UUID | Non
     return await rows_written(session, statement)
 
 
-async def purge_expired(session: AsyncSession) -> int:
+async def purge_expired(session: Session) -> int:
     """Forget sessions that count no more. Housekeeping only: ``find_valid`` does not depend on it."""
     now = func.statement_timestamp()
     return await rows_written(session, delete(s).where((s.c.idle_expires_at < now) | (s.c.expires_at < now)))

@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import (
     ARRAY,
     BindParameter,
-    CursorResult,
     Executable,
     TableValuedAlias,
     Uuid,
@@ -18,8 +17,9 @@ from sqlalchemy import (
     func,
     select,
 )
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
+
+from codehub.store.session import Session
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
-async def now(session: AsyncSession) -> datetime:
+async def now(session: Session) -> datetime:
     """The database's time: the only one that decides about workspaces."""
     return cast(datetime, (await session.execute(_NOW)).scalar_one())
 
@@ -52,11 +52,10 @@ def given(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
 
 
 async def rows_written(
-    session: AsyncSession, statement: Executable, given: Mapping[str, Any] | None = None
+    session: Session, statement: Executable, given: Mapping[str, Any] | None = None
 ) -> int:
     """Run a write and tell how many rows it met. For a fenced one, zero means: not yours any more."""
-    result = cast("CursorResult[Any]", await session.execute(statement, given))
-    return result.rowcount
+    return (await session.execute(statement, given)).rowcount
 
 
 def uuid_array(ids: Iterable[UUID]) -> "BindParameter[Sequence[UUID]]":

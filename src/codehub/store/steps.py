@@ -15,11 +15,11 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, null, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
+from codehub.store.session import Session
 from codehub.store.statements import given, given_rows
 from codehub.store.tables import (
     desired_state_type,
@@ -113,7 +113,7 @@ _COMPLETE = (
 )
 
 
-async def claim_all(session: AsyncSession, steps: Sequence[Step]) -> dict[UUID, Claim]:
+async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim]:
     """Begin these operations where the workspace still is what the plan saw. Who is missing: plan again.
 
     The caller has locked the rows in order (``row_locks``).
@@ -135,7 +135,7 @@ async def claim_all(session: AsyncSession, steps: Sequence[Step]) -> dict[UUID, 
     return {row.id: Claim(*row) for row in await session.execute(_CLAIM, arrays)}
 
 
-async def complete_all(session: AsyncSession, done: Sequence[Done]) -> set[UUID]:
+async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
     """Their targets were observed. The caller has locked the rows in order (``row_locks``)."""
     arrays = given(
         id=[each.claim.workspace_id for each in done],

@@ -6,8 +6,8 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Text, any_, bindparam, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from codehub.store.session import Session
 from codehub.store.statements import Page, rows_written, uuid_array
 from codehub.store.tables import api_tokens as t
 from codehub.store.tables import users as u
@@ -37,7 +37,7 @@ _VALID = (
 
 
 async def create(
-    session: AsyncSession,
+    session: Session,
     *,
     token_id: UUID,
     user_id: UUID,
@@ -53,20 +53,20 @@ async def create(
     return TokenRecord(*(await session.execute(statement)).one())
 
 
-async def find_valid(session: AsyncSession, secret_hash: str) -> tuple[TokenRecord, UserRecord] | None:
+async def find_valid(session: Session, secret_hash: str) -> tuple[TokenRecord, UserRecord] | None:
     """The token and its person; None if it expired, was revoked, or the person is disabled."""
     return (await find_all_valid(session, [secret_hash])).get(secret_hash)
 
 
 async def find_all_valid(
-    session: AsyncSession, hashes: Collection[str]
+    session: Session, hashes: Collection[str]
 ) -> dict[str, tuple[TokenRecord, UserRecord]]:
     """As ``find_valid``, for many; what does not count is left out."""
     rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
     return {row[-1]: (TokenRecord(*row[len(USER_COLUMNS) : -1]), to_user(row)) for row in rows}
 
 
-async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
     """Which of these tokens still count, their people aside."""
     statement = select(t.c.id).where(
         t.c.id == any_(uuid_array(ids)),
@@ -77,7 +77,7 @@ async def find_valid_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UU
 
 
 async def list_page(
-    session: AsyncSession, user_id: UUID, *, cursor: UUID | None = None, limit: int = 50
+    session: Session, user_id: UUID, *, cursor: UUID | None = None, limit: int = 50
 ) -> Page[TokenRecord]:
     """A person's tokens that were not revoked, newest first; expired ones are shown, they explain a 401."""
     statement = (
@@ -92,12 +92,12 @@ async def list_page(
     return Page(items[:limit], str(items[limit - 1].id) if len(items) > limit else None)
 
 
-async def touch(session: AsyncSession, token_id: UUID) -> None:
+async def touch(session: Session, token_id: UUID) -> None:
     """It was used. Call it coarsely, not per request."""
     await session.execute(update(t).where(t.c.id == token_id).values(last_used_at=func.clock_timestamp()))
 
 
-async def revoke(session: AsyncSession, user_id: UUID, token_id: UUID) -> bool:
+async def revoke(session: Session, user_id: UUID, token_id: UUID) -> bool:
     """False: no such token of this person, or revoked before."""
     statement = (
         update(t)
@@ -107,7 +107,7 @@ async def revoke(session: AsyncSession, user_id: UUID, token_id: UUID) -> bool:
     return await rows_written(session, statement) == 1
 
 
-async def revoke_all(session: AsyncSession, user_id: UUID) -> int:
+async def revoke_all(session: Session, user_id: UUID) -> int:
     statement = (
         update(t)
         .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))

@@ -7,15 +7,15 @@ under the row's lock.
 from datetime import datetime
 
 from sqlalchemy import or_, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.session import Session
 from codehub.store.tables import STANDBY_CANDIDATE
 from codehub.store.tables import workspaces as w
 
 
-async def load_standby_candidates(session: AsyncSession, *, now: datetime) -> list[WorkspaceView]:
+async def load_standby_candidates(session: Session, *, now: datetime) -> list[WorkspaceView]:
     """Running workspaces that may be put to sleep, if Redis says that nobody uses them."""
     statement = (
         select(*VIEW_COLUMNS)
@@ -30,7 +30,7 @@ async def load_standby_candidates(session: AsyncSession, *, now: datetime) -> li
 
 
 async def load_archive_candidates(
-    session: AsyncSession, *, now: datetime, limit: int = 1000
+    session: Session, *, now: datetime, limit: int = 1000
 ) -> list[WorkspaceView]:
     """Sleeping workspaces whose archive TTL is over, the most forgotten first."""
     statement = (

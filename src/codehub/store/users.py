@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 from sqlalchemy import ARRAY, Executable, Uuid, any_, bindparam, func, insert, select, text, update
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.states import Role
 from codehub.store.errors import UsernameTaken
 from codehub.store.records import AnyRow
+from codehub.store.session import Session
 from codehub.store.statements import Page, rows_written, uuid_array
 from codehub.store.tables import users as u
 
@@ -46,7 +46,7 @@ def to_user(row: AnyRow | Sequence[Any]) -> UserRecord:
 
 
 async def create(
-    session: AsyncSession, *, user_id: UUID, username: str, password_hash: str, role: Role = Role.USER
+    session: Session, *, user_id: UUID, username: str, password_hash: str, role: Role = Role.USER
 ) -> UserRecord:
     """A new person. Raises ``UsernameTaken``; the transaction is still usable then."""
     statement = (
@@ -57,40 +57,40 @@ async def create(
     return await _unless_taken(session, statement, username)
 
 
-async def find(session: AsyncSession, user_id: UUID) -> UserRecord | None:
+async def find(session: Session, user_id: UUID) -> UserRecord | None:
     return (await find_many(session, [user_id])).get(user_id)
 
 
-async def find_many(session: AsyncSession, ids: Collection[UUID]) -> dict[UUID, UserRecord]:
+async def find_many(session: Session, ids: Collection[UUID]) -> dict[UUID, UserRecord]:
     rows = (await session.execute(_BY_IDS, {"ids": list(ids)})).all()
     return {row[0]: to_user(row) for row in rows}
 
 
-async def find_by_username(session: AsyncSession, username: str) -> UserRecord | None:
+async def find_by_username(session: Session, username: str) -> UserRecord | None:
     statement = _USER.where(func.lower(u.c.username) == username.lower())
     row = (await session.execute(statement)).first()
     return to_user(row) if row is not None else None
 
 
-async def find_credentials(session: AsyncSession, username: str) -> tuple[UserRecord, str] | None:
+async def find_credentials(session: Session, username: str) -> tuple[UserRecord, str] | None:
     """The person and the hash to verify a password against, disabled ones included."""
     statement = select(*USER_COLUMNS, u.c.password_hash).where(func.lower(u.c.username) == username.lower())
     row = (await session.execute(statement)).first()
     return (to_user(row), row.password_hash) if row is not None else None
 
 
-async def find_password_hash(session: AsyncSession, user_id: UUID) -> str | None:
-    return (await session.execute(select(u.c.password_hash).where(u.c.id == user_id))).scalar_one_or_none()
+async def find_password_hash(session: Session, user_id: UUID) -> str | None:
+    statement = select(u.c.password_hash).where(u.c.id == user_id)
+    found: str | None = (await session.execute(statement)).scalar_one_or_none()
+    return found
 
 
-async def find_enabled_ids(session: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+async def find_enabled_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
     statement = select(u.c.id).where(u.c.id == any_(uuid_array(ids)), u.c.disabled_at.is_(None))
     return set((await session.execute(statement)).scalars())
 
 
-async def list_page(
-    session: AsyncSession, *, cursor: UUID | None = None, limit: int = 50
-) -> Page[UserRecord]:
+async def list_page(session: Session, *, cursor: UUID | None = None, limit: int = 50) -> Page[UserRecord]:
     """Newest first."""
     statement = _USER.order_by(u.c.id.desc()).limit(limit + 1)
     if cursor is not None:
@@ -99,36 +99,37 @@ async def list_page(
     return Page(items[:limit], str(items[limit - 1].id) if len(items) > limit else None)
 
 
-async def set_password_hash(session: AsyncSession, user_id: UUID, password_hash: str) -> bool:
+async def set_password_hash(session: Session, user_id: UUID, password_hash: str) -> bool:
     statement = update(u).where(u.c.id == user_id).values(password_hash=password_hash)
     return await rows_written(session, statement) == 1
 
 
-async def set_role(session: AsyncSession, user_id: UUID, role: Role) -> bool:
+async def set_role(session: Session, user_id: UUID, role: Role) -> bool:
     return await rows_written(session, update(u).where(u.c.id == user_id).values(role=role)) == 1
 
 
-async def set_disabled(session: AsyncSession, user_id: UUID, *, disabled: bool) -> bool:
+async def set_disabled(session: Session, user_id: UUID, *, disabled: bool) -> bool:
     """Disable (the time of the first time stays) or enable. Sessions are the caller's to end."""
     at = func.coalesce(u.c.disabled_at, func.clock_timestamp()) if disabled else None
     return await rows_written(session, update(u).where(u.c.id == user_id).values(disabled_at=at)) == 1
 
 
-async def lock_admins(session: AsyncSession) -> int:
+async def lock_admins(session: Session) -> int:
     """How many admins can sign in, exact until the transaction ends.
 
     Two admins who demote each other at once would otherwise both see the other one stay.
     """
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": USERS_LOCK_KEY})
     statement = select(func.count()).where(u.c.role == Role.ADMIN, u.c.disabled_at.is_(None))
-    return (await session.execute(statement)).scalar_one()
+    admins: int = (await session.execute(statement)).scalar_one()
+    return admins
 
 
-async def _unless_taken(session: AsyncSession, statement: Executable, username: str) -> UserRecord:
+async def _unless_taken(session: Session, statement: Executable, username: str) -> UserRecord:
     try:
         async with session.begin_nested():
             return to_user((await session.execute(statement)).one())
-    except IntegrityError as error:
-        if "users_username" in str(error.orig):
+    except asyncpg.UniqueViolationError as error:
+        if "users_username" in str(error):
             raise UsernameTaken(f"there is a user {username!r} already") from error
         raise

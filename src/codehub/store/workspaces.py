@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Integer, Select, Text, Uuid, any_, bindparam, func, or_, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.records import RECORD_COLUMNS, VIEW_COLUMNS, WorkspaceRecord, to_record, to_view
+from codehub.store.session import Session
 from codehub.store.statements import Page, like_pattern
 from codehub.store.tables import NOT_GONE
 from codehub.store.tables import workspaces as w
@@ -25,18 +25,18 @@ _BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
 _VIEW_BY_ID = select(*VIEW_COLUMNS).where(w.c.id == bindparam("workspace_id"))
 
 
-async def find(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord | None:
+async def find(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
     """The workspace, DELETED ones included: who may see those is the caller's question."""
     row = (await session.execute(_BY_ID, {"workspace_id": workspace_id})).first()
     return to_record(row) if row is not None else None
 
 
-async def find_view(session: AsyncSession, workspace_id: UUID) -> WorkspaceView | None:
+async def find_view(session: Session, workspace_id: UUID) -> WorkspaceView | None:
     row = (await session.execute(_VIEW_BY_ID, {"workspace_id": workspace_id})).first()
     return to_view(row) if row is not None else None
 
 
-async def find_locked(session: AsyncSession, workspace_id: UUID) -> WorkspaceRecord | None:
+async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
     """As ``find``, and nobody changes it before this transaction ends (or its process dies).
 
     Take ``limits.lock_limits`` first where both are needed: everybody in the same order, no deadlock.
@@ -45,11 +45,11 @@ async def find_locked(session: AsyncSession, workspace_id: UUID) -> WorkspaceRec
     return to_record(row) if row is not None else None
 
 
-async def find_many(session: AsyncSession, ids: Collection[UUID]) -> list[WorkspaceRecord]:
+async def find_many(session: Session, ids: Collection[UUID]) -> list[WorkspaceRecord]:
     return [to_record(row) for row in (await session.execute(_BY_IDS, {"ids": list(ids)})).all()]
 
 
-async def find_by_name(session: AsyncSession, owner_id: UUID, name: str) -> WorkspaceRecord | None:
+async def find_by_name(session: Session, owner_id: UUID, name: str) -> WorkspaceRecord | None:
     """The live workspace of that name: it is unique among these."""
     statement = _RECORD.where(w.c.owner_id == owner_id, w.c.name == name, w.c.deleted_at.is_(None))
     row = (await session.execute(statement)).first()
@@ -57,7 +57,7 @@ async def find_by_name(session: AsyncSession, owner_id: UUID, name: str) -> Work
 
 
 async def list_page(
-    session: AsyncSession,
+    session: Session,
     *,
     owner_id: UUID | None = None,
     status: str | None = None,
@@ -102,7 +102,7 @@ def _page_statement(given: frozenset[str], *, gone: bool) -> Select[*tuple[Any, 
     return statement
 
 
-async def list_ids(session: AsyncSession, *, owner_id: UUID | None = None) -> list[UUID]:
+async def list_ids(session: Session, *, owner_id: UUID | None = None) -> list[UUID]:
     """Every workspace that is not DELETED, for the first message of an event stream."""
     statement = select(w.c.id).where(NOT_GONE).order_by(w.c.id)
     if owner_id is not None:
@@ -110,12 +110,12 @@ async def list_ids(session: AsyncSession, *, owner_id: UUID | None = None) -> li
     return list((await session.execute(statement)).scalars())
 
 
-async def any_home(session: AsyncSession) -> bool:
+async def any_home(session: Session) -> bool:
     """Whether any live workspace has a volume on record. For the start: it reads the table."""
     statement = select(w.c.id).where(w.c.deleted_at.is_(None), w.c.home_ctx["volume"].as_boolean()).limit(1)
     return (await session.execute(statement)).first() is not None
 
 
-async def count_by_status(session: AsyncSession) -> dict[str, int]:
+async def count_by_status(session: Session) -> dict[str, int]:
     statement = select(w.c.status, func.count()).where(NOT_GONE).group_by(w.c.status)
     return {row[0]: row[1] for row in await session.execute(statement)}

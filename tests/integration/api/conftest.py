@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
+from codehub.store.pool import Pool
+from codehub.store.session import Sessions
 from tests.integration.api.world import World, make_world
 
 
@@ -21,13 +22,13 @@ def passwords() -> Passwords:
 
 @pytest.fixture
 async def world(
-    engine: AsyncEngine,
-    session_factory: async_sessionmaker[AsyncSession],
+    pool: Pool,
+    session_factory: Sessions,
     redis_link: RedisLink,
     passwords: Passwords,
     tmp_path: Path,
 ) -> AsyncIterator[World]:
     async with make_world(
-        engine=engine, sessions=session_factory, link=redis_link, passwords=passwords, directory=tmp_path
+        pool=pool, sessions=session_factory, link=redis_link, passwords=passwords, directory=tmp_path
     ) as world:
         yield world

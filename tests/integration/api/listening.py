@@ -106,15 +106,20 @@ async def _read(reader: httpx.AsyncClient, url: str, listener: Listener) -> None
 
 @asynccontextmanager
 async def change_feed(database_url: str, publisher: LivePublisher) -> AsyncIterator[None]:
-    """The event listener's work in short: NOTIFY → Redis, and a resync after every gap."""
-    task = asyncio.create_task(_forward(database_url, publisher))
+    """The event listener's work in short: NOTIFY → Redis, and a resync after every gap.
+
+    It listens, and its first resync is out, before anybody reads; otherwise a change may come before that.
+    """
+    listens = asyncio.Event()
+    task = asyncio.create_task(_forward(database_url, publisher, listens))
     try:
+        await listens.wait()
         yield
     finally:
         await cancel_and_wait([task])
 
 
-async def _forward(database_url: str, publisher: LivePublisher) -> None:
+async def _forward(database_url: str, publisher: LivePublisher, listens: asyncio.Event) -> None:
     while True:
         listener = ChangeListener()
         with contextlib.suppress(FeedLost):
@@ -123,6 +128,7 @@ async def _forward(database_url: str, publisher: LivePublisher) -> None:
             while True:
                 if owed:
                     owed = not await publisher.publish_resync()
+                    listens.set()
                 batch = await listener.next_batch(timeout=0.1)
                 owed = not await publisher.publish_changes(batch) or owed
         await listener.close()

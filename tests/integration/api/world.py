@@ -13,7 +13,6 @@ from uuid import UUID
 import httpx
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from codehub.api.app import create_app, end_streams
 from codehub.api.dependencies import ApiDependencies, ApiSettings
@@ -26,8 +25,9 @@ from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
-from codehub.store import engine as store_engine
-from codehub.store import users
+from codehub.store import connections, users
+from codehub.store.pool import Pool
+from codehub.store.session import Sessions
 from codehub.store.users import UserRecord
 from tests.support.fake_runtime import FakeEngine, FakeRuntime
 from tests.support.waiting import until
@@ -40,7 +40,7 @@ PASSWORD = "correct horse battery"
 class World:
     app: FastAPI
     dependencies: ApiDependencies
-    sessions: async_sessionmaker[AsyncSession]
+    sessions: Sessions
     live: LiveFeed
     publisher: LivePublisher
     activity: ActivityLog
@@ -103,8 +103,8 @@ async def user_id(client: httpx.AsyncClient) -> UUID:
 @asynccontextmanager
 async def make_world(
     *,
-    engine: AsyncEngine,
-    sessions: async_sessionmaker[AsyncSession],
+    pool: Pool,
+    sessions: Sessions,
     link: RedisLink,
     passwords: Passwords,
     directory: Path,
@@ -119,13 +119,13 @@ async def make_world(
     dependencies = ApiDependencies(
         settings=settings or ApiSettings(base_url=BASE_URL),
         sessions=sessions,
-        read_sessions=store_engine.session_factory(engine.execution_options(isolation_level="AUTOCOMMIT")),
+        read_sessions=connections.reading_session_factory(pool),
         live=live,
         runtime=FakeRuntime(fake),
         archives=ArchiveStore.from_url(archives.as_uri()),
         rate_limit=SharedRateLimit(link),
         passwords=passwords,
-        why_not_ready=Readiness(engine).why_not_ready,
+        why_not_ready=Readiness(connections.reading_session_factory(pool)).why_not_ready,
         coordinator_health=_no_coordinators,
         activity=activity,
         publisher=publisher,

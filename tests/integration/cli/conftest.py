@@ -5,18 +5,19 @@ from pathlib import Path
 
 import argon2
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
+from codehub.store.pool import Pool
+from codehub.store.session import Sessions
 from tests.integration.cli.hub import Hub
 from tests.support.control import Cell
 
 
 @pytest.fixture
 async def quiet_hub(
-    engine: AsyncEngine,
-    session_factory: async_sessionmaker[AsyncSession],
+    pool: Pool,
+    session_factory: Sessions,
     redis_link: RedisLink,
     redis_url: str,
     database_url: str,
@@ -26,7 +27,7 @@ async def quiet_hub(
     cell = Cell(database_url, redis_url, tmp_path / "data", session_factory)
     await cell.prepare()
     passwords = Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    hub = Hub(cell, engine, redis_link, passwords, tmp_path)
+    hub = Hub(cell, pool, redis_link, passwords, tmp_path)
     yield hub
     hub.close()
     passwords.close()

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from codehub.api.app import create_app, end_streams
 from codehub.api.dependencies import ApiDependencies, ApiSettings
@@ -31,7 +30,8 @@ from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LiveFeed
 from codehub.signals.rate_limit import SharedRateLimit
-from codehub.store import engine as store_engine
+from codehub.store import connections
+from codehub.store.pool import Pool
 from codehub.store.users import UserRecord
 from tests.support.control import Cell
 from tests.support.instance import COMMAND, Outcome, codehub, environment
@@ -43,7 +43,7 @@ PASSWORD = "correct horse battery"
 @dataclass
 class Hub:
     cell: Cell
-    engine: AsyncEngine
+    pool: Pool
     link: RedisLink
     passwords: Passwords
     directory: Path
@@ -126,17 +126,17 @@ class Hub:
         async def coordinator_health() -> dict[str, Any]:
             return await CoordinatorHealth(self.cell.settings, self.plane, self.cell.sessions)()
 
-        autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        reading = connections.reading_session_factory(self.pool)
         return ApiDependencies(
             settings=ApiSettings(base_url=self.url, limits=self.limits),
             sessions=self.cell.sessions,
-            read_sessions=store_engine.session_factory(autocommit),
+            read_sessions=reading,
             live=live,
             runtime=runtime,
             archives=self.cell.archives(),
             rate_limit=SharedRateLimit(self.link),
             passwords=self.passwords,
-            why_not_ready=Readiness(self.engine).why_not_ready,
+            why_not_ready=Readiness(reading).why_not_ready,
             coordinator_health=coordinator_health,
             activity=ActivityLog(self.link),
         )

@@ -5,6 +5,7 @@ import json
 import stat
 
 import httpx
+from sqlalchemy import text
 
 from tests.integration.cli.hub import PASSWORD, Hub, Person
 
@@ -45,10 +46,8 @@ async def test_login_leaves_no_session_and_one_token(hub: Hub) -> None:
     assert json.loads(again.output)["url"] == hub.url, "where one was last"
     assert await status_with(hub, first) == 401
     assert await status_with(hub, second) == 200
-    async with hub.engine.connect() as connection:
-        from sqlalchemy import text
-
-        assert (await connection.execute(text("SELECT count(*) FROM sessions"))).scalar_one() == 0
+    async with hub.cell.sessions() as session:
+        assert (await session.execute(text("SELECT count(*) FROM sessions"))).scalar_one() == 0
 
 
 async def test_login_says_what_is_wrong(hub: Hub) -> None:

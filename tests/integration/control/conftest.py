@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
+from codehub.store.session import Sessions
 from tests.support.control import Cell
 
 
@@ -10,7 +10,7 @@ from tests.support.control import Cell
 async def cell(
     database_url: str,
     redis_url: str,
-    session_factory: async_sessionmaker[AsyncSession],
+    session_factory: Sessions,
     tmp_path: Path,
 ) -> Cell:
     cell = Cell(database_url, redis_url, tmp_path, session_factory)

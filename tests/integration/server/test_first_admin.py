@@ -2,13 +2,12 @@
 
 import asyncio
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.server.database import prepare_database
 from codehub.server.settings import load_settings
 from codehub.services.accounts import ensure_first_admin
 from codehub.services.passwords import Passwords
 from codehub.store import users
+from codehub.store.session import Sessions
 
 REPLICAS = 6
 
@@ -25,7 +24,7 @@ async def test_one_of_many_replicas_migrates_and_makes_the_admin(empty_database_
 
 
 async def test_the_password_is_the_configured_one(
-    session_factory: async_sessionmaker[AsyncSession],
+    session_factory: Sessions,
 ) -> None:
     passwords = Passwords(threads=1)
     try:

@@ -5,24 +5,24 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import insert, text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
 from codehub.store import statements, users, workspaces
+from codehub.store.session import Session
 from codehub.store.tables import workspaces as w
 
 
-async def make_user(session: AsyncSession, username: str | None = None) -> UUID:
+async def make_user(session: Session, username: str | None = None) -> UUID:
     user_id = uuid7()
     name = username or f"user-{user_id.hex[-12:]}"
     await users.create(session, user_id=user_id, username=name, password_hash="x")
     return user_id
 
 
-async def make_workspace(session: AsyncSession, owner_id: UUID | None = None, **columns: Any) -> UUID:
+async def make_workspace(session: Session, owner_id: UUID | None = None, **columns: Any) -> UUID:
     """A committed workspace. An operation in flight gets what a claim would give it, a home its mark."""
     workspace_id = columns.pop("id", None) or uuid7()
     owner = owner_id or await make_user(session)
@@ -37,13 +37,13 @@ async def make_workspace(session: AsyncSession, owner_id: UUID | None = None, **
     return workspace_id
 
 
-async def view(session: AsyncSession, workspace_id: UUID) -> WorkspaceView:
+async def view(session: Session, workspace_id: UUID) -> WorkspaceView:
     found = await workspaces.find_view(session, workspace_id)
     assert found is not None
     return found
 
 
-async def an_error(session: AsyncSession, *, terminal: bool = False, count: int = 1) -> ErrorInfo:
+async def an_error(session: Session, *, terminal: bool = False, count: int = 1) -> ErrorInfo:
     return ErrorInfo(
         reason=Reason.ACTION_FAILED,
         message="it did not work",
@@ -55,7 +55,7 @@ async def an_error(session: AsyncSession, *, terminal: bool = False, count: int 
     )
 
 
-async def until_somebody_waits_for_a_lock(session: AsyncSession) -> None:
+async def until_somebody_waits_for_a_lock(session: Session) -> None:
     """``session`` only looks on: whoever waits is another one."""
     waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     async with asyncio.timeout(30):

@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 from sqlalchemy import update
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.store import events
+from codehub.store.connections import connect_raw
 from codehub.store.context import set_actor
-from codehub.store.engine import connect_raw
+from codehub.store.session import Session
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import make_workspace, view
 
@@ -92,7 +92,7 @@ async def ear(database_url: str) -> AsyncIterator[Ear]:
     await connection.close()
 
 
-async def change(session: AsyncSession, workspace_id: UUID, **values: Any) -> None:
+async def change(session: Session, workspace_id: UUID, **values: Any) -> None:
     await session.execute(update(w).where(w.c.id == workspace_id).values(**values))
     await session.commit()
 
@@ -104,7 +104,7 @@ async def test_the_two_tables_name_every_column_a_component_writes() -> None:
 
 @pytest.mark.parametrize("column", VISIBLE)
 async def test_a_visible_column_raises_the_version_and_is_told(
-    column: str, session: AsyncSession, ear: Ear
+    column: str, session: Session, ear: Ear
 ) -> None:
     # Given a workspace for which the new value of this column is news
     start: dict[str, Any] = {"operation": "STARTING"} if column == "operation" else {}
@@ -136,7 +136,7 @@ async def test_a_visible_column_raises_the_version_and_is_told(
 
 
 @pytest.mark.parametrize("column", HIDDEN)
-async def test_a_hidden_column_is_nobodys_news(column: str, session: AsyncSession, ear: Ear) -> None:
+async def test_a_hidden_column_is_nobodys_news(column: str, session: Session, ear: Ear) -> None:
     workspace_id = await make_workspace(session)
     await ear.heard()
     await change(session, workspace_id, **{column: HIDDEN[column]})
@@ -145,7 +145,7 @@ async def test_a_hidden_column_is_nobodys_news(column: str, session: AsyncSessio
     assert len((await events.list_page(session, workspace_id)).items) == 1  # its creation
 
 
-async def test_a_new_workspace_is_told_with_version_one(session: AsyncSession, ear: Ear) -> None:
+async def test_a_new_workspace_is_told_with_version_one(session: Session, ear: Ear) -> None:
     workspace_id = await make_workspace(session, version=77)
     [notice] = await ear.heard()
     assert (notice["id"], notice["version"]) == (str(workspace_id), 1)
@@ -154,7 +154,7 @@ async def test_a_new_workspace_is_told_with_version_one(session: AsyncSession, e
     assert event.changes["desired_state"] == [None, "PENDING"]
 
 
-async def test_nothing_is_told_of_what_was_rolled_back(session: AsyncSession, ear: Ear) -> None:
+async def test_nothing_is_told_of_what_was_rolled_back(session: Session, ear: Ear) -> None:
     workspace_id = await make_workspace(session)
     await ear.heard()
     await session.execute(update(w).where(w.c.id == workspace_id).values(memo="never"))
@@ -162,7 +162,7 @@ async def test_nothing_is_told_of_what_was_rolled_back(session: AsyncSession, ea
     assert await ear.heard() == []
 
 
-async def test_versions_strictly_grow_whatever_a_statement_says(session: AsyncSession, ear: Ear) -> None:
+async def test_versions_strictly_grow_whatever_a_statement_says(session: Session, ear: Ear) -> None:
     workspace_id = await make_workspace(session)
     for memo in ("a", "b", "c"):
         await change(session, workspace_id, memo=memo, version=1)
@@ -171,7 +171,7 @@ async def test_versions_strictly_grow_whatever_a_statement_says(session: AsyncSe
     assert [notice["version"] for notice in await ear.heard()] == [1, 2, 3, 4]
 
 
-async def test_the_timeline_says_who_and_why(session: AsyncSession) -> None:
+async def test_the_timeline_says_who_and_why(session: Session) -> None:
     workspace_id = await make_workspace(session)
     await set_actor(session, "user:ann", "pressed start")
     await change(session, workspace_id, desired_state="RUNNING")
@@ -185,7 +185,7 @@ async def test_the_timeline_says_who_and_why(session: AsyncSession) -> None:
 
 
 async def test_the_timeline_keeps_the_reason_of_an_error_and_cuts_what_is_long(
-    session: AsyncSession,
+    session: Session,
 ) -> None:
     workspace_id = await make_workspace(session)
     await change(session, workspace_id, error_info=ERROR, memo="m" * 9000, awake_until=THEN)
@@ -196,7 +196,7 @@ async def test_the_timeline_keeps_the_reason_of_an_error_and_cuts_what_is_long(
     assert changes["awake_until"][1] == "2030-01-01T00:00:00+00:00"
 
 
-async def test_the_timeline_is_paged_newest_first(session: AsyncSession) -> None:
+async def test_the_timeline_is_paged_newest_first(session: Session) -> None:
     workspace_id = await make_workspace(session)
     for memo in range(6):
         await change(session, workspace_id, memo=str(memo))

@@ -9,29 +9,28 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain import home
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store import claims, steps
 from codehub.store.claims import Claim
+from codehub.store.session import Session, Sessions
 from codehub.store.steps import Done, Step
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import an_error, make_workspace, view
 
-Sessions = async_sessionmaker[AsyncSession]
 KEPT = HomeContext(volume=True, crashes=1)
 ACTED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 async def claim_one(
-    session: AsyncSession, seen: WorkspaceView, operation: Operation, *, home: HomeContext
+    session: Session, seen: WorkspaceView, operation: Operation, *, home: HomeContext
 ) -> Claim | None:
     return (await steps.claim_all(session, [Step(seen, operation, home)])).get(seen.id)
 
 
-async def test_of_two_claims_at_once_one_wins(session: AsyncSession, session_factory: Sessions) -> None:
+async def test_of_two_claims_at_once_one_wins(session: Session, session_factory: Sessions) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
     seen = await view(session, workspace_id)
 
@@ -46,7 +45,7 @@ async def test_of_two_claims_at_once_one_wins(session: AsyncSession, session_fac
     assert Claim.of(now) == won[0]
 
 
-async def test_a_claim_begins_anew(session: AsyncSession) -> None:
+async def test_a_claim_begins_anew(session: Session) -> None:
     """Nothing of the operation before counts for this one."""
     workspace_id = await make_workspace(
         session, desired_state="RUNNING", observed_status="STANDBY", op_seq=4, error_count=2, op_id=uuid4()
@@ -76,7 +75,7 @@ async def test_a_claim_begins_anew(session: AsyncSession) -> None:
     ],
     ids=lambda news: next(iter(news)),
 )
-async def test_a_claim_on_a_stale_plan_takes_nothing(news: dict[str, Any], session: AsyncSession) -> None:
+async def test_a_claim_on_a_stale_plan_takes_nothing(news: dict[str, Any], session: Session) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
     seen = await view(session, workspace_id)
     if news.get("deleted_at"):
@@ -85,14 +84,14 @@ async def test_a_claim_on_a_stale_plan_takes_nothing(news: dict[str, Any], sessi
     assert await claim_one(session, seen, Operation.STARTING, home=seen.home) is None
 
 
-async def test_an_edited_memo_does_not_stand_in_the_way(session: AsyncSession) -> None:
+async def test_an_edited_memo_does_not_stand_in_the_way(session: Session) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
     seen = await view(session, workspace_id)
     await session.execute(update(w).where(w.c.id == workspace_id).values(memo="edited"))
     assert await claim_one(session, seen, Operation.STARTING, home=seen.home) is not None
 
 
-async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session: AsyncSession) -> None:
+async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session: Session) -> None:
     workspace_id = await make_workspace(
         session,
         desired_state="RUNNING",
@@ -104,7 +103,7 @@ async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session
     assert not (await view(session, workspace_id)).volume_is_trusted
 
 
-Write = Callable[[AsyncSession, Claim], Awaitable[bool]]
+Write = Callable[[Session, Claim], Awaitable[bool]]
 FENCED: dict[str, Write] = {}
 
 
@@ -114,37 +113,37 @@ def fenced(write: Write) -> Write:
 
 
 @fenced
-async def complete_one(session: AsyncSession, claim: Claim) -> bool:
+async def complete_one(session: Session, claim: Claim) -> bool:
     return await steps.complete_all(session, [Done(claim, KEPT, ACTED_AT)]) == {claim.workspace_id}
 
 
 @fenced
-async def record_failure(session: AsyncSession, claim: Claim) -> bool:
+async def record_failure(session: Session, claim: Claim) -> bool:
     return await claims.record_failure(session, claim, await an_error(session), home=KEPT)
 
 
 @fenced
-async def go_terminal(session: AsyncSession, claim: Claim) -> bool:
+async def go_terminal(session: Session, claim: Claim) -> bool:
     return await claims.go_terminal(session, claim, await an_error(session, terminal=True))
 
 
 @fenced
-async def commit_archive_key(session: AsyncSession, claim: Claim) -> bool:
+async def commit_archive_key(session: Session, claim: Claim) -> bool:
     return await claims.commit_archive_key(session, claim, "key", home=KEPT)
 
 
 @fenced
-async def mark_restored(session: AsyncSession, claim: Claim) -> bool:
+async def mark_restored(session: Session, claim: Claim) -> bool:
     return await claims.mark_restored(session, claim, home=KEPT)
 
 
 @fenced
-async def holds(session: AsyncSession, claim: Claim) -> bool:
+async def holds(session: Session, claim: Claim) -> bool:
     return await claims.holds(session, claim)
 
 
 @pytest.mark.parametrize("write", FENCED)
-async def test_only_the_owner_writes(write: str, session: AsyncSession) -> None:
+async def test_only_the_owner_writes(write: str, session: Session) -> None:
     workspace_id = await make_workspace(session, operation="ARCHIVING", observed_status="STANDBY")
     before = await view(session, workspace_id)
     own = Claim.of(before)
@@ -159,7 +158,7 @@ async def test_only_the_owner_writes(write: str, session: AsyncSession) -> None:
 
 
 @pytest.mark.parametrize("write", FENCED)
-async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, session: AsyncSession) -> None:
+async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, session: Session) -> None:
     workspace_id = await make_workspace(session, operation="ARCHIVING", observed_status="STANDBY")
     own = Claim.of(await view(session, workspace_id))
     assert await claims.go_terminal(session, own, await an_error(session, terminal=True))
@@ -169,7 +168,7 @@ async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, sessio
     assert await view(session, workspace_id) == after
 
 
-async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(session: AsyncSession) -> None:
+async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(session: Session) -> None:
     ids = [
         await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY") for _ in range(5)
     ]
@@ -203,7 +202,7 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
     assert (done[3].op_acted_at, done[4].op_acted_at) == (ACTED_AT, None)
 
 
-async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> None:
+async def test_completion_leaves_no_trace_of_failures(session: Session) -> None:
     workspace_id = await make_workspace(session, operation="STARTING", observed_status="RUNNING")
     own = Claim.of(await view(session, workspace_id))
     failed_home = HomeContext(crashes=1)
@@ -220,7 +219,7 @@ async def test_completion_leaves_no_trace_of_failures(session: AsyncSession) -> 
     assert done.home == KEPT
 
 
-async def test_going_terminal_remembers_what_was_observed_last(session: AsyncSession) -> None:
+async def test_going_terminal_remembers_what_was_observed_last(session: Session) -> None:
     workspace_id = await make_workspace(session, operation="STOPPING", observed_status="PENDING")
     own = Claim.of(await view(session, workspace_id))
     await session.execute(update(w).where(w.c.id == workspace_id).values(observed_status="RUNNING"))
@@ -231,7 +230,7 @@ async def test_going_terminal_remembers_what_was_observed_last(session: AsyncSes
     assert (after.operation, after.error_count) == (Operation.NONE, 4)
 
 
-async def test_the_commit_of_an_archive_takes_the_trust_from_the_volume(session: AsyncSession) -> None:
+async def test_the_commit_of_an_archive_takes_the_trust_from_the_volume(session: Session) -> None:
     workspace_id = await make_workspace(
         session, operation="ARCHIVING", observed_status="STANDBY", home_ctx={"volume": True}
     )
@@ -244,7 +243,7 @@ async def test_the_commit_of_an_archive_takes_the_trust_from_the_volume(session:
     assert (after.home.volume, dict(after.home.sizes)) == (False, {"bytes": 7})
 
 
-async def test_errors_without_operation_need_the_row_as_it_was_planned(session: AsyncSession) -> None:
+async def test_errors_without_operation_need_the_row_as_it_was_planned(session: Session) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
     seen = await view(session, workspace_id)
     stale = replace(seen, desired_state=DesiredState.STANDBY)
@@ -266,7 +265,7 @@ async def test_errors_without_operation_need_the_row_as_it_was_planned(session: 
     assert after.previous_status is ObservedStatus.STANDBY
 
 
-async def test_no_operation_in_flight_nothing_to_adopt(session: AsyncSession) -> None:
+async def test_no_operation_in_flight_nothing_to_adopt(session: Session) -> None:
     workspace_id = await make_workspace(session)
     with pytest.raises(ValueError, match="no operation"):
         Claim.of(await view(session, workspace_id))

@@ -4,14 +4,13 @@ The generated columns are a second wording of ``plan``, ``limits``, ``status`` a
 index can answer. Here both wordings meet on the same rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import product
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from codehub.domain import ttl
 from codehub.domain.errors import ErrorInfo, Reason
@@ -28,7 +27,9 @@ from codehub.domain.states import (
 from codehub.domain.status import status_of
 from codehub.kit.ids import uuid7
 from codehub.store import statements
+from codehub.store.connections import one_connection_engine
 from codehub.store.records import VIEW_COLUMNS, to_view
+from codehub.store.session import Session
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import make_user
 
@@ -75,11 +76,19 @@ def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-async def test_the_database_and_the_rules_agree_on_every_row(session: AsyncSession) -> None:
+async def insert_all(database_url: str, rows: Sequence[dict[str, Any]]) -> None:
+    engine = one_connection_engine(database_url, application_name="test")
+    async with engine.begin() as connection:
+        for start in range(0, len(rows), 1000):
+            await connection.execute(insert(w), rows[start : start + 1000])
+    await engine.dispose()
+
+
+async def test_the_database_and_the_rules_agree_on_every_row(session: Session, database_url: str) -> None:
     now = await statements.now(session)
     rows = list(every_row(await make_user(session), now))
-    for start in range(0, len(rows), 1000):
-        await session.execute(insert(w), rows[start : start + 1000])
+    await session.commit()
+    await insert_all(database_url, rows)
     result = await session.execute(
         select(*VIEW_COLUMNS, w.c.due_lane, w.c.holds_place, w.c.status, w.c.archive_due_at)
     )
@@ -111,12 +120,13 @@ def lane_by_the_plan(ws: Any, now: Any) -> str | None:
             return None
 
 
-async def test_only_rows_at_rest_are_not_watched(session: AsyncSession) -> None:
+async def test_only_rows_at_rest_are_not_watched(session: Session, database_url: str) -> None:
     """At rest: nothing was there, nothing is under way, nothing is wrong, nobody has deleted it."""
     now = await statements.now(session)
     rows = list(every_row(await make_user(session), now))
     unwanted = [row for row in rows if row["desired_state"] is DesiredState.PENDING]  # no wish is watched
-    await session.execute(insert(w), unwanted)
+    await session.commit()
+    await insert_all(database_url, unwanted)
     result = await session.execute(select(*VIEW_COLUMNS, w.c.watched))
     for row in result:
         ws = to_view(row)

@@ -3,11 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from codehub.domain.states import Operation
 from codehub.store import due, statements
 from codehub.store.due import Lane
+from codehub.store.session import Session
 from tests.integration.store.factory import make_workspace
 
 BACKOFF = timedelta(seconds=30)
@@ -15,7 +14,7 @@ STARTABLE: dict[str, Any] = {"desired_state": "RUNNING", "observed_status": "STA
 ARCHIVABLE: dict[str, Any] = {"desired_state": "PENDING", "observed_status": "STANDBY"}
 
 
-async def test_the_oldest_wish_goes_first_and_lanes_do_not_hide_each_other(session: AsyncSession) -> None:
+async def test_the_oldest_wish_goes_first_and_lanes_do_not_hide_each_other(session: Session) -> None:
     now = await statements.now(session)
     archives = [
         await make_workspace(session, **ARCHIVABLE, last_access_at=now - timedelta(hours=2, minutes=minute))
@@ -36,7 +35,7 @@ async def test_the_oldest_wish_goes_first_and_lanes_do_not_hide_each_other(sessi
     assert all_.in_flight == []
 
 
-async def test_a_row_in_back_off_takes_no_place_and_comes_back_when_it_is_due(session: AsyncSession) -> None:
+async def test_a_row_in_back_off_takes_no_place_and_comes_back_when_it_is_due(session: Session) -> None:
     now = await statements.now(session)
     crashed = await make_workspace(session, **STARTABLE, last_retry_at=now - timedelta(seconds=10))
     fresh = await make_workspace(session, **STARTABLE)
@@ -50,14 +49,14 @@ async def test_a_row_in_back_off_takes_no_place_and_comes_back_when_it_is_due(se
     assert {ws.id for ws in later} == {fresh, crashed}
 
 
-async def test_a_deletion_does_not_wait_for_the_back_off_of_a_crash(session: AsyncSession) -> None:
+async def test_a_deletion_does_not_wait_for_the_back_off_of_a_crash(session: Session) -> None:
     now = await statements.now(session)
     crashed = await make_workspace(session, **STARTABLE, last_retry_at=now, deleted_at=now)
     found = (await due.load_work(session, limit=10, retried_before=now - BACKOFF)).due[Lane.CONTROL]
     assert [ws.id for ws in found] == [crashed]
 
 
-async def test_what_is_in_flight_is_all_there_except_in_back_off(session: AsyncSession) -> None:
+async def test_what_is_in_flight_is_all_there_except_in_back_off(session: Session) -> None:
     now = await statements.now(session)
     first = await make_workspace(session, operation="STARTING")
     failed = await make_workspace(session, operation="ARCHIVING", last_retry_at=now, error_count=1)

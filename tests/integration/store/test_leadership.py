@@ -2,15 +2,14 @@
 
 import asyncio
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.store import leadership
+from codehub.store.session import Session, Sessions
 from tests.integration.store.factory import until_somebody_waits_for_a_lock
 
 LOCK = "coordinator:wc"
 
 
-async def test_each_acquisition_is_a_new_term(session: AsyncSession) -> None:
+async def test_each_acquisition_is_a_new_term(session: Session) -> None:
     assert (await leadership.acquire_term(session, LOCK, "node-a")).epoch == 1
     assert (await leadership.acquire_term(session, LOCK, "node-b")).epoch == 2
     assert (await leadership.acquire_term(session, "coordinator:gc", "node-a")).epoch == 1
@@ -19,7 +18,7 @@ async def test_each_acquisition_is_a_new_term(session: AsyncSession) -> None:
     assert terms["coordinator:gc"].last_tick_at is None
 
 
-async def test_an_old_term_holds_nothing(session: AsyncSession) -> None:
+async def test_an_old_term_holds_nothing(session: Session) -> None:
     assert not await leadership.hold_term(session, LOCK, 1)
     await leadership.acquire_term(session, LOCK, "node-a")
     assert await leadership.hold_term(session, LOCK, 1)
@@ -29,7 +28,7 @@ async def test_an_old_term_holds_nothing(session: AsyncSession) -> None:
 
 
 async def test_a_successor_waits_for_the_transaction_of_the_leader_before(
-    session: AsyncSession, session_factory: async_sessionmaker[AsyncSession]
+    session: Session, session_factory: Sessions
 ) -> None:
     await leadership.acquire_term(session, LOCK, "node-a")
     await session.commit()
@@ -51,7 +50,7 @@ async def test_a_successor_waits_for_the_transaction_of_the_leader_before(
     assert not await leadership.hold_term(session, LOCK, 1)
 
 
-async def test_a_tick_is_on_record_for_every_replica(session: AsyncSession) -> None:
+async def test_a_tick_is_on_record_for_every_replica(session: Session) -> None:
     assert await leadership.last_tick_at(session, LOCK) is None
     await leadership.acquire_term(session, LOCK, "node-a")
     assert await leadership.last_tick_at(session, LOCK) is None

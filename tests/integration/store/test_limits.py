@@ -3,13 +3,10 @@
 import asyncio
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.states import DesiredState
 from codehub.store import intents, limits, workspaces
+from codehub.store.session import Session, Sessions
 from tests.integration.store.factory import make_user, make_workspace
-
-Sessions = async_sessionmaker[AsyncSession]
 
 
 async def start(sessions: Sessions, workspace_id: UUID, *, per_user: int, in_all: int) -> bool:
@@ -25,7 +22,7 @@ async def start(sessions: Sessions, workspace_id: UUID, *, per_user: int, in_all
 
 
 async def test_many_starts_of_one_person_take_exactly_their_places(
-    session: AsyncSession, session_factory: Sessions
+    session: Session, session_factory: Sessions
 ) -> None:
     owner = await make_user(session)
     ids = [await make_workspace(session, owner) for _ in range(10)]
@@ -36,7 +33,7 @@ async def test_many_starts_of_one_person_take_exactly_their_places(
 
 
 async def test_many_people_take_exactly_the_places_there_are(
-    session: AsyncSession, session_factory: Sessions
+    session: Session, session_factory: Sessions
 ) -> None:
     ids = [await make_workspace(session) for _ in range(12)]
     taken = await asyncio.gather(*(start(session_factory, each, per_user=2, in_all=5) for each in ids))
@@ -44,7 +41,7 @@ async def test_many_people_take_exactly_the_places_there_are(
     assert (await limits.usage(session, await make_user(session))).total == 5
 
 
-async def test_a_stop_frees_its_place_at_once_unless_it_failed(session: AsyncSession) -> None:
+async def test_a_stop_frees_its_place_at_once_unless_it_failed(session: Session) -> None:
     owner = await make_user(session)
     terminal = {"reason": "Timeout", "is_terminal": True}
     await make_workspace(session, owner, desired_state="STANDBY", observed_status="RUNNING")

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 from codehub.store import migrate
-from codehub.store.engine import one_connection_engine
+from codehub.store.connections import one_connection_engine
 from codehub.store.errors import DatabaseNewer
 from codehub.store.tables import metadata
 

@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import select, update
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.kit.ids import uuid7
 from codehub.store import observations, statements
 from codehub.store.observations import Observable, Observed
 from codehub.store.row_locks import lock_in_order
+from codehub.store.session import Session, Sessions
 from codehub.store.tables import workspaces as w
 from tests.integration.store.factory import an_error, make_workspace, view
 
@@ -21,7 +21,7 @@ OK, ERROR = HealthStatus.OK, HealthStatus.ERROR
 PENDING, STANDBY, RUNNING, DELETED = ObservedStatus
 
 
-async def test_only_rows_that_changed_are_written(session: AsyncSession) -> None:
+async def test_only_rows_that_changed_are_written(session: Session) -> None:
     same = await make_workspace(session, observed_status="STANDBY")
     other = await make_workspace(session, observed_status="STANDBY")
     now = await statements.now(session)
@@ -37,7 +37,7 @@ async def test_only_rows_that_changed_are_written(session: AsyncSession) -> None
     assert await observations.write_observations(session, [], observed_at=now) == []
 
 
-async def test_a_late_look_does_not_overwrite_a_newer_one(session: AsyncSession) -> None:
+async def test_a_late_look_does_not_overwrite_a_newer_one(session: Session) -> None:
     workspace_id = await make_workspace(session)
     begun = await statements.now(session)
     quick = await statements.now(session)
@@ -49,7 +49,7 @@ async def test_a_late_look_does_not_overwrite_a_newer_one(session: AsyncSession)
     assert (await view(session, workspace_id)).observed_status is RUNNING
 
 
-async def test_deleted_is_for_good_and_only_what_a_person_asked_for(session: AsyncSession) -> None:
+async def test_deleted_is_for_good_and_only_what_a_person_asked_for(session: Session) -> None:
     now = await statements.now(session)
     live = await make_workspace(session, observed_at=None)
     gone = await make_workspace(session, observed_status="DELETED", deleted_at=now, observed_at=None)
@@ -59,7 +59,7 @@ async def test_deleted_is_for_good_and_only_what_a_person_asked_for(session: Asy
     assert changed == []
 
 
-async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: AsyncSession) -> None:
+async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: Session) -> None:
     """A look begun before the action ended proves nothing: without a later one it would never complete."""
     now = await statements.now(session)
     gone: dict[str, Any] = {"observed_status": "DELETED", "deleted_at": now, "observed_at": now}
@@ -75,7 +75,7 @@ async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: 
     assert await observations.write_observations(session, made, observed_at=later) == [provisioning]
 
 
-async def test_only_a_look_begun_after_the_recovery_turns_health_back(session: AsyncSession) -> None:
+async def test_only_a_look_begun_after_the_recovery_turns_health_back(session: Session) -> None:
     """A disk may have come back between the look and the recovery: the plan must not go on from before."""
     workspace_id = await make_workspace(session, observed_status="PENDING", health_status="ERROR")
     await session.execute(
@@ -90,7 +90,7 @@ async def test_only_a_look_begun_after_the_recovery_turns_health_back(session: A
 
 
 async def test_watched_is_what_is_not_at_rest_and_what_was_seen_is_found_by_name(
-    session: AsyncSession,
+    session: Session,
 ) -> None:
     now = await statements.now(session)
     archived = await make_workspace(session, archive_key="key")
@@ -115,7 +115,7 @@ async def test_watched_is_what_is_not_at_rest_and_what_was_seen_is_found_by_name
     assert _ids(named) == sorted([archived, surprising, sleeping])
 
 
-async def test_what_says_the_same_comes_together(session: AsyncSession) -> None:
+async def test_what_says_the_same_comes_together(session: Session) -> None:
     asleep = {await make_workspace(session, observed_status="STANDBY") for _ in range(3)}
     running = await make_workspace(session, observed_status="RUNNING", desired_state="RUNNING")
     rows = await observations.load_watched(session)
@@ -123,7 +123,7 @@ async def test_what_says_the_same_comes_together(session: AsyncSession) -> None:
     assert {row.observed_status: set(row.ids) for row in rows} == {STANDBY: asleep, RUNNING: {running}}
 
 
-async def test_stamps_touch_only_what_is_in_flight_and_tell_nobody(session: AsyncSession) -> None:
+async def test_stamps_touch_only_what_is_in_flight_and_tell_nobody(session: Session) -> None:
     acting = await make_workspace(session, operation="STARTING")
     resting = await make_workspace(session)
     now = await statements.now(session)
@@ -133,7 +133,7 @@ async def test_stamps_touch_only_what_is_in_flight_and_tell_nobody(session: Asyn
     assert (stamped.observed_at, stamped.version) == (now, 1)
 
 
-async def test_old_stamps_are_refreshed_in_bulk_and_bounded(session: AsyncSession) -> None:
+async def test_old_stamps_are_refreshed_in_bulk_and_bounded(session: Session) -> None:
     now = await statements.now(session)
     hour = timedelta(hours=1)
     old = [await make_workspace(session, observed_at=now - age * hour) for age in (3, 2, 4)]
@@ -147,7 +147,7 @@ async def test_old_stamps_are_refreshed_in_bulk_and_bounded(session: AsyncSessio
     assert (await view(session, gone)).observed_at == now - 9 * hour
 
 
-async def test_the_observer_speaks_of_an_error_once(session: AsyncSession) -> None:
+async def test_the_observer_speaks_of_an_error_once(session: Session) -> None:
     workspace_id = await make_workspace(session)
     first = await an_error(session, terminal=True, count=0)
     second = await an_error(session, terminal=True, count=9)
@@ -157,7 +157,7 @@ async def test_the_observer_speaks_of_an_error_once(session: AsyncSession) -> No
 
 
 async def test_two_bulk_writers_in_opposite_order_do_not_deadlock(
-    session: AsyncSession, session_factory: async_sessionmaker[AsyncSession]
+    session: Session, session_factory: Sessions
 ) -> None:
     ids = [await make_workspace(session) for _ in range(40)]
     now = await statements.now(session)

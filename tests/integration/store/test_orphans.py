@@ -3,14 +3,13 @@
 import asyncio
 from uuid import uuid4
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.store import installation, orphans, statements
+from codehub.store.session import Session, Sessions
 from tests.integration.store.factory import make_workspace
 
 
-async def test_an_orphan_keeps_its_first_time_until_it_is_protected_again(session: AsyncSession) -> None:
+async def test_an_orphan_keeps_its_first_time_until_it_is_protected_again(session: Session) -> None:
     first = await orphans.replace_seen(session, ["a", "b"])
     await session.commit()
     assert first.keys() == {"a", "b"}
@@ -25,13 +24,13 @@ async def test_an_orphan_keeps_its_first_time_until_it_is_protected_again(sessio
     assert await orphans.replace_seen(session, []) == {}
 
 
-async def test_deleted_paths_are_forgotten(session: AsyncSession) -> None:
+async def test_deleted_paths_are_forgotten(session: Session) -> None:
     await orphans.replace_seen(session, ["a", "b"])
     assert await orphans.forget(session, ["a", "z"]) == 1
     assert [path for path, _ in await orphans.list_all(session)] == ["b"]
 
 
-async def test_owners_are_found_and_strangers_are_not(session: AsyncSession) -> None:
+async def test_owners_are_found_and_strangers_are_not(session: Session) -> None:
     now = await statements.now(session)
     op_id = uuid4()
     live = await make_workspace(session, archive_key="key", op_id=op_id, health_status="ERROR")
@@ -45,7 +44,7 @@ async def test_owners_are_found_and_strangers_are_not(session: AsyncSession) -> 
 
 
 async def test_replicas_that_start_at_once_agree_on_who_they_are(
-    session_factory: async_sessionmaker[AsyncSession],
+    session_factory: Sessions,
 ) -> None:
     async def ask() -> object:
         async with session_factory.begin() as session:

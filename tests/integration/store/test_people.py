@@ -5,13 +5,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import select, text, update
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain.states import Role
 from codehub.kit.ids import uuid7
 from codehub.store import audit, sessions, statements, tokens, users
 from codehub.store.errors import UsernameTaken
 from codehub.store.secrets import hash_secret
+from codehub.store.session import Session, Sessions
 from codehub.store.tables import api_tokens
 from codehub.store.tables import sessions as sessions_table
 from tests.integration.store.factory import make_user
@@ -19,7 +19,7 @@ from tests.integration.store.factory import make_user
 DAY = timedelta(days=1)
 
 
-async def sign_in(session: AsyncSession, user_id: UUID, secret: str = "secret") -> UUID:
+async def sign_in(session: Session, user_id: UUID, secret: str = "secret") -> UUID:
     session_id = uuid4()
     await sessions.create(
         session,
@@ -32,7 +32,7 @@ async def sign_in(session: AsyncSession, user_id: UUID, secret: str = "secret") 
     return session_id
 
 
-async def test_a_name_is_taken_whatever_its_case_and_the_transaction_goes_on(session: AsyncSession) -> None:
+async def test_a_name_is_taken_whatever_its_case_and_the_transaction_goes_on(session: Session) -> None:
     ann = await users.create(session, user_id=uuid7(), username="Ann", password_hash="h", role=Role.ADMIN)
     with pytest.raises(UsernameTaken, match="ann"):
         await users.create(session, user_id=uuid7(), username="ann", password_hash="h")
@@ -44,7 +44,7 @@ async def test_a_name_is_taken_whatever_its_case_and_the_transaction_goes_on(ses
     assert await users.find_credentials(session, "bob") is None
 
 
-async def test_users_can_be_changed_and_listed(session: AsyncSession) -> None:
+async def test_users_can_be_changed_and_listed(session: Session) -> None:
     ids = [await make_user(session) for _ in range(5)]
     assert await users.set_role(session, ids[0], Role.ADMIN)
     assert await users.set_password_hash(session, ids[0], "new")
@@ -65,7 +65,7 @@ async def test_users_can_be_changed_and_listed(session: AsyncSession) -> None:
 
 
 async def test_counting_admins_shuts_out_others_who_count(
-    session: AsyncSession, session_factory: async_sessionmaker[AsyncSession]
+    session: Session, session_factory: Sessions
 ) -> None:
     admin = await make_user(session)
     await users.set_role(session, admin, Role.ADMIN)
@@ -77,7 +77,7 @@ async def test_counting_admins_shuts_out_others_who_count(
             await users.lock_admins(other)
 
 
-async def test_a_session_counts_until_it_ends(session: AsyncSession) -> None:
+async def test_a_session_counts_until_it_ends(session: Session) -> None:
     user_id = await make_user(session, "ann")
     session_id = await sign_in(session, user_id)
     signed_in = await sessions.find_valid(session, hash_secret("secret"))
@@ -92,7 +92,7 @@ async def test_a_session_counts_until_it_ends(session: AsyncSession) -> None:
 
 
 @pytest.mark.parametrize("column", ["idle_expires_at", "expires_at"])
-async def test_an_expired_session_is_none_and_is_purged(column: str, session: AsyncSession) -> None:
+async def test_an_expired_session_is_none_and_is_purged(column: str, session: Session) -> None:
     user_id = await make_user(session)
     await sign_in(session, user_id, "old")
     past = await statements.now(session) - DAY
@@ -103,7 +103,7 @@ async def test_an_expired_session_is_none_and_is_purged(column: str, session: As
     assert await sessions.find_valid(session, hash_secret("new")) is not None
 
 
-async def test_use_moves_the_idle_end_and_not_the_absolute_one(session: AsyncSession) -> None:
+async def test_use_moves_the_idle_end_and_not_the_absolute_one(session: Session) -> None:
     await sign_in(session, await make_user(session))
     before = await sessions.find_valid(session, hash_secret("secret"))
     assert before is not None
@@ -116,7 +116,7 @@ async def test_use_moves_the_idle_end_and_not_the_absolute_one(session: AsyncSes
     assert idle - before.last_seen_at > 30 * DAY
 
 
-async def test_a_disabled_person_is_signed_in_nowhere(session: AsyncSession) -> None:
+async def test_a_disabled_person_is_signed_in_nowhere(session: Session) -> None:
     user_id = await make_user(session)
     await sign_in(session, user_id)
     await tokens.create(
@@ -127,7 +127,7 @@ async def test_a_disabled_person_is_signed_in_nowhere(session: AsyncSession) -> 
     assert await tokens.find_valid(session, hash_secret("t")) is None
 
 
-async def test_other_sessions_end_with_a_new_password(session: AsyncSession) -> None:
+async def test_other_sessions_end_with_a_new_password(session: Session) -> None:
     user_id = await make_user(session)
     for secret in ("here", "there", "elsewhere"):
         await sign_in(session, user_id, secret)
@@ -140,7 +140,7 @@ async def test_other_sessions_end_with_a_new_password(session: AsyncSession) -> 
     assert await sessions.find_valid(session, hash_secret("somebody else")) is not None
 
 
-async def test_a_token_counts_until_it_expires_or_is_revoked(session: AsyncSession) -> None:
+async def test_a_token_counts_until_it_expires_or_is_revoked(session: Session) -> None:
     user_id, other = await make_user(session), await make_user(session)
     tomorrow = await statements.now(session) + DAY
     made = await tokens.create(
@@ -171,7 +171,7 @@ async def test_a_token_counts_until_it_expires_or_is_revoked(session: AsyncSessi
     assert await tokens.revoke_all(session, user_id) == 0
 
 
-async def test_the_audit_is_read_newest_first(session: AsyncSession) -> None:
+async def test_the_audit_is_read_newest_first(session: Session) -> None:
     for number in range(4):
         await audit.append(session, actor="ann", action="workspace.start", subject=str(number))
     await audit.append(session, actor="bob", action="user.disable", detail={"username": "eve"})
@@ -184,7 +184,7 @@ async def test_the_audit_is_read_newest_first(session: AsyncSession) -> None:
     assert rest.next_cursor is None
 
 
-async def test_no_deed_no_entry(session: AsyncSession) -> None:
+async def test_no_deed_no_entry(session: Session) -> None:
     await audit.append(session, actor="ann", action="nothing")
     await session.rollback()
     assert (await audit.list_page(session)).items == []

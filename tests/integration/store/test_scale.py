@@ -5,19 +5,20 @@ asserted is what PostgreSQL did (rows read, rows thrown away), never how long it
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import event, select, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import select, text
 
 from codehub.store import due, limits, observations, sessions, statements, ttl, workspaces
-from codehub.store.engine import create_engine, one_connection_engine, session_factory
+from codehub.store.connections import create_pool, one_connection_engine
+from codehub.store.session import Connection, Session
 from codehub.store.tables import users
 from codehub.store.tables import workspaces as w
 from tests.support import postgres
@@ -93,15 +94,14 @@ class Caught:
 
     statements: list[tuple[str, Any]]
 
-    async def explain(self, session: AsyncSession) -> list[dict[str, Any]]:
+    async def explain(self, session: "Asking") -> list[dict[str, Any]]:
         """Every scan of ``workspaces`` in their plans."""
         scans: list[dict[str, Any]] = []
-        connection = await session.connection()
+        connection = await session.lend()
+        await asyncio.sleep(0)  # the driver tells of a query when the loop comes round
         for statement, parameters in list(self.statements):
-            result = await connection.exec_driver_sql(
-                f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
-            )
-            _collect(result.scalar_one()[0]["Plan"], scans)
+            plan = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *parameters)
+            _collect(json.loads(plan)[0]["Plan"], scans)
         return scans
 
 
@@ -112,40 +112,64 @@ def _collect(node: dict[str, Any], scans: list[dict[str, Any]]) -> None:
         _collect(child, scans)
 
 
+class Asking(Session):
+    """A session on one connection, and the time of its first question."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(self)
+        self._only = connection
+        self.now = datetime.min.replace(tzinfo=UTC)
+
+    async def lend(self) -> Connection:
+        return self._only
+
+    def take_back(self, connection: Connection) -> None:
+        """It stays."""
+
+
 @asynccontextmanager
-async def catching(url: str) -> AsyncIterator[tuple[AsyncSession, Caught]]:
-    engine = create_engine(url, pool_size=1)
+async def asking(url: str, **settings: str) -> AsyncIterator[Asking]:
+    pool = create_pool(url, pool_size=1, server_settings=settings)
+    connection = await pool.lend()
+    async with Asking(connection) as session:
+        session.now = await statements.now(session)
+        yield session
+    pool.take_back(connection)
+    await pool.dispose()
+
+
+@asynccontextmanager
+async def catching(url: str) -> AsyncIterator[tuple[Asking, Caught]]:
     caught = Caught([])
 
-    def catch(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if not statement.startswith("EXPLAIN"):
-            caught.statements.append((statement, parameters))
+    def catch(sent: Any) -> None:
+        if not sent.query.startswith(("EXPLAIN", "BEGIN", "ROLLBACK")):
+            caught.statements.append((sent.query, sent.args))
 
-    async with session_factory(engine)() as session:
-        now = await statements.now(session)  # connects, and asks the server about itself
-        session.info["now"] = now
-        event.listen(engine.sync_engine, "before_cursor_execute", catch)
+    async with asking(url) as session:
+        connection = await session.lend()
+        connection.add_query_logger(catch)
         yield session, caught
-    await engine.dispose()
+        connection.remove_query_logger(catch)
 
 
 def number(i: int) -> UUID:
     return UUID(int=i)
 
 
-Question = Callable[[AsyncSession], Awaitable[Any]]
+Question = Callable[[Asking], Awaitable[Any]]
 QUESTIONS: dict[str, tuple[int, Question]] = {
     "what is in flight and what needs a step": (
         30 + 50 + 50,
-        lambda s: due.load_work(s, limit=200, retried_before=s.info["now"]),
+        lambda s: due.load_work(s, limit=200, retried_before=s.now),
     ),
     "the oldest of what needs a step": (
         30 + 20 + 20,
-        lambda s: due.load_work(s, limit=20, retried_before=s.info["now"]),
+        lambda s: due.load_work(s, limit=20, retried_before=s.now),
     ),
-    "what is in flight": (30, lambda s: due.load_in_flight(s, retried_before=s.info["now"])),
-    "who may be put to sleep": (100, lambda s: ttl.load_standby_candidates(s, now=s.info["now"])),
-    "whose archive TTL is over": (30, lambda s: ttl.load_archive_candidates(s, now=s.info["now"])),
+    "what is in flight": (30, lambda s: due.load_in_flight(s, retried_before=s.now)),
+    "who may be put to sleep": (100, lambda s: ttl.load_standby_candidates(s, now=s.now)),
+    "whose archive TTL is over": (30, lambda s: ttl.load_archive_candidates(s, now=s.now)),
     "how many run": (180, lambda s: limits.usage(s, number(7))),
     "what runs of one owner": (1, lambda s: limits.running_of(s, number(7))),
     "what the Observer compares": (1270, observations.load_watched),
@@ -178,7 +202,7 @@ async def test_a_hot_question_reads_only_what_it_returns(question: str, full_dat
 
 async def test_a_tick_that_stamps_reads_only_what_it_stamps(full_database_url: str) -> None:
     async with catching(full_database_url) as (session, caught):
-        now = session.info["now"]
+        now = session.now
         await observations.stamp_coarse(
             session, observed_at=now, older_than=now - timedelta(seconds=60), limit=500
         )
@@ -195,18 +219,15 @@ async def test_prepared_statements_keep_their_indexes(full_database_url: str) ->
     The conditions of partial indexes are therefore constants in the statements. Forced to plan that
     way, PostgreSQL still touches no table from end to end.
     """
-    engine = create_engine(full_database_url, server_settings={"plan_cache_mode": "force_generic_plan"})
-    async with session_factory(engine)() as session:
-        session.info["now"] = await statements.now(session)
+    async with asking(full_database_url, plan_cache_mode="force_generic_plan") as session:
         for question, (_, ask) in QUESTIONS.items():
             before = await sequential_scans(session)
             await ask(session)
             await session.commit()
             assert await sequential_scans(session) == before, question
-    await engine.dispose()
 
 
-async def sequential_scans(session: AsyncSession) -> int:
+async def sequential_scans(session: Session) -> int:
     await session.execute(text("SELECT pg_stat_force_next_flush()"))
     await session.commit()
     count = await session.execute(

@@ -5,7 +5,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from codehub.domain import home
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
@@ -13,17 +12,18 @@ from codehub.kit.ids import uuid7
 from codehub.store import claims, intents, observations, statements, ttl, workspaces
 from codehub.store.errors import NameTaken
 from codehub.store.observations import Observed
+from codehub.store.session import Session, Sessions
 from tests.integration.store.factory import make_user, make_workspace, view
 
 
-async def create(session: AsyncSession, owner_id: UUID, name: str) -> UUID:
+async def create(session: Session, owner_id: UUID, name: str) -> UUID:
     record = await intents.create(
         session, workspace_id=uuid7(), owner_id=owner_id, name=name, image_ref="jupyterlab"
     )
     return record.view.id
 
 
-async def test_a_new_workspace_has_nothing_and_wants_nothing(session: AsyncSession) -> None:
+async def test_a_new_workspace_has_nothing_and_wants_nothing(session: Session) -> None:
     owner = await make_user(session)
     record = await intents.create(
         session, workspace_id=uuid7(), owner_id=owner, name="mine", image_ref="jupyterlab", memo="m"
@@ -42,7 +42,7 @@ async def test_a_new_workspace_has_nothing_and_wants_nothing(session: AsyncSessi
     assert await workspaces.find(session, uuid4()) is None
 
 
-async def test_a_name_is_unique_among_the_live_ones_of_its_owner(session: AsyncSession) -> None:
+async def test_a_name_is_unique_among_the_live_ones_of_its_owner(session: Session) -> None:
     owner, other = await make_user(session), await make_user(session)
     first = await create(session, owner, "notes")
     await create(session, other, "notes")
@@ -55,7 +55,7 @@ async def test_a_name_is_unique_among_the_live_ones_of_its_owner(session: AsyncS
     assert await intents.update_details(session, second, name="notes") is not None
 
 
-async def test_details_change_and_nothing_else_can(session: AsyncSession) -> None:
+async def test_details_change_and_nothing_else_can(session: Session) -> None:
     workspace_id = await make_workspace(session)
     changed = await intents.update_details(session, workspace_id, memo="new", standby_ttl_seconds=0)
     assert changed is not None
@@ -65,7 +65,7 @@ async def test_details_change_and_nothing_else_can(session: AsyncSession) -> Non
         await intents.update_details(session, workspace_id, operation="NONE")
 
 
-async def test_a_wish_is_compared_and_set(session: AsyncSession) -> None:
+async def test_a_wish_is_compared_and_set(session: Session) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
     before = await view(session, workspace_id)
     assert not await intents.set_desired(
@@ -81,7 +81,7 @@ async def test_a_wish_is_compared_and_set(session: AsyncSession) -> None:
     assert (await view(session, workspace_id)).last_access_at > before.last_access_at
 
 
-async def test_the_deleted_take_no_wishes(session: AsyncSession) -> None:
+async def test_the_deleted_take_no_wishes(session: Session) -> None:
     workspace_id = await make_workspace(session)
     now = await statements.now(session)
     assert await intents.mark_deleted(session, workspace_id)
@@ -91,7 +91,7 @@ async def test_the_deleted_take_no_wishes(session: AsyncSession) -> None:
     assert await intents.extend_active_until(session, [workspace_id], now) == 0
 
 
-async def test_in_use_is_only_ever_extended(session: AsyncSession) -> None:
+async def test_in_use_is_only_ever_extended(session: Session) -> None:
     workspace_id = await make_workspace(session)
     now = await statements.now(session)
     assert await intents.extend_active_until(session, [workspace_id], now) == 1
@@ -99,7 +99,7 @@ async def test_in_use_is_only_ever_extended(session: AsyncSession) -> None:
     assert (await view(session, workspace_id)).active_until == now
 
 
-async def test_recovery_lifts_the_error_and_accepts_a_vanished_volume(session: AsyncSession) -> None:
+async def test_recovery_lifts_the_error_and_accepts_a_vanished_volume(session: Session) -> None:
     workspace_id = await make_workspace(session, error_count=4, home_ctx={"volume": True, "crashes": 4})
     lost = await view(session, workspace_id)
     told = home.volume_vanished(lost, now=await statements.now(session))
@@ -114,9 +114,7 @@ async def test_recovery_lifts_the_error_and_accepts_a_vanished_volume(session: A
     assert not await intents.recover(session, workspace_id, home=after.home)
 
 
-async def test_a_locked_row_waits_for_its_transaction(
-    session: AsyncSession, session_factory: async_sessionmaker[AsyncSession]
-) -> None:
+async def test_a_locked_row_waits_for_its_transaction(session: Session, session_factory: Sessions) -> None:
     workspace_id = await make_workspace(session)
     assert await workspaces.find_locked(session, workspace_id) is not None
     async with session_factory() as other:
@@ -125,7 +123,7 @@ async def test_a_locked_row_waits_for_its_transaction(
             await intents.set_desired(other, workspace_id, DesiredState.RUNNING)
 
 
-async def test_lists_are_paged_newest_first_and_show_no_ghosts(session: AsyncSession) -> None:
+async def test_lists_are_paged_newest_first_and_show_no_ghosts(session: Session) -> None:
     owner = await make_user(session)
     ids = [await make_workspace(session, owner) for _ in range(7)]
     elsewhere = await make_workspace(session)
@@ -162,7 +160,7 @@ async def test_lists_are_paged_newest_first_and_show_no_ghosts(session: AsyncSes
         ("nothing", set()),
     ],
 )
-async def test_a_search_takes_its_words_literally(q: str, names: set[str], session: AsyncSession) -> None:
+async def test_a_search_takes_its_words_literally(q: str, names: set[str], session: Session) -> None:
     owner = await make_user(session)
     for name, description in (("Alpha 100%", ""), ("beta_1", "My Project"), ("back\\slash", "")):
         await make_workspace(session, owner, name=name, description=description)
@@ -170,7 +168,7 @@ async def test_a_search_takes_its_words_literally(q: str, names: set[str], sessi
     assert {record.name for record in page.items} == names
 
 
-async def test_lists_filter_and_count_by_status(session: AsyncSession) -> None:
+async def test_lists_filter_and_count_by_status(session: Session) -> None:
     await make_workspace(session, observed_status="STANDBY", desired_state="STANDBY")
     running = await make_workspace(session, observed_status="RUNNING", desired_state="RUNNING")
     await make_workspace(session, archive_key="key", home_ctx={"restore_marker": "key"})
@@ -179,7 +177,7 @@ async def test_lists_filter_and_count_by_status(session: AsyncSession) -> None:
     assert await workspaces.count_by_status(session) == {"standby": 1, "running": 1, "archived": 1}
 
 
-async def test_who_may_be_put_to_sleep_and_who_is_forgotten(session: AsyncSession) -> None:
+async def test_who_may_be_put_to_sleep_and_who_is_forgotten(session: Session) -> None:
     now = await statements.now(session)
     ahead, long_ago = now + timedelta(hours=1), now - timedelta(days=2)
     running = {"desired_state": "RUNNING", "observed_status": "RUNNING"}
@@ -201,7 +199,7 @@ async def test_who_may_be_put_to_sleep_and_who_is_forgotten(session: AsyncSessio
     assert [ws.id for ws in await ttl.load_archive_candidates(session, now=now)] == [forgotten]
 
 
-async def test_use_postpones_the_archive(session: AsyncSession) -> None:
+async def test_use_postpones_the_archive(session: Session) -> None:
     now = await statements.now(session)
     workspace_id = await make_workspace(
         session,

@@ -6,17 +6,17 @@ for parameters that only libpq knows.
 """
 
 import socket
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
-from sqlalchemy import NullPool, event
-from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy import NullPool
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from codehub.store.errors import DatabaseUrlInvalid
+from codehub.store.pool import Pool
+from codehub.store.session import Connection, Sessions
 
 SCHEMES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 
@@ -48,8 +48,6 @@ KEEPALIVE_INTERVAL_SECONDS = 2
 KEEPALIVE_COUNT = 3
 USER_TIMEOUT_MILLISECONDS = 8_000
 
-PING_AFTER_IDLE_SECONDS = 5.0
-
 # All of it fits into memory, wherever the database is. As if each page were a disk's seek, a hundred rows of
 # ten thousand would be looked for by reading all of them.
 PLANNER_SETTINGS: Mapping[str, str] = {"random_page_cost": "1.1"}
@@ -67,20 +65,18 @@ COORDINATOR_SETTINGS: Mapping[str, str] = {
 }
 
 
-def create_engine(
+def create_pool(
     url: str,
     *,
-    pool_size: int = 10,
-    max_overflow: int = 10,
+    pool_size: int = 20,
     pool_timeout_seconds: float = 10.0,
     application_name: str = "codehub-api",
     server_settings: Mapping[str, str] | None = None,
-) -> AsyncEngine:
+) -> Pool:
     """The pool of one process for short transactions of requests.
 
-    A connection that died is never lent (a restarted PostgreSQL costs no request), and each is replaced
-    after half an hour. No statement may take longer than the time limit here: a request that waits for
-    a lock for ever would take its connection with it.
+    No statement may take longer than the time limit here: a request that waits for a lock for ever would
+    take its connection with it.
     """
     settings = {
         "application_name": application_name,
@@ -90,69 +86,56 @@ def create_engine(
         **PLANNER_SETTINGS,
         **(server_settings or {}),
     }
-    engine = create_async_engine(
-        "postgresql+asyncpg://",
-        async_creator=_Connector(url, settings=settings),
-        pool_size=pool_size,
-        max_overflow=max_overflow,
-        pool_timeout=pool_timeout_seconds,
-        pool_recycle=1800,
-        pool_use_lifo=True,
-    )
-    _check_before_lending(engine)
-    return engine
+    return Pool(Connector(url, settings=settings).connect, size=pool_size, wait_seconds=pool_timeout_seconds)
 
 
-def session_factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
-    """Sessions that never commit by themselves and whose results outlive the commit."""
-    return async_sessionmaker(engine, expire_on_commit=False)
+def session_factory(pool: Pool) -> Sessions:
+    """Sessions that never commit by themselves."""
+    return Sessions(pool)
 
 
-def reading_session_factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
+def reading_session_factory(pool: Pool) -> Sessions:
     """Sessions for single reads: no transaction around them, so two round trips fewer.
 
     Each statement sees its own snapshot. Never to be used for writes that belong together.
     """
-    return session_factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
+    return Sessions(pool, autocommit=True)
 
 
 def one_connection_engine(
     url: str, *, application_name: str, settings: Mapping[str, str] | None = None
 ) -> AsyncEngine:
     """No pool: each ``connect()`` is a fresh session and closing it ends it on the server too."""
+    connector = Connector(url, settings={"application_name": application_name, **(settings or {})})
     return create_async_engine(
         "postgresql+asyncpg://",
-        async_creator=_Connector(url, settings={"application_name": application_name, **(settings or {})}),
+        async_creator=lambda *_, **__: connector.connect(),
         poolclass=NullPool,
     )
 
 
-def coordinator_engine(
+def coordinator_connector(
     url: str,
     *,
     application_name: str = "codehub-coordinator",
     settings: Mapping[str, str] | None = None,
-) -> AsyncEngine:
+) -> "Connector":
     """For the connections that carry a coordinator's lock and its transactions together.
 
     Never pooled: a pooled connection could come back as another session without the lock. Only a
     server that takes writes will do, for a hot standby grants advisory locks too.
     """
-    return create_async_engine(
-        "postgresql+asyncpg://",
-        async_creator=_Connector(
-            url,
-            settings={"application_name": application_name, **COORDINATOR_SETTINGS, **(settings or {})},
-            read_write=True,
-        ),
-        poolclass=NullPool,
+    return Connector(
+        url,
+        settings={"application_name": application_name, **COORDINATOR_SETTINGS, **(settings or {})},
+        read_write=True,
     )
 
 
-async def connect_raw(url: str, *, application_name: str) -> "asyncpg.Connection[asyncpg.Record]":
+async def connect_raw(url: str, *, application_name: str) -> Connection:
     """A bare asyncpg connection, for LISTEN: with keepalives, outside any pool."""
     settings = {"application_name": application_name, **_without_idle_limits(COORDINATOR_SETTINGS)}
-    return await _Connector(url, settings=settings, read_write=True)()
+    return await Connector(url, settings=settings, read_write=True).connect()
 
 
 def asyncpg_dsn(url: str) -> str:
@@ -169,8 +152,8 @@ def asyncpg_dsn(url: str) -> str:
     return urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(query), ""))
 
 
-class _Connector:
-    """Opens connections for one engine."""
+class Connector:
+    """Opens connections, all alike."""
 
     def __init__(self, url: str, *, settings: Mapping[str, str], read_write: bool = False) -> None:
         self._dsn = asyncpg_dsn(url)
@@ -178,39 +161,13 @@ class _Connector:
         if read_write:
             self._options["target_session_attrs"] = "read-write"
 
-    async def __call__(self, *_: Any, **__: Any) -> "asyncpg.Connection[asyncpg.Record]":
-        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(self._dsn, **self._options)
+    async def connect(self) -> Connection:
+        connection: Connection = await asyncpg.connect(self._dsn, **self._options)
         _keep_alive(connection)
         return connection
 
 
-def _check_before_lending(engine: AsyncEngine) -> None:
-    """A ping before every loan would cost each request a round trip, so ask what is known already.
-
-    asyncpg hears of it when the server ends a session; only a connection nobody has used for a while
-    may be dead without our knowing, and that one is pinged.
-    """
-
-    def on_checkin(_: Any, record: Any) -> None:
-        record.info["returned_at"] = time.monotonic()
-
-    def on_checkout(connection: Any, record: Any, _: Any) -> None:
-        if connection.driver_connection.is_closed():
-            raise DisconnectionError("the server has closed this connection")
-        returned_at = record.info.get("returned_at")
-        if returned_at is None or time.monotonic() - returned_at < PING_AFTER_IDLE_SECONDS:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except engine.dialect.loaded_dbapi.Error as error:
-            raise DisconnectionError("this connection does not answer") from error
-
-    # On DisconnectionError the pool replaces the connection and goes on.
-    event.listen(engine.sync_engine, "checkin", on_checkin)
-    event.listen(engine.sync_engine, "checkout", on_checkout)
-
-
-def _keep_alive(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+def _keep_alive(connection: Connection) -> None:
     """Let our kernel notice a dead server too. asyncpg offers no way to its socket but this one."""
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None

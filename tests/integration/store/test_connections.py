@@ -3,19 +3,21 @@
 import socket
 from typing import Any
 
+import asyncpg
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from codehub.store import engine as store_engine
-from codehub.store.engine import (
+from codehub.store import pool as store_pool
+from codehub.store.connections import (
     asyncpg_dsn,
     connect_raw,
-    coordinator_engine,
-    create_engine,
+    coordinator_connector,
+    create_pool,
     reading_session_factory,
+    session_factory,
 )
 from codehub.store.errors import DatabaseUrlInvalid
+from codehub.store.pool import Pool
 from tests.support import postgres
 
 
@@ -46,12 +48,11 @@ def test_other_urls_are_refused_without_telling_the_password(url: str) -> None:
 
 
 async def test_a_coordinators_session_ends_by_itself_when_it_is_frozen(database_url: str) -> None:
-    engine = coordinator_engine(database_url, application_name="codehub-wc")
-    async with engine.connect() as connection:
-        settings = {}
-        for name in ("application_name", "idle_session_timeout", "idle_in_transaction_session_timeout"):
-            settings[name] = (await connection.execute(text(f"SHOW {name}"))).scalar_one()
-    await engine.dispose()
+    connection = await coordinator_connector(database_url, application_name="codehub-wc").connect()
+    settings = {}
+    for name in ("application_name", "idle_session_timeout", "idle_in_transaction_session_timeout"):
+        settings[name] = await connection.fetchval(f"SHOW {name}")
+    await connection.close()
     assert settings == {
         "application_name": "codehub-wc",
         "idle_session_timeout": "30s",
@@ -59,23 +60,12 @@ async def test_a_coordinators_session_ends_by_itself_when_it_is_frozen(database_
     }
 
 
-async def test_each_connection_of_a_coordinator_is_a_new_session(database_url: str) -> None:
-    engine = coordinator_engine(database_url)
-    pids = []
-    for _ in range(2):
-        async with engine.connect() as connection:
-            pids.append((await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one())
-    await engine.dispose()
-    assert len(set(pids)) == 2
-
-
 async def test_a_coordinator_wants_a_server_that_takes_writes() -> None:
-    with postgres.run_server(default_transaction_read_only="on") as server:
-        engine = coordinator_engine(server.url("postgres"))
-        with pytest.raises(Exception, match="read-write"):
-            async with engine.connect():
-                pass
-        await engine.dispose()
+    with (
+        postgres.run_server(default_transaction_read_only="on") as server,
+        pytest.raises(asyncpg.TargetServerAttributeNotMatched, match="read-write"),
+    ):
+        await coordinator_connector(server.url("postgres")).connect()
 
 
 async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
@@ -111,38 +101,38 @@ async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
 
 
 async def test_a_pooled_connection_known_to_be_closed_is_not_lent(database_url: str) -> None:
-    engine = create_engine(database_url, pool_size=1)
-    pid = await backend_pid(engine)
+    pool = create_pool(database_url, pool_size=1)
+    pid = await backend_pid(pool)
     killer = await connect_raw(database_url, application_name="killer")
     await killer.execute("SELECT pg_terminate_backend($1, 5000)", pid)
     await killer.close()
-    assert await backend_pid(engine) != pid
-    await engine.dispose()
+    assert await backend_pid(pool) != pid
+    await pool.dispose()
 
 
 async def test_a_pooled_connection_that_died_unnoticed_is_pinged_and_not_lent(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_engine, "PING_AFTER_IDLE_SECONDS", 0.0)
-    engine = create_engine(database_url, pool_size=1)
-    pid = await backend_pid(engine)
+    monkeypatch.setattr(store_pool, "PING_AFTER_IDLE_SECONDS", 0.0)
+    pool = create_pool(database_url, pool_size=1)
+    pid = await backend_pid(pool)
     # In one blocking call, so that this event loop has no chance to hear of it.
     postgres.run_sql(database_url, f"SELECT pg_terminate_backend({pid}, 5000)")
-    assert await backend_pid(engine) != pid
-    await engine.dispose()
+    assert await backend_pid(pool) != pid
+    await pool.dispose()
 
 
-async def backend_pid(engine: AsyncEngine) -> int:
-    async with engine.connect() as connection:
-        return int((await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one())
+async def backend_pid(pool: Pool) -> int:
+    async with session_factory(pool)() as session:
+        return int((await session.execute(text("SELECT pg_backend_pid()"))).scalar_one())
 
 
 async def test_a_reading_session_leaves_no_transaction_open(database_url: str) -> None:
-    engine = create_engine(database_url)
-    async with reading_session_factory(engine)() as session:
+    pool = create_pool(database_url)
+    async with reading_session_factory(pool)() as session:
         first = (await session.execute(text("SELECT now()"))).scalar_one()
         assert (await session.execute(text("SELECT now()"))).scalar_one() > first
-    async with engine.connect() as connection:  # the same pool still lends transactions
-        first = (await connection.execute(text("SELECT now()"))).scalar_one()
-        assert (await connection.execute(text("SELECT now()"))).scalar_one() == first
-    await engine.dispose()
+    async with session_factory(pool)() as session:  # the same pool still lends transactions
+        first = (await session.execute(text("SELECT now()"))).scalar_one()
+        assert (await session.execute(text("SELECT now()"))).scalar_one() == first
+    await pool.dispose()

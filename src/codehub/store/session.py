@@ -1,0 +1,281 @@
+"""Statements of SQLAlchemy's, sent by asyncpg itself.
+
+SQLAlchemy builds and compiles the statements and knows the types; the driver's connection runs them. Its own
+way there (session, cursor, greenlet, result) cost more than PostgreSQL and the driver together, for what is
+not used here: no object is tracked, nothing is loaded lazily (ADR 0011).
+
+A statement is compiled once for as long as it lives: one that is a constant of its module, once.
+"""
+
+import asyncio
+import json
+from collections import namedtuple
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import asyncpg
+from asyncpg.transaction import Transaction
+from sqlalchemy import JSON, Executable, TextClause
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+from codehub.store.errors import NoResult
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+T = TypeVar("T")
+
+ROLLBACK_SECONDS = 2.0
+
+_DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]
+_REQUIRED = object()
+
+
+class Lender(Protocol):
+    """Where a session has its connection from."""
+
+    async def lend(self) -> Connection: ...
+
+    def take_back(self, connection: Connection) -> None: ...
+
+
+class Rows(Sequence[T], Generic[T]):
+    """What a statement gave, all of it. ``rowcount`` is of rows written where none were asked back."""
+
+    def __init__(self, rows: Sequence[T], rowcount: int | None = None) -> None:
+        self._rows = rows
+        self.rowcount = len(rows) if rowcount is None else rowcount
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def all(self) -> Sequence[T]:
+        return self._rows
+
+    def first(self) -> T | None:
+        return self._rows[0] if self._rows else None
+
+    def one(self) -> T:
+        if len(self._rows) != 1:
+            raise NoResult(f"one row was expected, there are {len(self._rows)}")
+        return self._rows[0]
+
+    def scalars(self) -> "Rows[Any]":
+        """The first column of each."""
+        return Rows([cast(Any, row)[0] for row in self._rows], self.rowcount)
+
+    def scalar_one(self) -> Any:
+        return cast(Any, self.one())[0]
+
+    def scalar_one_or_none(self) -> Any:
+        return self.scalar_one() if self._rows else None
+
+
+class Session:
+    """One connection and one transaction at a time, from the first statement to ``commit`` or ``rollback``.
+
+    Used by one task alone. Leaving it rolls back what was not committed. If the process dies, or anything
+    leaves doubt about the connection (a cancellation, a rollback that fails), the connection is thrown away,
+    and the server rolls back.
+    """
+
+    def __init__(self, lender: Lender, *, autocommit: bool = False) -> None:
+        self._lender = lender
+        self._autocommit = autocommit
+        self._connection: Connection | None = None
+        self._transaction: Transaction | None = None
+        self.within: dict[str, Any] = {}
+        """What holds until the transaction ends."""
+
+    async def execute(self, statement: Executable, given: Mapping[str, Any] | None = None) -> Rows[Any]:
+        connection = await self._ready()
+        return await _prepared(statement).run(connection, given or {})
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Self]:
+        """Commits at its end, rolls back on any exception."""
+        try:
+            yield self
+        except BaseException as error:
+            await self._undo(error)
+            raise
+        await self.commit()
+
+    @asynccontextmanager
+    async def begin_nested(self) -> AsyncIterator[None]:
+        """A savepoint: what fails in here leaves the transaction usable."""
+        connection = await self._ready()
+        async with connection.transaction():
+            yield
+
+    async def commit(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        self.within.clear()
+        if transaction is None:
+            return
+        try:
+            await transaction.commit()
+        except BaseException:
+            self._throw_away()
+            raise
+
+    async def rollback(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        self.within.clear()
+        if transaction is None:
+            return
+        try:
+            async with asyncio.timeout(ROLLBACK_SECONDS):
+                await transaction.rollback()
+        except BaseException:
+            self._throw_away()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._undo(error)
+        finally:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                self._lender.take_back(connection)
+
+    async def _ready(self) -> Connection:
+        if self._connection is None:
+            self._connection = await self._lender.lend()
+        if self._transaction is None and not self._autocommit:
+            transaction = self._connection.transaction()
+            await transaction.start()
+            self._transaction = transaction
+        return self._connection
+
+    async def _undo(self, error: BaseException | None) -> None:
+        """After a failure. One of the connection's is told by whoever met it first."""
+        if error is not None and not isinstance(error, Exception):
+            self._transaction = None
+            self._throw_away()
+            return
+        with suppress(Exception):
+            await self.rollback()
+
+    def _throw_away(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+
+
+class Sessions:
+    """Sessions on connections of one lender."""
+
+    def __init__(self, lender: Lender, *, autocommit: bool = False) -> None:
+        self._lender = lender
+        self._autocommit = autocommit
+
+    def __call__(self) -> Session:
+        return Session(self._lender, autocommit=self._autocommit)
+
+    def begin(self) -> AbstractAsyncContextManager[Session]:
+        """A session and its transaction, committed at the end."""
+        return self._begin()
+
+    @asynccontextmanager
+    async def _begin(self) -> AsyncIterator[Session]:
+        async with self() as session, session.begin():
+            yield session
+
+
+class _Prepared:
+    """A statement as the driver takes it: its text, the values in their order, and how rows are read."""
+
+    def __init__(self, statement: Executable) -> None:
+        compiled = cast(
+            SQLCompiler,
+            cast(Any, statement).compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}),
+        )
+        self._sql = str(compiled)
+        self._values = [_value(compiled, name) for name in compiled.positiontup or ()]
+        columns = () if isinstance(statement, TextClause) else cast(Any, statement).exported_columns
+        self._returns_rows = isinstance(statement, TextClause) or len(columns) > 0
+        readers = enumerate(_reader(column.type) for column in columns)
+        self._readers = [(index, reader) for index, reader in readers if reader is not None]
+
+    async def run(self, connection: Connection, given: Mapping[str, Any]) -> Rows[Any]:
+        arguments = [take(given) for take in self._values]
+        if not self._returns_rows:
+            said = await connection.execute(self._sql, *arguments)
+            return Rows((), int(said.rpartition(" ")[2]))
+        records = await connection.fetch(self._sql, *arguments)
+        return Rows(self._read(records))
+
+    def _read(self, records: Sequence[asyncpg.Record]) -> list[Any]:
+        if not records:
+            return []
+        make = _row_type(tuple(records[0].keys()))
+        if not self._readers:
+            return [make(record) for record in records]
+        rows = []
+        for record in records:
+            values = list(record)
+            for index, reader in self._readers:
+                values[index] = reader(values[index])
+            rows.append(make(values))
+        return rows
+
+
+_known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()
+
+
+def _prepared(statement: Executable) -> _Prepared:
+    known = _known.get(statement)
+    if known is None:
+        known = _known[statement] = _Prepared(statement)
+    return known
+
+
+def _value(compiled: SQLCompiler, name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """How this parameter gets its value: from what is given with the statement, or from the statement."""
+    bind = compiled.binds[name]
+    convert = bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
+    default = _REQUIRED if bind.required else bind.effective_value
+    if convert is None:
+        return lambda given: given[name] if default is _REQUIRED else given.get(name, default)
+    said = default if default is _REQUIRED else convert(default)
+
+    def take(given: Mapping[str, Any]) -> Any:
+        return convert(given[name]) if said is _REQUIRED or name in given else said
+
+    return take
+
+
+def _reader(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+    """From the driver's value to the type's; None: they are the same. JSON comes as its text."""
+    if isinstance(type_, JSON):
+        return _read_json
+    return type_.dialect_impl(_DIALECT).result_processor(_DIALECT, None)
+
+
+def _read_json(value: str | None) -> Any:
+    return None if value is None else json.loads(value)
+
+
+@cache
+def _row_type(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    row_type: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
+    return cast("Callable[[Any], Any]", row_type._make)

@@ -1,0 +1,242 @@
+"""Statements to the driver and rows back; what becomes of a connection when something goes wrong on it."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import pytest
+from sqlalchemy import Executable, bindparam, insert, select, text, update
+
+from codehub.domain.states import ObservedStatus, Operation
+from codehub.store import pool as store_pool
+from codehub.store import session as store_session
+from codehub.store.connections import create_pool
+from codehub.store.errors import DATABASE_FAILED, NoResult, is_outage
+from codehub.store.pool import Pool
+from codehub.store.session import Session, Sessions
+from codehub.store.tables import archive_orphans as o
+from codehub.store.tables import workspaces as w
+from tests.integration.store.factory import make_workspace, until_somebody_waits_for_a_lock
+from tests.support.broken_link import Break, BrokenLink, broken_link
+from tests.support.postgres import PostgresServer
+from tests.support.waiting import until
+
+
+async def write(session: Session, *paths: str) -> None:
+    for path in paths:
+        await session.execute(insert(o).values(path=path))
+
+
+async def commit(sessions: Sessions, *paths: str, then: Callable[[], object] = lambda: None) -> None:
+    async with sessions.begin() as session:
+        await write(session, *paths)
+        then()
+
+
+def stumble() -> None:
+    raise KeyError("a mistake of ours")
+
+
+async def paths(sessions: Sessions) -> set[str]:
+    async with sessions() as session:
+        return set((await session.execute(select(o.c.path))).scalars())
+
+
+async def test_rows_are_read_by_name_and_place_as_the_types_say(session: Session) -> None:
+    error = {"reason": "Mismatch", "list": [1, None, "é"]}
+    workspace_id = await make_workspace(
+        session, operation="STARTING", observed_status="STANDBY", error_info=error
+    )
+    columns = (w.c.id, w.c.operation, w.c.previous_status, w.c.error_info, w.c.observed_at, w.c.archive_key)
+    row = (await session.execute(select(*columns).where(w.c.id == workspace_id))).one()
+    assert (row.id, row[0]) == (workspace_id, workspace_id)
+    assert isinstance(row.id, UUID)
+    assert row.operation is Operation.STARTING
+    assert row.previous_status is None
+    assert row.error_info == error
+    assert isinstance(row.observed_at, datetime)
+    assert row[:2] == (workspace_id, Operation.STARTING)
+    assert row.archive_key is None
+
+
+async def test_values_come_with_the_statement_or_with_the_call(session: Session) -> None:
+    one, other = [await make_workspace(session, observed_status="STANDBY") for _ in range(2)]
+    statement = (
+        update(w)
+        .where(w.c.id == bindparam("which"), w.c.observed_status == ObservedStatus.STANDBY)
+        .values(memo=bindparam("memo", "nothing said"), home_ctx={"volume": True})
+        .returning(w.c.memo, w.c.home_ctx)
+    )
+    said = (await session.execute(statement, {"which": one, "memo": "said"})).one()
+    unsaid = (await session.execute(statement, {"which": other})).one()
+    assert (said.memo, unsaid.memo, said.home_ctx) == ("said", "nothing said", {"volume": True})
+    with pytest.raises(KeyError, match="which"):
+        await session.execute(statement)
+
+
+async def test_a_write_tells_how_many_rows_it_met(session: Session) -> None:
+    for number in range(3):
+        assert (await session.execute(insert(o).values(path=f"{number}"))).rowcount == 1
+    assert (await session.execute(update(o).where(o.c.path > "0").values(path=o.c.path + "!"))).rowcount == 2
+    assert (await session.execute(update(o).where(o.c.path == "none").values(path="x"))).rowcount == 0
+
+
+async def test_one_answer_is_neither_none_nor_two(session: Session) -> None:
+    for count, statement in ((0, "SELECT 1 WHERE false"), (2, "SELECT generate_series(1, 2)")):
+        with pytest.raises(NoResult, match=str(count)):
+            (await session.execute(text(statement))).one()
+    assert (await session.execute(text("SELECT 1 WHERE false"))).scalar_one_or_none() is None
+
+
+async def test_a_constant_is_compiled_once_and_a_passing_statement_is_forgotten(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+    original = store_session._Prepared.__init__
+
+    def counted(self: store_session._Prepared, statement: Executable) -> None:
+        compiled.append(type(statement))
+        original(self, statement)
+
+    monkeypatch.setattr(store_session._Prepared, "__init__", counted)
+    constant = select(o.c.path)
+    for _ in range(3):
+        await session.execute(constant)
+    assert len(compiled) == 1
+    passing = select(o.c.path).where(o.c.path == "x")
+    gone = weakref.ref(passing)
+    await session.execute(passing)
+    del passing
+    gc.collect()
+    assert gone() is None
+
+
+async def test_what_is_not_committed_is_rolled_back(session_factory: Sessions, pool: Pool) -> None:
+    async with session_factory() as session:
+        await write(session, "left alone")
+    with pytest.raises(KeyError):
+        await commit(session_factory, "stumbled", then=stumble)
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await commit(session_factory, "twice", "twice")
+    await commit(session_factory, "kept")
+    assert await paths(session_factory) == {"kept"}
+    assert pool.lent == 0
+
+
+async def test_a_savepoint_keeps_the_transaction_usable(session_factory: Sessions) -> None:
+    async def write_nested(*paths: str) -> None:
+        async with session.begin_nested():
+            await write(session, *paths)
+
+    async with session_factory.begin() as session:
+        await write(session, "before")
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await write_nested("inside", "before")
+        await write_nested("a second time")
+        await write(session, "after")
+    assert await paths(session_factory) == {"before", "a second time", "after"}
+
+
+async def test_what_holds_within_a_transaction_ends_with_it(session: Session) -> None:
+    for end in (session.commit, session.rollback):
+        await session.execute(text("SELECT 1"))
+        session.within["held"] = True
+        await end()
+        assert session.within == {}
+
+
+async def test_a_cancelled_statement_takes_its_connection_along(
+    session_factory: Sessions, pool: Pool, session: Session
+) -> None:
+    """Nobody else may get a connection on which a statement may still run, or its answer may still come."""
+    async with session_factory.begin() as somebody:
+        await write(somebody, "locked")
+        waiting = asyncio.create_task(commit(session_factory, "half", "locked"))
+        await until_somebody_waits_for_a_lock(session)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert await paths(session_factory) == {"locked"}
+    await session.rollback()
+
+    async def nothing_is_held() -> bool:
+        found = await session.execute(
+            text("SELECT count(*) FROM pg_locks WHERE relation = 'archive_orphans'::regclass")
+        )
+        await session.rollback()
+        return bool(found.scalar_one() == 0)
+
+    await until(nothing_is_held, what="the server has rolled back what was cancelled")
+    assert pool.lent == 1, "only this test's own session"
+
+
+async def test_a_session_ended_by_the_server_is_told_and_not_lent_again(
+    session_factory: Sessions, pool: Pool
+) -> None:
+    async def write_and_be_ended() -> None:
+        async with session_factory.begin() as session:
+            await write(session, "lost")
+            await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    with pytest.raises(DATABASE_FAILED) as failure:
+        await write_and_be_ended()
+    assert is_outage(failure.value)
+    assert pool.lent == 0
+    assert await paths(session_factory) == set()
+
+
+@pytest.fixture
+async def link(postgres_server: PostgresServer) -> AsyncIterator[BrokenLink]:
+    async with broken_link(postgres_server.directory / ".s.PGSQL.5432") as link:
+        yield link
+
+
+async def test_behind_a_link_that_stalls_a_rollback_waits_for_nobody(
+    link: BrokenLink, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_session, "ROLLBACK_SECONDS", 0.05)
+    name = database_url.partition("/test_")[2].partition("?")[0]
+    pool = create_pool(f"postgresql://postgres@127.0.0.1:{link.port}/test_{name}")
+
+    def stall_and_stumble() -> None:
+        link.break_(Break.STALL)
+        stumble()
+
+    with pytest.raises(KeyError):
+        await commit(Sessions(pool), "stalled", then=stall_and_stumble)
+    link.heal()
+    assert await paths(Sessions(pool)) == set()
+    await pool.dispose()
+
+
+async def test_a_pool_lends_no_more_than_it_has(database_url: str) -> None:
+    pool = create_pool(database_url, pool_size=1, pool_timeout_seconds=0.05)
+    async with Sessions(pool)() as first:
+        await first.execute(text("SELECT 1"))
+        with pytest.raises(TimeoutError):
+            async with Sessions(pool)() as second:
+                await second.execute(text("SELECT 1"))
+    assert await paths(Sessions(pool)) == set()
+    assert pool.lent == 0
+    await pool.dispose()
+
+
+async def test_an_old_connection_is_replaced(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = create_pool(database_url, pool_size=1)
+    first = await pool.lend()
+    pool.take_back(first)
+    assert await _next(pool) is first
+    monkeypatch.setattr(store_pool, "REPLACE_AFTER_SECONDS", 0.0)
+    assert await _next(pool) is not first
+    assert first.is_closed()
+    await pool.dispose()
+
+
+async def _next(pool: Pool) -> store_session.Connection:
+    connection = await pool.lend()
+    pool.take_back(connection)
+    return connection
