@@ -97,10 +97,11 @@ class Directory:
         return Principal(found.user.id, found.user.role, session_id=found.session_id)
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None:
+        doubts = self.ttls.doubts
         record = await self._records.get(workspace_id)
         if record is None or record.view.deleted_at is not None:
             return None
-        self.ttls.note(record.view)
+        self.ttls.note(record.view, sure=doubts == self.ttls.doubts)
         address = None
         if record.view.observed_status is ObservedStatus.RUNNING:
             address = await self._addresses.address(workspace_id)

@@ -30,15 +30,15 @@ class StandbyTtls:
         self._known: dict[UUID, int] = {}
         self._owners: dict[UUID, UUID] = {}
         self._sure: set[UUID] = set()
-        self._doubts = 0  # grows with each: what was read before one proves nothing after it
+        self.doubts = 0  # grows with each: what was read before one proves nothing after it
 
     async def get(self, workspace_id: UUID) -> float:
         if workspace_id not in self._sure:
-            doubts = self._doubts
+            doubts = self.doubts
             with suppress(*DATABASE_FAILED):  # then what was known last
                 record = await self._records.get(workspace_id)
                 if record is not None:
-                    self.note(record.view, sure=doubts == self._doubts)
+                    self.note(record.view, sure=doubts == self.doubts)
         return self.recall(workspace_id)
 
     def recall(self, workspace_id: UUID) -> float:
@@ -48,7 +48,8 @@ class StandbyTtls:
     def owner(self, workspace_id: UUID) -> UUID | None:
         return self._owners.get(workspace_id)
 
-    def note(self, view: WorkspaceView, *, sure: bool = False) -> None:
+    def note(self, view: WorkspaceView, *, sure: bool) -> None:
+        """What was read; ``sure`` if no doubt came since before it was asked for."""
         if len(self._known) > MANY_TTLS:
             self._known.clear()
             self._owners.clear()
@@ -60,7 +61,7 @@ class StandbyTtls:
 
     def doubt(self, workspace_id: UUID | None = None) -> None:
         """Something changed about it; None: about anything."""
-        self._doubts += 1
+        self.doubts += 1
         if workspace_id is None:
             self._sure.clear()
         else:

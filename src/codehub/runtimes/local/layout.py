@@ -26,6 +26,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.local.processes import read_line
 
 MARKER = ".installation"
 _VOLUME_NAME = re.compile(r"ws-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-home")
@@ -92,7 +93,7 @@ class Layout:
         """Raise unless the volumes of this installation are really here."""
         for directory in (self.volumes, self.run):
             try:
-                found = (directory / MARKER).read_text().strip()
+                found = read_line(f"{directory}/{MARKER}").decode().strip()
             except FileNotFoundError as error:
                 raise EffectError(
                     FailureCode.LOCAL_RUNTIME_ERROR,

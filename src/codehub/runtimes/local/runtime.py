@@ -200,12 +200,13 @@ class LocalRuntime:
                 base_path=self._base_path.format(id=workspace_id),
                 bubblewrap=self._bubblewrap,
             )
-            record, alive = await self._threads.run(self._look_before_start, workspace_id)
-            if alive:
-                return
-            if record is not None:
-                await self._end(workspace_id, record, grace_seconds=0)
-            await self._start(order, lock_fd=lock_fd)
+            started = await self._threads.run(self._start_unless_recorded, order, lock_fd)
+            if isinstance(started, Record):
+                if await self._threads.run(is_alive, started.identity):
+                    return
+                await self._end(workspace_id, started, grace_seconds=0)
+                started = await self._threads.run(self._start_process, order, lock_fd)
+            await self._see_it_begin(order, started)
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
         async with self._acting(workspace_id, token):
@@ -287,8 +288,7 @@ class LocalRuntime:
     def _without_job(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[None]:
         return jobs.without_job(self._layout, self._threads, workspace_id, token=token)
 
-    async def _start(self, order: Order, *, lock_fd: int) -> None:
-        started = await self._threads.run(self._start_process, order, lock_fd)
+    async def _see_it_begin(self, order: Order, started: Started) -> None:
         exit_code = await settle(started, seconds=self._settle_seconds)
         if exit_code is None:
             return
@@ -304,6 +304,12 @@ class LocalRuntime:
             exit_code=exit_code,
             output=lines,
         )
+
+    def _start_unless_recorded(self, order: Order, lock_fd: int) -> Started | Record:
+        """In one piece: mostly there is nothing. Otherwise what ran here last, and may still run."""
+        if not volumes.has_volume(self._layout, order.workspace_id):
+            raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
+        return self._find_process(order.workspace_id) or self._start_process(order, lock_fd)
 
     def _start_process(self, order: Order, lock_fd: int) -> Started:
         started = start_process(self._layout, order, lock_fd=lock_fd)
@@ -342,13 +348,6 @@ class LocalRuntime:
             return find_record(self._layout.process(workspace_id))
         except UnreadableRecord as error:
             raise EffectError(FailureCode.LOCAL_RUNTIME_ERROR, f"process record: {error}") from error
-
-    def _look_before_start(self, workspace_id: UUID) -> tuple[Record | None, bool]:
-        """What ran here last, and whether it still does."""
-        if not volumes.has_volume(self._layout, workspace_id):
-            raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
-        record = self._find_process(workspace_id)
-        return record, record is not None and is_alive(record.identity)
 
     def _find_running(self, workspace_id: UUID) -> Record | None:
         record = self._find_process(workspace_id)

@@ -79,5 +79,5 @@ async def settle(started: Started, *, seconds: float) -> int | None:
             return None
         # A seventh of the wait so far: hardly later than it could be for one, and fifty that start at once
         # are not kept from starting by being asked.
-        await asyncio.sleep(min(max(waited / 7, 0.002), 0.05))
+        await asyncio.sleep(min(max(waited / 7, 0.001), 0.05))
     return None
