@@ -24,7 +24,7 @@ from codehub.signals.hints import Hint
 
 log = structlog.get_logger(__name__)
 
-SHORTEST_PAUSE_SECONDS = 0.01
+SHORTEST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 1.0
 SPRINT_SECONDS = 0.05
 PROOF_SECONDS = 1.0
