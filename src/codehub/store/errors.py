@@ -43,10 +43,8 @@ class DatabaseNewer(StoreError):
         self.head = head
 
 
-class NoResult(StoreError):
-    """A question that must have one answer had none, or several."""
-
-    code = "no_result"
+class NoResult(LookupError):
+    """A question that must have one answer had none, or several: a mistake of ours, no refusal."""
 
 
 class NameTaken(StoreError):
