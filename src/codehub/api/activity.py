@@ -56,11 +56,6 @@ class ActivityBoard:
         except (RedisUnavailable, TimeoutError):
             return None
 
-    def note_new(self, workspace_id: UUID) -> None:
-        """It was made this moment: nobody has used it, and nobody needs to be asked about that."""
-        if self._reader is not None:
-            self._remember({workspace_id: Activity()})
-
     async def retime(self, workspace_id: UUID, ttl_seconds: float) -> bool:
         """False: Redis did not take it."""
         if self._reader is None:
@@ -75,13 +70,10 @@ class ActivityBoard:
     async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Activity]:
         assert self._reader is not None
         found = await self._reader.read_many(ids)
-        self._remember(found)
-        return found
-
-    def _remember(self, found: Mapping[UUID, Activity]) -> None:
         until = monotonic() + BELIEVE_SECONDS
         for workspace_id, activity in found.items():
             self._remembered[workspace_id] = (until, activity)
             self._remembered.move_to_end(workspace_id)
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
+        return found

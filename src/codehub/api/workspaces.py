@@ -107,7 +107,6 @@ async def create_workspace(body: schemas.NewWorkspace, caller: Caller, parts: Th
     record = await parts.wishes.make(
         partial(service.create, new=new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits)
     )
-    parts.activity.note_new(record.view.id)
     return await parts.answer(record, status=201)
 
 
