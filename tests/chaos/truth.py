@@ -7,10 +7,11 @@ code than wrote them, processes from the kernel.
 import asyncio
 import hashlib
 import io
+import os
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -176,7 +177,7 @@ def judge_volumes(ground: Ground, live: Rows) -> list[str]:
 def judge_archives(ground: Ground, live: Rows) -> list[str]:
     """Of a deleted workspace nothing is left; of a living one only generations and its last operation's."""
     attempts: dict[str, list[Path]] = {}
-    for path in ground.archives.glob("*/*/*/home.tar.zst*"):
+    for path in _objects(ground.archives):
         attempts.setdefault(path.parts[-4], []).append(path)
     wrong = []
     for key, paths in attempts.items():
@@ -190,6 +191,13 @@ def judge_archives(ground: Ground, live: Rows) -> list[str]:
         if debris or len(whole) > KEPT_GENERATIONS:
             wrong.append(f"archives nobody needs of {key}: debris {debris}, {len(whole)} generations")
     return wrong
+
+
+def _objects(archives: Path) -> Iterator[Path]:
+    """``{workspace}/{operation}/{attempt}/home.tar.zst*``. The GC may be at work: what it removes is gone."""
+    for directory, _, names in os.walk(archives):
+        paths = (Path(directory, name) for name in names if name.startswith("home.tar.zst"))
+        yield from (path for path in paths if len(path.relative_to(archives).parts) == 4)
 
 
 def judge_picture(watcher: Watcher, rows: Rows) -> list[str]:
