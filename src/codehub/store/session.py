@@ -10,7 +10,7 @@ A statement is compiled once for as long as it lives: one that is a constant of 
 import asyncio
 import json
 from collections import namedtuple
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import cache
 from types import TracebackType
@@ -123,27 +123,10 @@ class Session:
             yield
 
     async def commit(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        self.within.clear()
-        if transaction is None:
-            return
-        try:
-            await transaction.commit()
-        except BaseException:
-            self._throw_away()
-            raise
+        await self._end(Transaction.commit)
 
     async def rollback(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        self.within.clear()
-        if transaction is None:
-            return
-        try:
-            async with asyncio.timeout(ROLLBACK_SECONDS):
-                await transaction.rollback()
-        except BaseException:
-            self._throw_away()
-            raise
+        await self._end(_roll_back)
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,8 +150,19 @@ class Session:
             self._transaction = transaction
         return self._connection
 
+    async def _end(self, how: Callable[[Transaction], Awaitable[None]]) -> None:
+        transaction, self._transaction = self._transaction, None
+        self.within.clear()
+        if transaction is None:
+            return
+        try:
+            await how(transaction)
+        except BaseException:
+            self._throw_away()
+            raise
+
     async def _undo(self, error: BaseException | None) -> None:
-        """After a failure. One of the connection's is told by whoever met it first."""
+        """Roll back what is open. That this failed too is no news: whoever met the first failure tells it."""
         if error is not None and not isinstance(error, Exception):
             self._transaction = None
             self._throw_away()
@@ -179,6 +173,11 @@ class Session:
     def _throw_away(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
+
+
+async def _roll_back(transaction: Transaction) -> None:
+    async with asyncio.timeout(ROLLBACK_SECONDS):
+        await transaction.rollback()
 
 
 class Sessions:

@@ -155,7 +155,14 @@ async def test_a_cancelled_statement_takes_its_connection_along(
     """Nobody else may get a connection on which a statement may still run, or its answer may still come."""
     async with session_factory.begin() as somebody:
         await write(somebody, "locked")
-        waiting = asyncio.create_task(commit(session_factory, "half", "locked"))
+        backends: list[int] = []
+
+        async def wait_for_the_lock() -> None:
+            async with session_factory.begin() as other:
+                backends.append((await other.execute(text("SELECT pg_backend_pid()"))).scalar_one())
+                await write(other, "half", "locked")
+
+        waiting = asyncio.create_task(wait_for_the_lock())
         await until_somebody_waits_for_a_lock(session)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -163,14 +170,14 @@ async def test_a_cancelled_statement_takes_its_connection_along(
     assert await paths(session_factory) == {"locked"}
     await session.rollback()
 
-    async def nothing_is_held() -> bool:
+    async def has_ended() -> bool:
         found = await session.execute(
-            text("SELECT count(*) FROM pg_locks WHERE relation = 'archive_orphans'::regclass")
+            text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid"), {"pid": backends[0]}
         )
         await session.rollback()
         return bool(found.scalar_one() == 0)
 
-    await until(nothing_is_held, what="the server has rolled back what was cancelled")
+    await until(has_ended, what="the server has ended the session of what was cancelled")
     assert pool.lent == 1, "only this test's own session"
 
 
