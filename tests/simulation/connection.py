@@ -1,11 +1,16 @@
 """The client's end: what ``Leadership`` and the services take for a connector, a connection and a session."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import asyncpg
 
+from codehub.store import leadership
+from codehub.store.errors import TermOver
+from codehub.store.fencing import Fence
 from tests.simulation.database import Database, Transaction
 from tests.simulation.loop import CURRENT
 
@@ -40,10 +45,6 @@ class Connection(_DriverConnection):
         old = self.backend
         self.backend = self.database.connect(old.process)
         self.database.end(old)
-
-    async def lend(self) -> "Connection":
-        """To a session of somebody who has no pool."""
-        return self
 
     def __del__(self) -> None:
         """There is no socket to warn about."""
@@ -133,7 +134,9 @@ class Session:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """``begin`` has tidied up."""
 
     def begin(self) -> "_Begun":
@@ -163,3 +166,29 @@ class _Begun:
             await self._session.db.commit(self._session.transaction)
         else:
             self._session.db.rollback(self._session.connection.backend)
+
+
+class FencedSession(Session):
+    """A ``store.fencing.FencedSession``: here a transaction around it, in which the term is held."""
+
+    now: datetime
+
+    def __init__(self, lender: Lender, fence: Fence) -> None:
+        super().__init__(lender)
+        self._fence = fence
+        self._begun = self.begin()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._begun)
+            now = await leadership.hold_term(self, self._fence.lock_name, self._fence.epoch)  # type: ignore[arg-type]
+            if now is None:
+                raise TermOver
+            self.now = now
+            stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._begun.__aexit__(kind, error, trace)

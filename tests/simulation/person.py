@@ -15,6 +15,7 @@ from codehub.domain.workspace import WorkspaceView
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
 from codehub.store.errors import DATABASE_FAILED
+from codehub.store.session import Lone
 from codehub.store.session import Session as StoreSession
 from tests.simulation.connection import Connection, Session
 from tests.simulation.guard import IN_ALL, PER_USER
@@ -115,7 +116,7 @@ class People:
         try:
             connection = Connection(self._world.database)
             try:
-                async with Session(connection) as session, session.begin():
+                async with Session(Lone(connection)) as session, session.begin():
                     await request(cast(StoreSession, session))
             finally:
                 connection.terminate()

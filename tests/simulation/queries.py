@@ -162,7 +162,12 @@ async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
     columns = {"operation": Operation.NONE, "error_count": 0, "error_info": None, "last_retry_at": None}
     written = set()
     for each in done:
-        kept = {**columns, "op_acted_at": each.acted_at, "home": each.home}
+        kept = {
+            **columns,
+            "op_acted_at": each.acted_at,
+            "home": each.home,
+            "last_access_at": session.db.now(),
+        }
         if await update(session, each.claim.workspace_id, _fence(each.claim), partial(_given, kept)):
             written.add(each.claim.workspace_id)
     return written

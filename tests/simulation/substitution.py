@@ -36,7 +36,7 @@ from codehub.store import (
     workspaces,
 )
 from tests.simulation import queries, queries_due, queries_rows
-from tests.simulation.connection import Connector, Session
+from tests.simulation.connection import Connector, FencedSession, Session
 from tests.simulation.loop import CURRENT
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def substituted() -> Iterator[None]:
                 put(holder, name, substitute)
     put(audit, "append", queries_rows.append_audit)
     put(product_leadership, "Session", Session)
+    put(product_leadership, "FencedSession", FencedSession)
     put(control_plane, "coordinator_connector", lambda *_, **__: Connector(current_world().database))
     put(product_loop, "random", SimpleNamespace(uniform=lambda a, b: current_world().random.uniform(a, b)))
     for holder in _holders(ids.uuid7, "uuid7"):

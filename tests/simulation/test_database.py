@@ -24,7 +24,7 @@ from codehub.store import users
 from codehub.store.claims import Claim
 from codehub.store.observations import Observed
 from codehub.store.records import VIEW_COLUMNS, to_view
-from codehub.store.session import Sessions
+from codehub.store.session import Lone, Sessions
 from codehub.store.steps import Done, Step
 from codehub.store.tables import workspaces as w
 from tests.simulation import rows
@@ -216,7 +216,7 @@ def order_of_times(ws: WorkspaceView) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 async def test_both_databases_answer_alike(seed: int, session_factory: Sessions) -> None:
     database = Database(chaos=Chaos(seed, on=False), loop=asyncio.get_running_loop())
-    sides = (Side(True, session_factory), Side(False, lambda: Session(Connection(database))))
+    sides = (Side(True, session_factory), Side(False, lambda: Session(Lone(Connection(database)))))
     async with session_factory.begin() as session:
         await users.create(session, user_id=OWNER, username="owner", password_hash="-")
     for number, each in enumerate(IDS):

@@ -31,8 +31,9 @@ from codehub.domain.errors import CodeHubError
 from codehub.kit.clock import boottime
 from codehub.store import leadership as terms
 from codehub.store.connections import Connector
-from codehub.store.errors import DATABASE_FAILED
-from codehub.store.session import Connection, Session
+from codehub.store.errors import DATABASE_FAILED, TermOver
+from codehub.store.fencing import Fence, FencedSession
+from codehub.store.session import Connection, Lone, Session
 
 log = structlog.get_logger(__name__)
 
@@ -144,6 +145,7 @@ class Leadership:
             raise
         self.lost.clear()
         self._verified_at = boottime()
+        self.now = self.term.acquired_at
         return self.term
 
     async def verify(self) -> None:
@@ -167,15 +169,8 @@ class Leadership:
 
     async def database_time(self) -> datetime:
         """The database's time, in one round trip and outside any transaction: it decides nothing here."""
-        async with self._turn:
-            self._require_term()
-            try:
-                now = await self._raw().fetchval("SELECT clock_timestamp()", timeout=VERIFY_SECONDS)
-            except BaseException as error:
-                await self.discard()
-                if isinstance(error, Exception):
-                    raise LeadershipLost(f"the connection failed: {type(error).__name__}") from error
-                raise
+        async with self._in_turn():
+            now = await self._raw().fetchval("SELECT clock_timestamp()", timeout=VERIFY_SECONDS)
         assert isinstance(now, datetime)
         return now
 
@@ -192,21 +187,21 @@ class Leadership:
         An exception of the caller's own rolls back and leaves the connection usable; anything that leaves
         doubt about the session (a database error, a cancellation) throws it away, and with it the lock.
         """
-        async with self._turn:
-            term = self._require_term()
-            assert self._connection is not None
-            try:
-                async with self._begin() as session:
-                    now = await terms.hold_term(session, self._name, term.epoch, actor=actor)
-                    if now is None:
-                        raise LeadershipLost("another term has begun")
-                    self.now = now
-                    yield session
-            except (*DATABASE_FAILED, asyncio.CancelledError, LeadershipLost) as error:
-                await self.discard()
-                if isinstance(error, asyncio.CancelledError | LeadershipLost):
-                    raise
-                raise LeadershipLost(f"the connection failed: {type(error).__name__}") from error
+        async with self._in_turn() as term, self._begin() as session:
+            now = await terms.hold_term(session, self._name, term.epoch, actor=actor)
+            if now is None:
+                raise LeadershipLost("another term has begun")
+            self.now = now
+            yield session
+
+    @asynccontextmanager
+    async def statement(self, *, actor: str = "") -> AsyncIterator[FencedSession]:
+        """For one statement, in one round trip: a transaction of its own, fenced like the others."""
+        async with (
+            self._in_turn() as term,
+            FencedSession(Lone(self._raw()), Fence(self._name, term.epoch, actor)) as session,
+        ):
+            yield session
 
     async def release(self) -> None:
         """Give up the lead at once, so that the next leader is there before this process has gone."""
@@ -234,6 +229,23 @@ class Leadership:
             self._require_term()
             yield self._raw()
 
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[Term]:
+        """Alone on the connection, which is thrown away on anything that leaves doubt about it."""
+        async with self._turn:
+            term = self._require_term()
+            try:
+                yield term
+            except (*DATABASE_FAILED, asyncio.CancelledError, LeadershipLost, TermOver) as error:
+                await self.discard()
+                match error:
+                    case asyncio.CancelledError() | LeadershipLost():
+                        raise
+                    case TermOver():
+                        raise LeadershipLost(str(error)) from error
+                    case _:
+                        raise LeadershipLost(f"the connection failed: {type(error).__name__}") from error
+
     def _require_term(self) -> Term:
         if self.term is None:
             raise LeadershipLost
@@ -242,14 +254,8 @@ class Leadership:
     @asynccontextmanager
     async def _begin(self) -> AsyncIterator[Session]:
         """On this connection, never on one that is lent: that would be another session (ADR 0005)."""
-        async with Session(self) as session, session.begin():
+        async with Session(Lone(self._raw())) as session, session.begin():
             yield session
-
-    async def lend(self) -> Connection:
-        return self._raw()
-
-    def take_back(self, connection: Connection) -> None:
-        """It never left."""
 
     def _raw(self) -> Connection:
         # Lock calls go to the driver itself: a bare SELECT needs no transaction, and none may stay open.

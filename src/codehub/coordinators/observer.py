@@ -56,6 +56,14 @@ class News:
     broken: list[tuple[UUID, Operation]] = field(default_factory=list)
     left_running: list[UUID] = field(default_factory=list)
 
+    def __bool__(self) -> bool:
+        return bool(self.observed or self.in_flight or self.broken)
+
+    @property
+    def is_one_statement(self) -> bool:
+        """Several rows are locked in order first; what is broken, or was left, takes a write more."""
+        return len(self.observed) + len(self.in_flight) == 1 and not (self.broken or self.left_running)
+
 
 class Observer:
     name = "observer"
@@ -91,12 +99,16 @@ class Observer:
         return await self._look_at_everything()
 
     async def _look_at(self, ids: Collection[UUID]) -> TickReport:
-        began_at = await self._lead.database_time()
+        async with self._lead.statement() as asking:
+            rows = await observations.load_named(asking, ids)
+        # Read before the look, as its time is: what has changed meanwhile the write finds out by itself.
         seen = await self._runtime.observe(ids)
-        async with self._lead.transaction(actor="observer") as session:
-            rows = await observations.load_named(session, ids)
-            news = _compare(rows, seen)
-            changed = await self._write(session, news, began_at=began_at)
+        news = _compare(rows, seen)
+        changed: list[UUID] = []
+        if news:
+            write = self._lead.statement if news.is_one_statement else self._lead.transaction
+            async with write(actor="observer") as session:
+                changed = await self._write(session, news, began_at=asking.now)
         await self._tell([*changed, *news.in_flight])
         return TickReport(seen=len(rows), changed=len(changed))
 
@@ -126,7 +138,7 @@ class Observer:
         return TickReport(seen=sum(len(row.ids) for row in rows), changed=len(changed))
 
     async def _write(self, session: Session, news: News, *, began_at: datetime) -> list[UUID]:
-        if not (news.observed or news.in_flight or news.broken):
+        if not news:
             return []
         if news.broken or (news.observed and news.in_flight):
             # Several statements to come, each with an order of its own: all rows before the first write.

@@ -1,8 +1,9 @@
 """The Reconciler: reads what is wanted and what was seen, and takes one step at a time.
 
-One tick is one short transaction: load what is in flight and what is due, ask ``domain/plan`` about each,
-write the answers (completions, failures, claims) and commit. Only then do actions start, beside the loop
-(``worker.Worker``). Nothing here waits for an engine while a transaction is open.
+One tick: load what is in flight and what is due, ask ``domain/plan`` about each, and write the answers
+(completions, failures, claims) in one short transaction. Only then do actions start, beside the loop
+(``worker.Worker``). Nothing here waits for an engine while a transaction is open. What was loaded may have
+changed by the time it is written about: each write compares, and the next tick sees what it met.
 
 If the process dies after the commit and before an action began, the next leader finds the operation in
 flight without an actor and adopts it: same op_id, higher epoch, no error counted.
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import assert_never
+from uuid import UUID
 
 import structlog
 from prometheus_client import Counter as Total
@@ -44,11 +46,10 @@ from codehub.domain.states import HealthStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.clock import monotonic
 from codehub.kit.remote_clock import RemoteClock
-from codehub.services import access
 from codehub.signals.hints import Hint
 from codehub.store import claims, due, steps
 from codehub.store import leadership as terms
-from codehub.store.due import Lane
+from codehub.store.due import Lane, Work
 from codehub.store.row_locks import lock_in_order
 from codehub.store.session import Session
 from codehub.store.steps import Step
@@ -79,6 +80,15 @@ class Timing:
     batch_size: int = 200
 
 
+@dataclass(frozen=True)
+class Completion:
+    """An operation that is over, the workspace after it, and the next step of its walk, if there is one."""
+
+    of: WorkspaceView
+    at_rest: WorkspaceView
+    then: Operation | None
+
+
 @dataclass
 class Round:
     """What one tick found and decided; actions begin only once its transaction is committed."""
@@ -86,7 +96,7 @@ class Round:
     now: datetime
     may_claim: bool
     free: Mapping[Lane, int]
-    to_complete: list[WorkspaceView] = field(default_factory=list)
+    to_complete: list[Completion] = field(default_factory=list)
     to_mark: list[WorkspaceView] = field(default_factory=list)
     to_halt: list[tuple[WorkspaceView, Halt]] = field(default_factory=list)
     to_claim: list[tuple[WorkspaceView, Operation]] = field(default_factory=list)
@@ -101,6 +111,17 @@ class Round:
     failed: int = 0
     unmet: int = 0
     short_of_slots: bool = False
+
+    def to_write(self) -> set[UUID]:
+        completed = [each.of for each in self.to_complete]
+        halted, claimed = ([ws for ws, _ in each] for each in (self.to_halt, self.to_claim))
+        return {ws.id for ws in (*completed, *self.to_mark, *halted, *claimed)}
+
+    @property
+    def is_one_statement(self) -> bool:
+        """Several rows are locked in order first; a walk that goes on takes a claim after its completion."""
+        goes_on = any(each.then is not None for each in self.to_complete)
+        return len(self.to_write()) == 1 and not (self.to_mark or goes_on)
 
 
 class Reconciler:
@@ -135,6 +156,7 @@ class Reconciler:
 
     async def on_elected(self) -> None:
         self._worker.begin_term()
+        self._clock.set(self._lead.now)
         self._recorded = None
         self._observed_at = None
 
@@ -145,10 +167,13 @@ class Reconciler:
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint  # a hint only wakes; what to do is read from the rows
         await self._probe_engines()
-        async with self._lead.transaction(actor="reconciler") as session:
-            round_ = await self._load_and_decide(session)
-            await self._record_now_and_then(session, busy=round_.changed > 0)
+        round_ = await self._load_and_decide()
+        if round_.to_write():
+            write = self._lead.statement if round_.is_one_statement else self._lead.transaction
+            async with write(actor="reconciler") as session:
+                await self._write(session, round_)
         self._act(round_)
+        await self._record_now_and_then(busy=round_.changed > 0)
         self._last = round_
         self._executions.short_of_slots = round_.short_of_slots
         IN_FLIGHT.set(self._executions.running())
@@ -169,59 +194,61 @@ class Reconciler:
             wait = min(wait, max(0.0, (probe_at - self._clock.now()).total_seconds()))
         return wait
 
-    async def _record_now_and_then(self, session: Session, *, busy: bool) -> None:
+    async def _record_now_and_then(self, *, busy: bool) -> None:
         """For people who ask who leads what: news at once, otherwise not while somebody waits for a step."""
         detail = {"away": self._engines.away()}
         late = monotonic() - self._record_at
         if detail != self._recorded or late >= (BUSY_RECORD_SECONDS if busy else 0):
-            await terms.record_tick(session, self._lead.name, detail=detail)
+            async with self._lead.statement() as session:
+                await terms.record_tick(session, self._lead.name, detail=detail)
             self._recorded, self._record_at = detail, monotonic() + RECORD_SECONDS
 
     async def _probe_engines(self) -> None:
         if self._engines.next_probe_at() is not None:
             await self._engines.probe_due(now=self._clock.now())
 
-    async def _load_and_decide(self, session: Session) -> Round:
-        now = self._lead.now
-        self._clock.set(now)
-        fresh = await self._is_observed(session, now)
-        round_ = Round(now=now, may_claim=fresh, free={lane: self._executions.free(lane) for lane in Lane})
-        for ws in await self._load(session, round_):
+    async def _load_and_decide(self) -> Round:
+        may_claim = await self._is_observed()
+        async with self._lead.statement() as session:
+            found = await self._load(session, everything=may_claim)
+        self._clock.set(session.now)
+        round_ = Round(
+            now=session.now,
+            may_claim=may_claim,
+            free={lane: self._executions.free(lane) for lane in Lane},
+            seen=len(found.in_flight) + len(found.waiting),
+            unmet=len(found.waiting),
+        )
+        for ws in (*found.in_flight, *found.waiting):
             self._judge(self._executions.recall(ws), round_)
-        await self._write(session, round_)
-        self._executions.forget_older_than(now - MEMORY_OF_ATTEMPTS)
+        self._executions.forget_older_than(round_.now - MEMORY_OF_ATTEMPTS)
         return round_
 
-    async def _is_observed(self, session: Session, now: datetime) -> bool:
+    async def _is_observed(self) -> bool:
         """Whether the Observer's last whole look is fresh enough; what was read of it can only be older."""
         stale_after = self._policy.observer_stale_after
-        if self._observed_at is None or now - self._observed_at > stale_after / 2:
-            self._observed_at = await terms.last_tick_at(session, self._observer_lock)
-        return self._observed_at is not None and now - self._observed_at <= stale_after
+        if self._observed_at is None or self._clock.now() - self._observed_at > stale_after / 2:
+            async with self._lead.statement() as session:
+                self._observed_at = await terms.last_tick_at(session, self._observer_lock)
+            self._clock.set(session.now)
+        return self._observed_at is not None and self._clock.now() - self._observed_at <= stale_after
 
-    async def _load(self, session: Session, round_: Round) -> list[WorkspaceView]:
-        retried_before = round_.now - self._policy.retry_backoff * (1 - self._policy.jitter)
-        if not round_.may_claim:
-            in_flight = await due.load_in_flight(session, retried_before=retried_before)
-            round_.seen = len(in_flight)
-            return in_flight
+    async def _load(self, session: Session, *, everything: bool) -> Work:
+        retried_before = self._clock.now() - self._policy.retry_backoff * (1 - self._policy.jitter)
+        if not everything:
+            return Work(await due.load_in_flight(session, retried_before=retried_before), {})
         work = await due.load_work(session, limit=self._timing.batch_size, retried_before=retried_before)
         for lane, found in work.due.items():
             DUE.labels(lane.value).set(len(found))
-        waiting = [ws for found in work.due.values() for ws in found]
-        round_.seen = len(work.in_flight) + len(waiting)
-        round_.unmet = len(waiting)
-        return [*work.in_flight, *waiting]
+        return work
 
     def _judge(self, ws: WorkspaceView, round_: Round) -> None:
         """Decide about one workspace; one that cannot be judged harms nobody else."""
         try:
-            decision = self._decide(ws, round_)
+            self._sort(ws, self._decide(ws, round_), round_)
         except Exception as error:
             log.error("workspace cannot be judged", workspace_id=str(ws.id), exc_info=error)
             round_.failed += 1
-        else:
-            self._sort(ws, decision, round_)
 
     def _decide(self, ws: WorkspaceView, round_: Round) -> Decision:
         excused = self._engines.excused_until(ws.operation) if ws.operation is not Operation.NONE else None
@@ -241,7 +268,7 @@ class Reconciler:
                 if self._has_slot(ws.operation, round_, among=round_.taken):
                     round_.to_run.append(ws)
             case Complete():
-                round_.to_complete.append(ws)
+                round_.to_complete.append(self._completion(ws, round_))
             case Fail():
                 round_.to_fail.append((ws, decision))
             case Expire():
@@ -261,11 +288,7 @@ class Reconciler:
 
         The rows are locked before the first of them, in the order everybody keeps (``row_locks``).
         """
-        halted, claimed = ([ws for ws, _ in each] for each in (round_.to_halt, round_.to_claim))
-        writing = {ws.id for ws in (*round_.to_complete, *round_.to_mark, *halted, *claimed)}
-        if not writing:
-            return
-        await lock_in_order(session, writing)
+        await lock_in_order(session, round_.to_write())
         await self._complete(session, round_)
         for ws, halt in round_.to_halt:
             if await claims.set_error_without_operation(session, ws, halt.error, home=ws.home):
@@ -274,30 +297,38 @@ class Reconciler:
             await self._mark(session, ws, round_)
         await self._claim(session, round_)
 
+    def _completion(self, ws: WorkspaceView, round_: Round) -> Completion:
+        """Planned on at once: the next step of a walk need not wait for the next tick."""
+        at_rest = replace(
+            ws,
+            operation=Operation.NONE,
+            error_count=0,
+            error_info=None,
+            last_retry_at=None,
+            home=home.at_completion(ws, now=round_.now),
+        )
+        return Completion(ws, at_rest, self._next_step(at_rest, round_))
+
     async def _complete(self, session: Session, round_: Round) -> None:
         if not round_.to_complete:
             return
-        kept = {ws.id: home.at_completion(ws, now=round_.now) for ws in round_.to_complete}
-        done = [steps.Done(claims.Claim.of(ws), kept[ws.id], ws.op_acted_at) for ws in round_.to_complete]
-        written = await steps.complete_all(session, done)
-        await access.touch(session, *written)
+        written = await steps.complete_all(
+            session,
+            [
+                steps.Done(claims.Claim.of(each.of), each.at_rest.home, each.of.op_acted_at)
+                for each in round_.to_complete
+            ],
+        )
         going_on = []
-        for ws in round_.to_complete:
+        for each in round_.to_complete:
+            ws = each.of
             if ws.id not in written:
                 log.info("completion dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))
                 continue
             self._count_completion(ws, round_)
-            at_rest = replace(
-                ws,
-                operation=Operation.NONE,
-                error_count=0,
-                error_info=None,
-                last_retry_at=None,
-                home=kept[ws.id],
-            )
-            going_on.extend(self._next_claim(at_rest, round_))
-        # Plan on at once: the next step of a walk need not wait for the next tick, nor behind new walks.
-        round_.to_claim[:0] = going_on
+            if each.then is not None:
+                going_on.append((each.at_rest, each.then))
+        round_.to_claim[:0] = going_on  # not behind new walks
 
     def _count_completion(self, ws: WorkspaceView, round_: Round) -> None:
         round_.changed += 1
@@ -314,16 +345,16 @@ class Reconciler:
         if await claims.mark_home(session, ws, home=kept):
             log.info("home marked", workspace_id=str(ws.id))
             round_.changed += 1
-            round_.to_claim.extend(self._next_claim(replace(ws, home=kept), round_))
+            after = replace(ws, home=kept)
+            then = self._next_step(after, round_)
+            if then is not None:
+                round_.to_claim.append((after, then))
 
-    def _next_claim(self, ws: WorkspaceView, round_: Round) -> list[tuple[WorkspaceView, Operation]]:
+    def _next_step(self, ws: WorkspaceView, round_: Round) -> Operation | None:
         if ws.health_status is not HealthStatus.OK or self._executions.is_busy(ws.id):
-            return []
-        match plan(ws, now=round_.now, policy=self._policy):
-            case Claim(operation=operation):
-                return [(ws, operation)]
-            case _:
-                return []
+            return None
+        decision = plan(ws, now=round_.now, policy=self._policy)
+        return decision.operation if isinstance(decision, Claim) else None
 
     async def _claim(self, session: Session, round_: Round) -> None:
         """Into free slots only: waiting for one uses up nobody's time limit."""

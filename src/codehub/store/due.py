@@ -34,6 +34,10 @@ class Work:
     in_flight: Sequence[WorkspaceView]
     due: Mapping[Lane, Sequence[WorkspaceView]]
 
+    @property
+    def waiting(self) -> list[WorkspaceView]:
+        return [ws for found in self.due.values() for ws in found]
+
 
 # Sent with every tick, hence built once; and in one statement, because it is sent with every tick.
 _COLUMNS = (*VIEW_COLUMNS, w.c.due_lane, w.c.due_since)

@@ -47,6 +47,12 @@ class NoResult(LookupError):
     """A question that must have one answer had none, or several: a mistake of ours, no refusal."""
 
 
+class TermOver(StoreError):
+    """The term a write belongs to is over; nothing was written."""
+
+    code = "term_over"
+
+
 class NameTaken(StoreError):
     """Another live workspace of this owner has that name."""
 

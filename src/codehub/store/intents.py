@@ -40,6 +40,10 @@ _CREATE = (
 )
 
 
+USED_NOW = {w.c.last_access_at: func.clock_timestamp()}
+"""For whoever writes the row for another reason, in which it counts as used."""
+
+
 def _wish(*, expecting: bool, touching: bool) -> Executable:
     statement = (
         update(w)
@@ -49,7 +53,7 @@ def _wish(*, expecting: bool, touching: bool) -> Executable:
     if expecting:
         statement = statement.where(w.c.desired_state == bindparam("expected", type_=desired_state_type))
     if touching:
-        statement = statement.values(last_access_at=func.clock_timestamp())
+        statement = statement.values(USED_NOW)
     return statement.returning(*RECORD_COLUMNS)
 
 
@@ -58,11 +62,7 @@ _WISH = {
     for expecting in (True, False)
     for touching in (True, False)
 }
-_TOUCH = (
-    update(w)
-    .where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_GONE)
-    .values(last_access_at=func.clock_timestamp())
-)
+_TOUCH = update(w).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_GONE).values(USED_NOW)
 
 
 async def create(

@@ -47,6 +47,19 @@ class Lender(Protocol):
     def take_back(self, connection: Connection) -> None: ...
 
 
+class Lone:
+    """A connection that is lent to one session after the other, and belongs to somebody else."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def lend(self) -> Connection:
+        return self._connection
+
+    def take_back(self, connection: Connection) -> None:
+        """It never left."""
+
+
 class Rows(Sequence[T], Generic[T]):
     """What a statement gave, all of it. ``rowcount`` is of rows written where none were asked back."""
 
@@ -103,7 +116,7 @@ class Session:
 
     async def execute(self, statement: Executable, given: Mapping[str, Any] | None = None) -> Rows[Any]:
         connection = await self._ready()
-        return await _prepared(statement).run(connection, given or {})
+        return await prepared(statement).run(connection, given or {})
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Self]:
@@ -200,7 +213,7 @@ class Sessions:
             yield session
 
 
-class _Prepared:
+class Prepared:
     """A statement as the driver takes it: its text, the values in their order, and how rows are read."""
 
     def __init__(self, statement: Executable) -> None:
@@ -216,35 +229,40 @@ class _Prepared:
         self._readers = [(index, reader) for index, reader in readers if reader is not None]
 
     async def run(self, connection: Connection, given: Mapping[str, Any]) -> Rows[Any]:
-        arguments = [take(given) for take in self._values]
         if not self._returns_rows:
-            said = await connection.execute(self._sql, *arguments)
+            said = await connection.execute(self._sql, *self._arguments(given))
             return Rows((), int(said.rpartition(" ")[2]))
-        records = await connection.fetch(self._sql, *arguments)
-        return Rows(self._read(records))
+        return Rows(self.read(await self.fetch(connection, given)))
 
-    def _read(self, records: Sequence[asyncpg.Record]) -> list[Any]:
+    async def fetch(self, connection: Connection, given: Mapping[str, Any]) -> list[asyncpg.Record]:
+        return await connection.fetch(self._sql, *self._arguments(given))
+
+    def read(self, records: Sequence[asyncpg.Record], *, beginning: int = 0) -> list[Any]:
+        """As rows, without the columns before ``beginning``."""
         if not records:
             return []
-        make = _row_type(tuple(records[0].keys()))
+        make = _row_type(tuple(records[0].keys())[beginning:])
         if not self._readers:
-            return [make(record) for record in records]
+            return [make(record[beginning:]) for record in records]
         rows = []
         for record in records:
             values = list(record)
             for index, reader in self._readers:
                 values[index] = reader(values[index])
-            rows.append(make(values))
+            rows.append(make(values[beginning:]))
         return rows
 
+    def _arguments(self, given: Mapping[str, Any]) -> list[Any]:
+        return [take(given) for take in self._values]
 
-_known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()
+
+_known: WeakKeyDictionary[Executable, Prepared] = WeakKeyDictionary()
 
 
-def _prepared(statement: Executable) -> _Prepared:
+def prepared(statement: Executable) -> Prepared:
     known = _known.get(statement)
     if known is None:
-        known = _known[statement] = _Prepared(statement)
+        known = _known[statement] = Prepared(statement)
     return known
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, nu
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
+from codehub.store.intents import USED_NOW
 from codehub.store.session import Session
 from codehub.store.statements import given, given_rows
 from codehub.store.tables import (
@@ -109,6 +110,7 @@ _COMPLETE = (
         last_retry_at=None,
         home_ctx=_DONE.c.home,
     )
+    .values(USED_NOW)
     .returning(w.c.id)
 )
 
@@ -136,7 +138,7 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim
 
 
 async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
-    """Their targets were observed. The caller has locked the rows in order (``row_locks``)."""
+    """Their targets were observed, which counts as use. The caller has locked the rows in order."""
     arrays = given(
         id=[each.claim.workspace_id for each in done],
         op_id=[each.claim.op_id for each in done],

@@ -55,11 +55,11 @@ async def an_error(session: Session, *, terminal: bool = False, count: int = 1) 
     )
 
 
-async def until_somebody_waits_for_a_lock(session: Session) -> None:
-    """``session`` only looks on: whoever waits is another one."""
+async def until_somebody_waits_for_a_lock(session: Session, *, count: int = 1) -> None:
+    """Or ``count`` do. ``session`` only looks on: whoever waits is another one."""
     waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     async with asyncio.timeout(30):
-        while (await session.execute(waiting)).scalar_one() == 0:
+        while (await session.execute(waiting)).scalar_one() < count:
             # Statistics are a snapshot per transaction; this one has to stay open.
             await session.execute(text("SELECT pg_stat_clear_snapshot()"))
             await asyncio.sleep(0.01)

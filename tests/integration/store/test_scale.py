@@ -18,12 +18,14 @@ from sqlalchemy import select, text
 
 from codehub.store import due, limits, observations, sessions, statements, ttl, workspaces
 from codehub.store.connections import create_pool, one_connection_engine
-from codehub.store.session import Connection, Session
+from codehub.store.fencing import Fence, FencedSession
+from codehub.store.session import Connection, Lone, Session
 from codehub.store.tables import users
 from codehub.store.tables import workspaces as w
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 
+LOCK = "coordinator:wc"
 TOTAL = 100_000
 OWNERS = 500
 
@@ -62,6 +64,8 @@ INSERT INTO users (id, username, password_hash)
 SELECT lpad(to_hex(i), 32, '0')::uuid, 'user-' || i, 'x' FROM generate_series(0, {OWNERS - 1}) AS i
 """
 
+TERM = f"INSERT INTO system_locks (lock_name, holder_id, epoch) VALUES ('{LOCK}', 'somebody', 1)"
+
 
 async def fill(url: str) -> None:
     engine = one_connection_engine(url, application_name="test")
@@ -69,6 +73,7 @@ async def fill(url: str) -> None:
         await connection.execute(text("ALTER TABLE workspaces DISABLE TRIGGER USER"))
         await connection.execute(text(PEOPLE))
         await connection.execute(text(FILL))
+        await connection.execute(text(TERM))
         await connection.execute(text("ALTER TABLE workspaces ENABLE TRIGGER USER"))
     async with engine.connect() as connection:
         autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -97,10 +102,11 @@ class Caught:
     async def explain(self, session: "Asking") -> list[dict[str, Any]]:
         """Every scan of ``workspaces`` in their plans."""
         scans: list[dict[str, Any]] = []
-        connection = await session.lend()
         await asyncio.sleep(0)  # the driver tells of a query when the loop comes round
         for statement, parameters in list(self.statements):
-            plan = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *parameters)
+            plan = await session.connection.fetchval(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *parameters
+            )
             _collect(json.loads(plan)[0]["Plan"], scans)
         return scans
 
@@ -116,15 +122,13 @@ class Asking(Session):
     """A session on one connection, and the time of its first question."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(self)
-        self._only = connection
+        super().__init__(Lone(connection))
+        self.connection = connection
         self.now = datetime.min.replace(tzinfo=UTC)
 
-    async def lend(self) -> Connection:
-        return self._only
-
-    def take_back(self, connection: Connection) -> None:
-        """It stays."""
+    def fenced(self) -> FencedSession:
+        """How coordinators ask."""
+        return FencedSession(Lone(self.connection), Fence(LOCK, epoch=1))
 
 
 @asynccontextmanager
@@ -147,10 +151,9 @@ async def catching(url: str) -> AsyncIterator[tuple[Asking, Caught]]:
             caught.statements.append((sent.query, sent.args))
 
     async with asking(url) as session:
-        connection = await session.lend()
-        connection.add_query_logger(catch)
+        session.connection.add_query_logger(catch)
         yield session, caught
-        connection.remove_query_logger(catch)
+        session.connection.remove_query_logger(catch)
 
 
 def number(i: int) -> UUID:
@@ -161,19 +164,19 @@ Question = Callable[[Asking], Awaitable[Any]]
 QUESTIONS: dict[str, tuple[int, Question]] = {
     "what is in flight and what needs a step": (
         30 + 50 + 50,
-        lambda s: due.load_work(s, limit=200, retried_before=s.now),
+        lambda s: due.load_work(s.fenced(), limit=200, retried_before=s.now),
     ),
     "the oldest of what needs a step": (
         30 + 20 + 20,
-        lambda s: due.load_work(s, limit=20, retried_before=s.now),
+        lambda s: due.load_work(s.fenced(), limit=20, retried_before=s.now),
     ),
-    "what is in flight": (30, lambda s: due.load_in_flight(s, retried_before=s.now)),
+    "what is in flight": (30, lambda s: due.load_in_flight(s.fenced(), retried_before=s.now)),
     "who may be put to sleep": (100, lambda s: ttl.load_standby_candidates(s, now=s.now)),
     "whose archive TTL is over": (30, lambda s: ttl.load_archive_candidates(s, now=s.now)),
     "how many run": (180, lambda s: limits.usage(s, number(7))),
     "what runs of one owner": (1, lambda s: limits.running_of(s, number(7))),
     "what the Observer compares": (1270, observations.load_watched),
-    "what the Observer saw at rest": (1, lambda s: observations.load_named(s, [number(50_000)])),
+    "what the Observer saw at rest": (1, lambda s: observations.load_named(s.fenced(), [number(50_000)])),
     "one workspace": (1, lambda s: workspaces.find(s, number(77_777))),
     "the first page of everybody's": (51, workspaces.list_page),
     "a later page of everybody's": (51, lambda s: workspaces.list_page(s, cursor=number(60_000))),

@@ -96,13 +96,13 @@ async def test_a_constant_is_compiled_once_and_a_passing_statement_is_forgotten(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []
-    original = store_session._Prepared.__init__
+    original = store_session.Prepared.__init__
 
-    def counted(self: store_session._Prepared, statement: Executable) -> None:
+    def counted(self: store_session.Prepared, statement: Executable) -> None:
         compiled.append(type(statement))
         original(self, statement)
 
-    monkeypatch.setattr(store_session._Prepared, "__init__", counted)
+    monkeypatch.setattr(store_session.Prepared, "__init__", counted)
     constant = select(o.c.path)
     for _ in range(3):
         await session.execute(constant)
