@@ -9,6 +9,7 @@ the database instead of missing something for ever.
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -34,6 +35,10 @@ RECORD_SECONDS = 10.0
 WAKES_RECONCILER = frozenset({"desired_state", "deleted_at"})
 WAKES_OBSERVER = frozenset({"deleted_at", "error_info"})
 
+# What was seen is answered by the Reconciler within milliseconds, mostly. People are told of both together.
+SEEN = frozenset({"observed_status", "health_status"})
+ANSWERED_SECONDS = 0.02
+
 
 class EventListener:
     name = "events"
@@ -48,6 +53,7 @@ class EventListener:
         self._listener = ChangeListener()
         self._pump: asyncio.Task[None] | None = None
         self._queue: list[Change] = []
+        self._unanswered: asyncio.TimerHandle | None = None
         self._owes_resync = True
         self._feed_lost: str | None = None
         self._record_at = 0.0
@@ -64,6 +70,7 @@ class EventListener:
             self._pump.cancel()
             with suppress(asyncio.CancelledError):
                 await self._pump
+        self._stop_waiting_for_an_answer()
         await self._listener.close()
 
     def next_wait_seconds(self) -> float:
@@ -74,6 +81,7 @@ class EventListener:
         if self._feed_lost is not None:
             raise LeadershipLost(self._feed_lost)
         changes, self._queue = self._queue, []
+        self._stop_waiting_for_an_answer()
         if self._owes_resync:
             await self._resync()
         elif changes:
@@ -99,7 +107,7 @@ class EventListener:
         reconciler = _ids(each for each in changes if each.changed & WAKES_RECONCILER)
         if reconciler:
             await self._nudges.wake(HintTarget.RECONCILER, reconciler)
-        if not await self._live.publish_changes(changes):
+        if not await self._live.publish_changes(_newest(changes)):
             self._owes_resync = True
         if observer:
             await self._nudges.wake(HintTarget.OBSERVER, observer)
@@ -110,11 +118,34 @@ class EventListener:
                 # First the wait, then the queue: a tick meanwhile puts a new list in place of the old one.
                 batch = await self._listener.next_batch()
                 self._queue.extend(batch)
-                self.wakeups.poke()
+                if all(each.changed <= SEEN for each in batch):
+                    self._wait_for_an_answer()
+                else:
+                    self.wakeups.poke()
         except FeedLost as error:
             self._feed_lost = str(error)
             self.wakeups.poke()
 
+    def _wait_for_an_answer(self) -> None:
+        if self._unanswered is None:
+            loop = asyncio.get_running_loop()
+            self._unanswered = loop.call_later(ANSWERED_SECONDS, self.wakeups.poke)
+
+    def _stop_waiting_for_an_answer(self) -> None:
+        if self._unanswered is not None:
+            self._unanswered.cancel()
+            self._unanswered = None
+
 
 def _ids(changes: Iterable[Change]) -> set[UUID]:
     return {change.id for change in changes}
+
+
+def _newest(changes: Iterable[Change]) -> list[Change]:
+    """One for each workspace: whoever hears of it reads the row as it is by then."""
+    newest: dict[UUID, Change] = {}
+    for change in changes:
+        before = newest.get(change.id)
+        columns = change.changed if before is None else before.changed | change.changed
+        newest[change.id] = replace(change, changed=columns)
+    return list(newest.values())
