@@ -81,7 +81,7 @@ def no_epoch_fence() -> list[Patch]:
     return [(leadership, "hold_term", hold_term)]
 
 
-@_bug(freeze=0.002, slow=0.1)
+@_bug(freeze=0.002, slow=0.1, session=0.02)
 def no_token_check() -> list[Patch]:
     return [(runtime.Engine, "check_tokens", False)]
 

@@ -7,8 +7,9 @@ together, so there is no moment in which a leader has lost one and keeps the oth
 Three things keep a leader that does not know it has been replaced from doing harm:
 
 - the **term**: acquiring raises ``epoch`` in ``system_locks``, and every transaction begins by reading
-  that row with its own epoch ``FOR SHARE``. No row: not leader, nothing is written. This also catches a
-  client library that silently hands out a new session without the lock;
+  that row with its own epoch ``FOR SHARE``; a single statement does so by itself (``store/fencing``). No
+  row: not leader, nothing is written. This also catches a client library that silently hands out a new
+  session without the lock;
 - the **backend pid** is remembered, and a connection that saw any error, time-out or cancellation is
   thrown away, never repaired;
 - the **verification age**: before each side effect outside the database the leader asks itself how long

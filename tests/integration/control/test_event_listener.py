@@ -4,7 +4,9 @@ import asyncio
 from uuid import UUID
 
 import asyncpg
+import pytest
 
+from codehub.coordinators import event_listener
 from codehub.server.control_plane import ControlPlane
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import Change, LiveFeed, LiveSubscription, Resync
@@ -64,6 +66,52 @@ async def test_every_change_reaches_a_subscriber_in_order(cell: Cell, redis_link
                             ).version:
                                 break
                 assert seen == sorted(set(seen)), "each version once, in order"
+    finally:
+        await feed.close()
+
+
+async def change(cell: Cell, workspace_id: UUID, assignment: str) -> None:
+    """As somebody else commits it: no coordinator here has anything to answer to that."""
+    connection = await asyncpg.connect(asyncpg_dsn(cell.database_url))
+    try:
+        await connection.execute(f"UPDATE workspaces SET {assignment} WHERE id = $1", workspace_id)
+    finally:
+        await connection.close()
+
+
+async def test_what_was_seen_is_told_together_with_what_follows(
+    cell: Cell, redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_listener, "ANSWERED_SECONDS", 3600.0)
+    feed = LiveFeed(redis_link)
+    feed.start()
+    try:
+        with feed.subscribe_user(cell.owner_id) as subscription:
+            async with cell.replica(settings=fast_settings(**SLOW)) as plane:
+                await until(lambda: _leads(plane))
+                workspace_id = await cell.create(start=False)
+                await next_change(subscription, workspace_id, column="name")
+                await change(cell, workspace_id, "health_status = 'ERROR'")
+                await change(cell, workspace_id, "memo = 'seen'")
+                told = await next_change(subscription, workspace_id, column="health_status")
+                assert told.changed == {"health_status", "memo"}
+                assert told.version == (await cell.view(workspace_id)).version
+    finally:
+        await feed.close()
+
+
+async def test_what_was_seen_is_told_although_nothing_follows(cell: Cell, redis_link: RedisLink) -> None:
+    feed = LiveFeed(redis_link)
+    feed.start()
+    try:
+        with feed.subscribe_user(cell.owner_id) as subscription:
+            async with cell.replica(settings=fast_settings(**SLOW)) as plane:
+                await until(lambda: _leads(plane))
+                workspace_id = await cell.create(start=False)
+                await next_change(subscription, workspace_id, column="name")
+                await change(cell, workspace_id, "health_status = 'ERROR'")
+                told = await next_change(subscription, workspace_id, column="health_status")
+                assert told.changed == {"health_status"}
     finally:
         await feed.close()
 
