@@ -32,11 +32,14 @@ RECORD_SECONDS = 10.0
 
 # Who has to look because of a change somebody else made. An operation's own steps are not among them: whoever
 # takes one tells the next itself, and each idle look would stand before the one that matters.
-WAKES_RECONCILER = frozenset({"desired_state", "deleted_at"})
-WAKES_OBSERVER = frozenset({"deleted_at", "error_info"})
+WAKES = {
+    HintTarget.RECONCILER: frozenset({"desired_state", "deleted_at"}),
+    HintTarget.OBSERVER: frozenset({"deleted_at", "error_info"}),
+}
 
-# What was seen is answered by the Reconciler within milliseconds, mostly. People are told of both together.
-SEEN = frozenset({"observed_status", "health_status"})
+# What is wanted or was seen, the Reconciler answers with a step within milliseconds, mostly. People are told
+# of both together, or of the one alone if no step comes.
+ANSWERED = frozenset({"desired_state", "deleted_at", "observed_status", "health_status"})
 ANSWERED_SECONDS = 0.02
 
 
@@ -53,14 +56,15 @@ class EventListener:
         self._listener = ChangeListener()
         self._pump: asyncio.Task[None] | None = None
         self._queue: list[Change] = []
-        self._unanswered: asyncio.TimerHandle | None = None
+        self._untold: list[Change] = []
+        self._tell_at = 0.0
         self._owes_resync = True
         self._feed_lost: str | None = None
         self._record_at = 0.0
 
     async def on_elected(self) -> None:
         self._listener = ChangeListener()
-        self._queue, self._feed_lost, self._owes_resync = [], None, True
+        self._queue, self._untold, self._feed_lost, self._owes_resync = [], [], None, True
         async with self._lead.raw_connection() as raw:
             await self._listener.attach(raw)
         self._pump = asyncio.create_task(self._receive(), name="event-listener")
@@ -70,22 +74,26 @@ class EventListener:
             self._pump.cancel()
             with suppress(asyncio.CancelledError):
                 await self._pump
-        self._stop_waiting_for_an_answer()
         await self._listener.close()
 
     def next_wait_seconds(self) -> float:
-        return OWED_SECONDS if self._owes_resync else IDLE_SECONDS
+        if self._owes_resync:
+            return OWED_SECONDS
+        return max(0.0, self._tell_at - monotonic()) if self._untold else IDLE_SECONDS
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
         if self._feed_lost is not None:
             raise LeadershipLost(self._feed_lost)
         changes, self._queue = self._queue, []
-        self._stop_waiting_for_an_answer()
+        if not self._untold:
+            self._tell_at = monotonic() + ANSWERED_SECONDS
+        self._untold += changes
         if self._owes_resync:
             await self._resync()
-        elif changes:
-            await self._forward(changes)
+        else:
+            await self._hint(changes)
+            await self._tell()
         await self._record_now_and_then()
         return TickReport(seen=len(changes), changed=len(changes))
 
@@ -93,24 +101,28 @@ class EventListener:
         """For people who ask who leads what; not with every event, which is to arrive at once."""
         if monotonic() >= self._record_at:
             self._record_at = monotonic() + RECORD_SECONDS
-            async with self._lead.transaction() as session:
+            async with self._lead.statement() as session:
                 await terms.record_tick(session, self._lead.name, detail={})
 
     async def _resync(self) -> None:
         """Everybody begins again; whatever was queued is included in that."""
+        self._untold = []
         self._owes_resync = not await self._live.publish_resync()
         await self._nudges.wake(HintTarget.OBSERVER)
         await self._nudges.wake(HintTarget.RECONCILER)
 
-    async def _forward(self, changes: list[Change]) -> None:
-        observer = _ids(each for each in changes if each.changed & WAKES_OBSERVER)
-        reconciler = _ids(each for each in changes if each.changed & WAKES_RECONCILER)
-        if reconciler:
-            await self._nudges.wake(HintTarget.RECONCILER, reconciler)
-        if not await self._live.publish_changes(_newest(changes)):
+    async def _hint(self, changes: list[Change]) -> None:
+        for target, columns in WAKES.items():
+            ids = {each.id for each in changes if each.changed & columns}
+            if ids:
+                await self._nudges.wake(target, ids)
+
+    async def _tell(self) -> None:
+        if monotonic() < self._tell_at and all(map(_may_be_answered, self._untold)):
+            return
+        untold, self._untold = self._untold, []
+        if untold and not await self._live.publish_changes(_newest(untold)):
             self._owes_resync = True
-        if observer:
-            await self._nudges.wake(HintTarget.OBSERVER, observer)
 
     async def _receive(self) -> None:
         try:
@@ -118,27 +130,14 @@ class EventListener:
                 # First the wait, then the queue: a tick meanwhile puts a new list in place of the old one.
                 batch = await self._listener.next_batch()
                 self._queue.extend(batch)
-                if all(each.changed <= SEEN for each in batch):
-                    self._wait_for_an_answer()
-                else:
-                    self.wakeups.poke()
+                self.wakeups.poke()
         except FeedLost as error:
             self._feed_lost = str(error)
             self.wakeups.poke()
 
-    def _wait_for_an_answer(self) -> None:
-        if self._unanswered is None:
-            loop = asyncio.get_running_loop()
-            self._unanswered = loop.call_later(ANSWERED_SECONDS, self.wakeups.poke)
 
-    def _stop_waiting_for_an_answer(self) -> None:
-        if self._unanswered is not None:
-            self._unanswered.cancel()
-            self._unanswered = None
-
-
-def _ids(changes: Iterable[Change]) -> set[UUID]:
-    return {change.id for change in changes}
+def _may_be_answered(change: Change) -> bool:
+    return change.changed <= ANSWERED or change.version == 1
 
 
 def _newest(changes: Iterable[Change]) -> list[Change]:
