@@ -6,7 +6,7 @@ good, yet each full collection would look through all of it, and everything else
 
 import gc
 
-YOUNG = 10_000  # new objects before a look at them; the default of 700 is reached within one request
+YOUNG = 50_000  # new objects before a look at them; the default of 700 is reached within one request
 
 
 def settle() -> None:
