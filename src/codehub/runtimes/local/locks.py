@@ -10,7 +10,7 @@ a thread asleep in ``flock`` could be neither cancelled nor counted.
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
@@ -78,15 +78,24 @@ class Lock:
 
 @asynccontextmanager
 async def acting(
-    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, timeout: float
+    layout: Layout,
+    threads: Threads,
+    workspace_id: UUID,
+    *,
+    token: Token | None,
+    timeout: float,
+    first: Callable[[int], None] = lambda _lock_fd: None,
 ) -> AsyncIterator[int]:
-    """Hold a workspace's lock and yield its descriptor; with a token, only if nobody outranks it."""
+    """Hold a workspace's lock and yield its descriptor; with a token, only if nobody outranks it.
+
+    ``first`` is what to do as soon as that is so, in the same piece of thread work.
+    """
     path = layout.lock(workspace_id)
     lock = Lock(path)
     try:
-        if not await threads.run(_enter, layout, lock, token):
+        if not await threads.run(_enter, layout, lock, token, first):
             await lock.take(timeout=timeout)
-            await threads.run(_enter, layout, lock, token)
+            await threads.run(_enter, layout, lock, token, first)
         assert lock.fd is not None
         yield lock.fd
     except OSError as error:
@@ -95,14 +104,15 @@ async def acting(
         lock.leave()
 
 
-def _enter(layout: Layout, lock: Lock, token: Token | None) -> bool:
+def _enter(layout: Layout, lock: Lock, token: Token | None, first: Callable[[int], None]) -> bool:
     """Blocking, for a thread, all of it at once. False: somebody else is busy with this workspace."""
     layout.check()
     if not lock.try_to_take():
         return False
+    assert lock.fd is not None
     if token is not None:
-        assert lock.fd is not None
         admit(lock.fd, token)
+    first(lock.fd)
     return True
 
 

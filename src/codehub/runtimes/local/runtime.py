@@ -9,7 +9,7 @@ several CodeHub processes on one machine may use one data directory, and any of 
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -157,8 +157,10 @@ class LocalRuntime:
     # Volumes
 
     async def provision(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token):
-            await self._threads.run(volumes.make_volume, self._layout, workspace_id)
+        async with self._acting(
+            workspace_id, token, first=lambda _lock_fd: volumes.make_volume(self._layout, workspace_id)
+        ):
+            pass  # made, or it was there
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
         async with (
@@ -280,10 +282,18 @@ class LocalRuntime:
 
     # What the calls above are made of
 
-    def _acting(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[int]:
-        """Hold the workspace's lock; with a token, only if nobody outranks it."""
+    def _acting(
+        self,
+        workspace_id: UUID,
+        token: Token | None,
+        *,
+        first: Callable[[int], None] = lambda _lock_fd: None,
+    ) -> AbstractAsyncContextManager[int]:
+        """Hold the workspace's lock; with a token, only if nobody outranks it. Then ``first``, at once."""
         timeout = self._lock_timeout_seconds
-        return locks.acting(self._layout, self._threads, workspace_id, token=token, timeout=timeout)
+        return locks.acting(
+            self._layout, self._threads, workspace_id, token=token, timeout=timeout, first=first
+        )
 
     def _without_job(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[None]:
         return jobs.without_job(self._layout, self._threads, workspace_id, token=token)
