@@ -172,11 +172,11 @@ class Reconciler:
             write = self._lead.statement if round_.is_one_statement else self._lead.transaction
             async with write(actor="reconciler") as session:
                 await self._write(session, round_)
-        self._act(round_)
-        await self._record_now_and_then(busy=round_.changed > 0)
         self._last = round_
-        self._executions.short_of_slots = round_.short_of_slots
+        self._executions.short_of_slots = round_.short_of_slots  # before the first of them can end
+        self._act(round_)
         IN_FLIGHT.set(self._executions.running())
+        await self._record_now_and_then(busy=round_.changed > 0)
         return TickReport(
             seen=round_.seen, changed=round_.changed, started=len(round_.to_run), failed=round_.failed
         )
