@@ -11,10 +11,9 @@ flight without an actor and adopts it: same op_id, higher epoch, no error counte
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
-from uuid import UUID
 
 import structlog
 from prometheus_client import Counter as Total
@@ -24,6 +23,7 @@ from codehub.coordinators.engines import Engines
 from codehub.coordinators.executions import Executions, lane_of
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
+from codehub.coordinators.round import Completion, Round
 from codehub.coordinators.wakeups import Wakeups
 from codehub.coordinators.worker import Worker
 from codehub.domain import home
@@ -78,50 +78,6 @@ class Timing:
     active_seconds: float = 2.0
     converge_seconds: float = 5.0
     batch_size: int = 200
-
-
-@dataclass(frozen=True)
-class Completion:
-    """An operation that is over, the workspace after it, and the next step of its walk, if there is one."""
-
-    of: WorkspaceView
-    at_rest: WorkspaceView
-    then: Operation | None
-
-
-@dataclass
-class Round:
-    """What one tick found and decided; actions begin only once its transaction is committed."""
-
-    now: datetime
-    may_claim: bool
-    free: Mapping[Lane, int]
-    to_complete: list[Completion] = field(default_factory=list)
-    to_mark: list[WorkspaceView] = field(default_factory=list)
-    to_halt: list[tuple[WorkspaceView, Halt]] = field(default_factory=list)
-    to_claim: list[tuple[WorkspaceView, Operation]] = field(default_factory=list)
-    to_run: list[WorkspaceView] = field(default_factory=list)
-    to_expire: list[tuple[WorkspaceView, Expire]] = field(default_factory=list)
-    to_fail: list[tuple[WorkspaceView, Fail]] = field(default_factory=list)
-    to_examine: list[WorkspaceView] = field(default_factory=list)
-    wanted: Counter[Lane] = field(default_factory=Counter)
-    taken: Counter[Lane] = field(default_factory=Counter)
-    seen: int = 0
-    changed: int = 0
-    failed: int = 0
-    unmet: int = 0
-    short_of_slots: bool = False
-
-    def to_write(self) -> set[UUID]:
-        completed = [each.of for each in self.to_complete]
-        halted, claimed = ([ws for ws, _ in each] for each in (self.to_halt, self.to_claim))
-        return {ws.id for ws in (*completed, *self.to_mark, *halted, *claimed)}
-
-    @property
-    def is_one_statement(self) -> bool:
-        """Several rows are locked in order first; a walk that goes on takes a claim after its completion."""
-        goes_on = any(each.then is not None for each in self.to_complete)
-        return len(self.to_write()) == 1 and not (self.to_mark or goes_on)
 
 
 class Reconciler:

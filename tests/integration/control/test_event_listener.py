@@ -1,6 +1,8 @@
 """From a committed change to everybody who waits for it: coordinators and browsers."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import asyncpg
@@ -79,40 +81,40 @@ async def change(cell: Cell, workspace_id: UUID, assignment: str) -> None:
         await connection.close()
 
 
+@asynccontextmanager
+async def told_by_events_alone(cell: Cell, link: RedisLink) -> AsyncIterator[LiveSubscription]:
+    """What the owner hears while all five lead and nothing is polled."""
+    feed = LiveFeed(link)
+    feed.start()
+    try:
+        with feed.subscribe_user(cell.owner_id) as subscription:
+            async with cell.replica(settings=fast_settings(**SLOW)) as plane:
+                await until(lambda: _leads(plane))
+                yield subscription
+    finally:
+        await feed.close()
+
+
 async def test_what_may_be_answered_is_told_together_with_what_follows(
     cell: Cell, redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_listener, "ANSWERED_SECONDS", 3600.0)
-    feed = LiveFeed(redis_link)
-    feed.start()
-    try:
-        with feed.subscribe_user(cell.owner_id) as subscription:
-            async with cell.replica(settings=fast_settings(**SLOW)) as plane:
-                await until(lambda: _leads(plane))
-                workspace_id = await cell.create(start=False)
-                await change(cell, workspace_id, "health_status = 'ERROR'")
-                await change(cell, workspace_id, "memo = 'seen'")
-                told = await next_change(subscription, workspace_id, column="name")
-                assert told.changed >= {"name", "health_status", "memo"}
-                assert told.version == (await cell.view(workspace_id)).version == 3
-    finally:
-        await feed.close()
+    async with told_by_events_alone(cell, redis_link) as subscription:
+        workspace_id = await cell.create(start=False)
+        await change(cell, workspace_id, "health_status = 'ERROR'")
+        await change(cell, workspace_id, "memo = 'seen'")
+        told = await next_change(subscription, workspace_id, column="name")
+        assert told.changed >= {"name", "health_status", "memo"}
+        assert told.version == (await cell.view(workspace_id)).version == 3
 
 
 async def test_what_was_seen_is_told_although_nothing_follows(cell: Cell, redis_link: RedisLink) -> None:
-    feed = LiveFeed(redis_link)
-    feed.start()
-    try:
-        with feed.subscribe_user(cell.owner_id) as subscription:
-            async with cell.replica(settings=fast_settings(**SLOW)) as plane:
-                await until(lambda: _leads(plane))
-                workspace_id = await cell.create(start=False)
-                await next_change(subscription, workspace_id, column="name")
-                await change(cell, workspace_id, "health_status = 'ERROR'")
-                told = await next_change(subscription, workspace_id, column="health_status")
-                assert told.changed == {"health_status"}
-    finally:
-        await feed.close()
+    async with told_by_events_alone(cell, redis_link) as subscription:
+        workspace_id = await cell.create(start=False)
+        await next_change(subscription, workspace_id, column="name")
+        await change(cell, workspace_id, "health_status = 'ERROR'")
+        told = await next_change(subscription, workspace_id, column="health_status")
+        assert told.changed == {"health_status"}
 
 
 async def test_a_lost_session_ends_in_a_resync_and_goes_on(cell: Cell, redis_link: RedisLink) -> None:

@@ -41,6 +41,11 @@ async def claim(session: Session, workspace_id: UUID, looking: Session) -> Claim
     return claimed.get(workspace_id)
 
 
+async def claim_fenced(fenced: Fenced, workspace_id: UUID, looking: Session) -> Claim | None:
+    async with fenced() as writing:
+        return await claim(writing, workspace_id, looking)
+
+
 async def test_a_question_is_answered_with_the_time_of_the_database(session: Session, fenced: Fenced) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
     before = await statements.now(session)
@@ -114,13 +119,9 @@ async def test_a_write_that_waits_for_a_successor_writes_nothing(
 ) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
 
-    async def write() -> Claim | None:
-        async with fenced() as writing:
-            return await claim(writing, workspace_id, session)
-
     async with session_factory() as successor:
         await leadership.acquire_term(successor, LOCK, "node-b")  # not committed yet
-        writing = asyncio.create_task(write())
+        writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)
         await successor.commit()
@@ -134,10 +135,6 @@ async def test_a_successor_waits_for_a_write_under_way(
 ) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
 
-    async def write() -> Claim | None:
-        async with fenced() as writing:
-            return await claim(writing, workspace_id, session)
-
     async def succeed() -> int:
         async with session_factory.begin() as own:
             return (await leadership.acquire_term(own, LOCK, "node-b")).epoch
@@ -145,7 +142,7 @@ async def test_a_successor_waits_for_a_write_under_way(
     # Given a write that holds its term and waits for a row of somebody else's
     async with session_factory() as other:
         await other.execute(update(w).where(w.c.id == workspace_id).values(memo="busy"))
-        writing = asyncio.create_task(write())
+        writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)
             successor = asyncio.create_task(succeed())
@@ -164,14 +161,10 @@ async def test_a_wish_that_comes_in_between_is_not_overrun(
     """The row is judged again once it is there, the term still held."""
     workspace_id = await make_workspace(session, desired_state="RUNNING")
 
-    async def write() -> Claim | None:
-        async with fenced() as writing:
-            return await claim(writing, workspace_id, session)
-
     async with session_factory() as person:
         wish = update(w).where(w.c.id == workspace_id).values(desired_state=DesiredState.PENDING)
         await person.execute(wish)
-        writing = asyncio.create_task(write())
+        writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)
         await person.commit()

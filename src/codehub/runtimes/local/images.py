@@ -42,3 +42,15 @@ def default_images() -> dict[str, str]:
 def uses_base_path(images: Mapping[str, str], image_ref: str) -> bool:
     """Whether this image serves below its base path. An unknown one does not."""
     return BASE_PATH_PLACEHOLDER in images.get(image_ref, "")
+
+
+def check_command(name: str, command: str) -> None:
+    """Raises ``ValueError`` with a sentence for whoever wrote it into LOCAL_IMAGES."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"LOCAL_IMAGES: {name!r}: {error}") from error
+    if not words:
+        raise ValueError(f"LOCAL_IMAGES: {name!r} has no command")
+    if "{port}" not in command:
+        raise ValueError(f"LOCAL_IMAGES: {name!r} does not use {{port}}, so nobody could reach it")

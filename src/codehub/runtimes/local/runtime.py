@@ -8,7 +8,6 @@ several CodeHub processes on one machine may use one data directory, and any of 
 
 import asyncio
 import os
-import shlex
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -70,7 +69,7 @@ class LocalRuntime:
         self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
         for name, command in self._images.items():
-            _check_command(name, command)
+            image_rules.check_command(name, command)
         self._job_settings = jobs.JobSettings(
             command=tuple(job_command),
             archive_url=archive_url,
@@ -389,14 +388,3 @@ class LocalRuntime:
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 self._children.pop(pid, None)
-
-
-def _check_command(name: str, command: str) -> None:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ValueError(f"LOCAL_IMAGES: {name!r}: {error}") from error
-    if not words:
-        raise ValueError(f"LOCAL_IMAGES: {name!r} has no command")
-    if "{port}" not in command:
-        raise ValueError(f"LOCAL_IMAGES: {name!r} does not use {{port}}, so nobody could reach it")
