@@ -9,8 +9,8 @@ expires by itself. A call that fails is made again on the next turn; if all fail
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
 
@@ -28,6 +28,7 @@ OUTAGE = 30.0
 PARALLEL = 16
 
 Lease = tuple[UUID, str]
+Call = Callable[[], Awaitable[None]]
 
 
 class Requests:
@@ -115,11 +116,16 @@ class ActivityBook:
         take, self._to_take = self._to_take, set()
         release, self._to_release = self._to_release, set()
         touch, self._to_touch = self._to_touch, set()
-        calls = [self._take(lease) for lease in take]
-        calls += [self._release(lease) for lease in release]
-        calls += [self._touch(workspace_id) for workspace_id in touch]
+        calls: list[Call] = [partial(self._take, lease) for lease in take]
+        calls += [partial(self._release, lease) for lease in release]
+        calls += [partial(self._touch, workspace_id) for workspace_id in touch]
         if calls:
-            await self._make(calls)
+            try:
+                await self._make(calls)
+            except asyncio.CancelledError:  # the proxy stops: any of them may be taken, and none is wanted
+                for lease in take | release:
+                    self._give_up(lease)
+                raise
         await self._report_outage()
 
     async def close(self) -> None:
@@ -157,15 +163,15 @@ class ActivityBook:
                 if now - requests.touched_at >= self.touch_interval:
                     del self._active[workspace_id]
 
-    async def _make(self, calls: list[Coroutine[Any, Any, None]]) -> None:
+    async def _make(self, calls: list[Call]) -> None:
         gate = asyncio.Semaphore(PARALLEL)
         failures = 0
 
-        async def one(call: Coroutine[Any, Any, None]) -> None:
+        async def one(call: Call) -> None:
             nonlocal failures
             async with gate:
                 try:
-                    await call
+                    await call()
                 except Exception as error:  # noqa: BLE001 - whatever the port met: the next turn tries again
                     failures += 1
                     self._metrics.activity_failures_total += 1

@@ -165,3 +165,30 @@ async def test_closing_gives_everything_back(made: Made) -> None:
     await book.close()
     assert port.kinds().count("release") == 2
     assert ("release", conn_id) in port.calls
+
+
+async def test_a_proxy_that_stops_in_the_middle_of_a_call_still_gives_every_lease_back(
+    made: tuple[ActivityBook, Port, Time], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, port, _ = made
+    closed = book.socket_opened(WORKSPACE)
+    await book.turn()
+    opened = book.socket_opened(WORKSPACE)
+    book.socket_closed(WORKSPACE, closed)
+    waiting = asyncio.Event()
+
+    async def never(*_: object) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(port, "lease", never)
+        patch.setattr(port, "release", never)
+        turn = asyncio.create_task(book.turn())
+        await waiting.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    port.calls.clear()
+    await book.close()
+    assert {call for call in port.calls if call[0] == "release"} == {("release", closed), ("release", opened)}
