@@ -57,7 +57,7 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt
 
 clean: ## Remove everything that was installed or built; data stays
-	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static bench/.env bench/node_modules
+	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static src/codehub/proxy/_relay.so bench/.env bench/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the Python environment -----------------------------------------------------------------------
@@ -65,7 +65,7 @@ clean: ## Remove everything that was installed or built; data stays
 $(VENV)/bin/python:
 	@requirements/make-venv "$(PYTHON)" $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python requirements/jupyter.txt requirements/build.txt pyproject.toml
+$(VENV)/.run: $(VENV)/bin/python requirements/jupyter.txt requirements/build.txt pyproject.toml hatch_build.py src/codehub/proxy/relay.c
 	@echo "Installing CodeHub and the built-in IDE into $(VENV) (only the first time; a minute or two) …"
 	$(PIP) install --require-hashes --no-deps --progress-bar on -r requirements/jupyter.txt -r requirements/build.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +16,7 @@ import pytest
 import websockets
 
 from tests.support import postgres
-from tests.support.instance import Instance, codehub_up, processes_of
+from tests.support.instance import Instance, codehub_up, processes_of, proxy_pid
 from tests.support.people import ECHO, QUICK, Person, coordinators, ticks_of
 from tests.support.waiting import until
 
@@ -33,21 +32,6 @@ async def instance(tmp_path: Path) -> AsyncIterator[Instance]:
     bind = f"127.0.0.1:{postgres.free_port()}"
     async with codehub_up(tmp_path / "data", bind=bind, **SETTINGS) as running:
         yield running
-
-
-def proxy_pid(instance: Instance) -> int | None:
-    """The proxy among the children of this very instance."""
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if not entry.name.isdecimal() or _parent(entry) != instance.process.pid:
-                continue
-            if b"codehub.server.proxy_process" in (entry / "cmdline").read_bytes():
-                return int(entry.name)
-    return None
-
-
-def _parent(entry: Path) -> int:
-    return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
 async def status_of(url: str) -> int:

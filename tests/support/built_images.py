@@ -54,7 +54,15 @@ RECIPES = {
     "codehub": Recipe(
         "deploy/compose/Dockerfile",
         ".",
-        ("deploy/compose/Dockerfile", "requirements", "pyproject.toml", "src", "web", ".npmrc"),
+        (
+            "deploy/compose/Dockerfile",
+            "requirements",
+            "pyproject.toml",
+            "hatch_build.py",
+            "src",
+            "web",
+            ".npmrc",
+        ),
     ),
 }
 

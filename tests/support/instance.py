@@ -138,3 +138,18 @@ async def until_gone(data_dir: Path, *, within: float = 30.0) -> None:
     async with asyncio.timeout(within):
         while processes_of(data_dir):
             await asyncio.sleep(0.05)
+
+
+def proxy_pid(instance: Instance) -> int | None:
+    """The proxy among the children of this very instance."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if not entry.name.isdecimal() or _parent(entry) != instance.process.pid:
+                continue
+            if b"codehub.server.proxy_process" in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+    return None
+
+
+def _parent(entry: Path) -> int:
+    return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from codehub.proxy.relay import load as load_relay
+
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -57,6 +59,12 @@ def require_bubblewrap() -> Path:
 def require_program(name: str, *, package: str) -> Path:
     """A system tool, by the Debian package that brings it."""
     return _require_program(name, package=package)
+
+
+def require_relay() -> None:
+    """The proxy's relay, which is built where there is a C compiler."""
+    if load_relay() is None:
+        pytest.skip("needs the relay: apt-get install gcc libc6-dev, touch pyproject.toml, make setup")
 
 
 def require_node() -> Path:

@@ -14,6 +14,8 @@ from codehub.proxy.answers import Answer, refused
 from codehub.proxy.destinations import Destination
 from codehub.proxy.exchange import Exchange
 from codehub.proxy.request import FieldMemory, RequestHead
+from codehub.proxy.tunnel import Tunnel
+from codehub.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
     from codehub.proxy.server import Engine
@@ -109,6 +111,9 @@ class Connection(asyncio.Protocol):
             data, self._buffer = self._buffer, b""
             self.exchange.client_data(data)
             self._update_reading()
+
+    def join(self, upstream: UpstreamConnection) -> Tunnel:
+        return Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
 
     def tunnel_closed(self) -> None:
         self._engine.metrics.websockets_open -= 1

@@ -11,7 +11,7 @@ from codehub.proxy.framing import Body, FramingError, UntilClose
 from codehub.proxy.request import RequestHead
 from codehub.proxy.response import BadResponse, ResponseHead, read_response, recall_response
 from codehub.proxy.rewrite import Policy, client_head
-from codehub.proxy.tunnel import join
+from codehub.proxy.tunnel import Tunnel
 from codehub.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Exchange:
     __slots__ = (
         "_client",
         "_interim",
+        "_joined",
         "_one_way",
         "_partial",
         "_paused",
@@ -55,6 +56,7 @@ class Exchange:
         self._partial = b""
         self._interim = 0
         self._paused = False  # the upstream is not read, until the client has taken more
+        self._joined: Tunnel | None = None
         self._one_way = False  # one side of the tunnel has said its last
         self._simple = request.method == b"GET" and request.minor and not request.block.has_body
         self.spent = False  # holds traces of a request; one without may carry the same head again
@@ -92,7 +94,7 @@ class Exchange:
         if self._one_way or self._upstream is None:
             return False
         self._one_way = True
-        self._unpipe()
+        self._part()
         self._upstream.transport.write_eof()
         return True
 
@@ -111,7 +113,7 @@ class Exchange:
 
     def abandon(self) -> None:
         """The client is gone, or its time is up: the upstream learns it by a lost connection."""
-        self._unpipe()
+        self._part()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.drop()
@@ -146,7 +148,7 @@ class Exchange:
         if not self.tunnel or self._one_way:
             return False
         self._one_way = True
-        self._unpipe()
+        self._part()
         self._client.transport.write_eof()
         return True
 
@@ -154,7 +156,7 @@ class Exchange:
         self._client.upstream_full(full=full)
 
     def upstream_lost(self, exc: Exception | None) -> None:
-        self._unpipe()
+        self._part()
         upstream, self._upstream = self._upstream, None
         if upstream is None:
             return
@@ -236,14 +238,13 @@ class Exchange:
         self._client.transport.write(head + data if data else head)
         self._client.tunnel_opened()
         if self._upstream is not None:
-            join(self._client, self._upstream)
+            self._joined = self._client.join(self._upstream)
 
-    def _unpipe(self) -> None:
+    def _part(self) -> None:
         """Before either end closes: writing to a closed transport is an error."""
-        if self.tunnel:
-            self._client.transport.set_protocol(self._client)
-            if self._upstream is not None:
-                self._upstream.transport.set_protocol(self._upstream)
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            joined.part()
 
     def _finish(self, rest: bytes) -> None:
         upstream, response = self._upstream, self._response

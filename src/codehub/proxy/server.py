@@ -22,6 +22,7 @@ from codehub.proxy.metrics import Metrics
 from codehub.proxy.own import OwnEndpoints
 from codehub.proxy.pages import Pages
 from codehub.proxy.ports import Ports, WorkspaceTarget
+from codehub.proxy.relay import Relay
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
@@ -47,6 +48,7 @@ class Engine:
         self.own_origins = settings.base_domain is not None
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
+        self.relay = Relay.open(self.loop) if settings.use_relay else None
         self.activity = ActivityBook(ports.activity, settings, metrics)
         self.destinations = Destinations(self.pool, self.activity, settings.api)
         self.api = self.destinations.api()
@@ -209,6 +211,8 @@ class ProxyServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         engine.pool.close()
+        if engine.relay is not None:
+            engine.relay.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.0):
                 await engine.activity.close()

@@ -53,6 +53,7 @@ class ProxySettings:
     pool_size: int = 128  # idle connections kept for each address
     write_high: int = 256 * KIB
     write_low: int = 64 * KIB
+    use_relay: bool = True  # for open WebSockets, where it was built
 
     cache_ttl: float = 2.0
     miss_ttl: float = 1.0  # how long "nobody" and "no such workspace" are remembered

@@ -23,6 +23,7 @@ from obstore.store import from_url
 from codehub.archives.tools import check_tools
 from codehub.domain.errors import CodeHubError
 from codehub.kit.logs import redact_text
+from codehub.proxy import relay
 from codehub.runtimes.local.images import default_images
 from codehub.server import bind as binding
 from codehub.server import embedded
@@ -52,7 +53,7 @@ async def examine(settings: Settings) -> list[Finding]:
         ("port", _port),
     ):
         findings.append(await _guarded(what, look, settings))
-    return findings + await _runtime(settings)
+    return [*findings, _websockets(), *await _runtime(settings)]
 
 
 async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
@@ -235,6 +236,13 @@ async def _port(settings: Settings) -> Finding:
             return Finding("port", Verdict.BAD, f"{bind} is taken", str(error))
         raise
     return Finding("port", Verdict.OK, f"{bind} is free")
+
+
+def _websockets() -> Finding:
+    if relay.load() is not None:
+        return Finding("websockets", Verdict.OK, "carried by the relay")
+    advice = "To make them faster, install a C compiler (gcc, libc6-dev) and then CodeHub again."
+    return Finding("websockets", Verdict.NOTE, "carried by the event loop", advice)
 
 
 async def _is_codehub(url: str) -> bool:

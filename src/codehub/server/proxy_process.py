@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from codehub.kit import logs, memory
+from codehub.kit import descriptors, logs, memory
 from codehub.proxy.ports import Ports
 from codehub.proxy.server import ProxyServer
 from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
@@ -52,6 +52,7 @@ async def run_proxy(
     numbers: Path | None = None,
 ) -> None:
     """Serve until cancelled; then drain. ``numbers``: where to leave the counters for ``/metrics``."""
+    descriptors.allow_many()  # a WebSocket takes four
     async with AsyncExitStack() as stack:
         pool = create_pool(database_url, pool_size=14, application_name="codehub-proxy")
         stack.push_async_callback(pool.dispose)

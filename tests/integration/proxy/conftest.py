@@ -55,6 +55,22 @@ class House:
         head = b"%b %b%b HTTP/%b\r\n%b\r\n\r\n" % (method, self.base, path, version, b"\r\n".join(fields))
         return head + body
 
+    def upgrade(self, path: bytes = b"/socket") -> bytes:
+        """The handshake of a WebSocket, from a page of this site."""
+        return self.request(
+            path,
+            b"Origin: http://127.0.0.1:%d" % self.server.port,
+            b"Connection: Upgrade",
+            b"Upgrade: websocket",
+            b"Sec-WebSocket-Version: 13",
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        )
+
+    def carried(self) -> int:
+        """How many open WebSockets the relay carries."""
+        engine = self.server._engine
+        return len(engine.relay) if engine is not None and engine.relay is not None else 0
+
     async def client(self) -> RawClient:
         client = await RawClient.connect(self.server.port)
         self.clients.append(client)

@@ -90,6 +90,9 @@ def replies(*responses: bytes, close: bool = False) -> Behaviour:
     return behave
 
 
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
 def ok(body: bytes = b"hello", *lines: bytes) -> bytes:
     extra = b"".join(line + b"\r\n" for line in lines)
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), extra, body)

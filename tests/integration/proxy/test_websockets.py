@@ -1,6 +1,7 @@
 """WebSockets: judged like any request, then bytes both ways."""
 
 import asyncio
+import functools
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,9 +16,19 @@ from websockets.typing import Origin
 from codehub.proxy.ports import Phase
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
-from tests.integration.proxy.raw import DEADLINE, Received, until
+from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
+from tests.support.requirements import require_relay
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
+
+
+@pytest.fixture(params=["relay", "event loop"])
+def make_house(make_house: MakeHouse, request: pytest.FixtureRequest) -> MakeHouse:
+    """Whoever carries the bytes, all of this holds."""
+    use_relay = request.param == "relay"
+    if use_relay:
+        require_relay()
+    return functools.partial(make_house, use_relay=use_relay)
 
 
 async def echo(socket: ServerConnection) -> None:
@@ -56,9 +67,7 @@ async def test_a_hundred_thousand_messages_pass_in_order(make_house: MakeHouse) 
     frames = b"".join(b"\x81%c\0\0\0\0%b" % (0x80 | len(text), text) for text in texts)  # masked with zeros
     house = await make_house(_echo_short_frames)
     client = await house.client()
-    upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
-    origin = b"Origin: http://127.0.0.1:%d" % house.server.port
-    await client.send(house.request(b"/socket", *upgrade, origin, b"Sec-WebSocket-Key: " + b"A" * 22 + b"=="))
+    await client.send(house.upgrade())
     assert (await client.response()).status == 101
     sender = asyncio.create_task(client.send(frames))
     for at in range(0, len(texts), 1000):
@@ -69,7 +78,7 @@ async def test_a_hundred_thousand_messages_pass_in_order(make_house: MakeHouse) 
 
 
 async def _echo_short_frames(_: Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    writer.write(SWITCHED)
     while True:
         head = await reader.readexactly(6)
         kind, length = head[0], head[1] & 0x7F
@@ -210,11 +219,8 @@ async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:
 
     async with workspace(house, flood):
         client = await house.client()
-        origin = b"Origin: http://127.0.0.1:%d" % house.server.port
-        upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
-        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await client.send(house.request(b"/", origin, key, *upgrade))
+        await client.send(house.upgrade())
         last = -1
         while sent != last or sent == 0:
             last = sent
@@ -224,13 +230,22 @@ async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:
         await until(lambda: house.server.metrics.websockets_open == 0)
 
 
-async def test_a_socket_may_rest_for_hours_and_then_be_slow(house: House) -> None:
+async def test_a_socket_may_rest_for_hours(house: House) -> None:
+    async with workspace(house), open_socket(house) as socket:
+        engine = house.server._engine
+        assert engine is not None
+        for _ in range(100):
+            engine.sweep(1000.0)
+        await socket.send("still here")
+        assert await socket.recv() == "still here"
+
+
+async def test_a_client_may_be_slow_for_a_while_and_not_for_ever(make_house: MakeHouse) -> None:
+    house = await make_house(use_relay=False)  # which gives such a one back
     async with workspace(house), open_socket(house) as socket:
         engine = house.server._engine
         assert engine is not None
         (connection,) = [each for each in engine.connections if each.is_tunnel()]
-        for _ in range(100):
-            engine.sweep(1000.0)
         connection.pause_writing()  # the client takes no more for a moment
         engine.sweep(1.0)
         connection.resume_writing()
@@ -249,20 +264,17 @@ def _resident_kib() -> int:
 async def test_two_thousand_idle_sockets_cost_little(make_house: MakeHouse) -> None:
     count = 2000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 4 * count + 512
+    needed = 6 * count + 512  # client, proxy with a relay, upstream
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
-        count = min(count, (min(needed, hard) - 512) // 4)
+        count = min(count, (min(needed, hard) - 512) // 6)
     house = await make_house()
     house.upstream.behave = _accept_and_wait
-    origin = b"Origin: http://127.0.0.1:%d" % house.server.port
-    upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
-    request = house.request(b"/", origin, b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", *upgrade)
 
     async def open_many(number: int) -> None:
         for _ in range(number):
             client = await house.client()
-            await client.send(request)
+            await client.send(house.upgrade())
             assert (await client.response()).status == 101
 
     await open_many(200)
@@ -278,6 +290,6 @@ async def test_two_thousand_idle_sockets_cost_little(make_house: MakeHouse) -> N
 
 
 async def _accept_and_wait(_: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+    writer.write(SWITCHED)
     await reader.read()
     writer.close()

@@ -39,6 +39,7 @@ async def test_doctor_finds_a_machine_fit_before_the_first_start(tmp_path: Path)
         "runtime",
         "tar and zstd",
         "port",
+        "websockets",
     }
     assert not data_dir.exists(), "looking changes nothing"
 

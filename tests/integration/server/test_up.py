@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from codehub.server.data_dir import DataDir
 from codehub.server.embedded import postgres, redis
-from tests.support.instance import codehub, codehub_up, environment, processes_of, until_gone
+from tests.support.instance import codehub, codehub_up, environment, processes_of, proxy_pid, until_gone
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -211,3 +212,17 @@ asyncio.run(main())
     assert postgres.is_running(data_dir)
     assert redis.is_running(data_dir)
     return {int(line) for line in output.split()}
+
+
+async def test_the_proxy_may_hold_more_connections_than_a_shell_allows(data_dir: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # inherited, as from a login
+    try:
+        async with codehub_up(data_dir) as instance:
+            proxy = proxy_pid(instance)
+            assert proxy is not None
+            assert resource.prlimit(proxy, resource.RLIMIT_NOFILE) == (hard, hard)
+            server = resource.prlimit(instance.process.pid, resource.RLIMIT_NOFILE)
+            assert server == (1024, hard), "which workspaces inherit"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
