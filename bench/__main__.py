@@ -21,7 +21,7 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "start-50": (starts.at_once, 3),
     "api": (api.read, 5),
     "proxy-http": (proxying.small_requests, 5),
-    "proxy-websocket": (proxying.websockets, 5),
+    "proxy-websocket": (proxying.websockets, 40),
     "proxy-download": (proxying.download, 5),
     "proxy-saturated": (saturation.saturated, 3),
     "idle": (idle.idle, 3),
