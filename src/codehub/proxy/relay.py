@@ -11,6 +11,7 @@ It takes plain sailing only. A pair whose end closes, breaks or does not take it
 import asyncio
 import ctypes
 import functools
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ class Relay:
         self._library = library
         self._loop = loop
         self._carried: dict[int, CameBack] = {}
+        # It takes two descriptors more for each pair. The last quarter of them is for people who come in.
+        self._highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
         self._handle = library.relay_open()
         if not self._handle:
             raise OSError("no thread or descriptors for a relay")
@@ -60,6 +63,8 @@ class Relay:
 
         ``came_back`` is called, in the event loop, when it carries them no longer; not after ``part``.
         """
+        if max(one, other) > self._highest:
+            return None
         pair: int | None = self._library.relay_join(self._handle, one, other)
         if pair:
             self._carried[pair] = came_back

@@ -180,6 +180,20 @@ async def test_without_descriptors_it_takes_nothing_and_loses_nothing(relay: Rel
     await until(lambda: ends.near.recv(100, socket.MSG_PEEK) == b"still")
 
 
+async def test_the_last_descriptors_are_for_people_who_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_relay()
+    probe = os.dup(0)
+    os.close(probe)
+    with monkeypatch.context() as patch:
+        patch.setattr(resource, "getrlimit", lambda _: (probe + 8, probe + 8))
+        crowded = Relay.open(asyncio.get_running_loop())
+    assert crowded is not None
+    ends = Ends(crowded)
+    assert (ends.pair, len(crowded)) == (None, 0)
+    crowded.close()
+    ends.close()
+
+
 # Within the proxy ---------------------------------------------------------------------------------
 
 
