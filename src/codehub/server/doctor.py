@@ -241,7 +241,7 @@ async def _port(settings: Settings) -> Finding:
 def _websockets() -> Finding:
     if relay.load() is not None:
         return Finding("websockets", Verdict.OK, "carried by the relay")
-    advice = "To make them faster, install a C compiler (gcc, libc6-dev) and then CodeHub again."
+    advice = "To make them faster: a C compiler (gcc, libc6-dev), then `make clean setup`."
     return Finding("websockets", Verdict.NOTE, "carried by the event loop", advice)
 
 
