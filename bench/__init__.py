@@ -1,1 +1,1 @@
-"""Benchmarks of CodeHub beside its peers, both in one run. ``make bench``; read ``docs/benchmarks.md``."""
+"""Benchmarks of CodeHub beside its peers, in one run: ``make bench``, ``docs/understand/benchmarks.md``."""

@@ -2,5 +2,5 @@
 
 ``keys`` and ``meta`` say what an archive is called and what is known about it, ``store`` speaks to object
 storage, ``archive`` and ``restore`` are the two directions, ``job`` is the process that runs one of them.
-``docs/archives.md`` tells the whole story.
+``docs/understand/archives.md`` tells the whole story.
 """

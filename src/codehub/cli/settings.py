@@ -39,7 +39,7 @@ def _variables() -> "tuple[Variable, ...]":
 
 
 def markdown_table() -> str:
-    """The table of docs/configuration.md; a test compares the two."""
+    """The table of docs/operate/configuration.md; a test compares the two."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for variable in _variables():
         name = f"`{variable.name}`" + (f", `{variable.name}_FILE`" if variable.secret else "")
@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
 
 def show(
     json: bool = JSON,
-    markdown: bool = typer.Option(False, "--markdown", help="As the table in docs/configuration.md."),
+    markdown: bool = typer.Option(False, "--markdown", help="As the table in docs/operate/configuration.md."),
 ) -> None:
     """List every setting: environment variable, default, meaning."""
     variables = _variables()

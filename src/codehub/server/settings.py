@@ -1,8 +1,8 @@
 """Everything CodeHub can be told, as one typed tree read from the environment once, at the start.
 
-Names, defaults and meanings are the ones of ``docs/configuration.md``; a test compares the two. Other rooms
-receive the group they need (``settings.reconciler``), never the environment. A wrong value stops the
-start: ``load_settings`` raises ``SettingsError`` with a sentence that names the variable.
+Names, defaults and meanings are the ones of ``docs/operate/configuration.md``; a test compares the two.
+Other rooms receive the group they need (``settings.reconciler``), never the environment. A wrong value stops
+the start: ``load_settings`` raises ``SettingsError`` with a sentence that names the variable.
 """
 
 import ipaddress

@@ -9,7 +9,7 @@ from codehub.server.bind import Bind
 from codehub.server.settings import ProcessRole, RuntimeKind, Settings, all_variables, load_settings
 from codehub.server.variables import SettingsError
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "operate" / "configuration.md"
 
 
 def refusal(**environ: str) -> str:
@@ -140,7 +140,7 @@ def test_groups_can_be_made_by_hand() -> None:
 
 def test_the_documentation_lists_every_variable_with_its_default() -> None:
     assert markdown_table() in DOCUMENT.read_text(encoding="utf-8"), (
-        "docs/configuration.md is out of date: put in the output of `codehub settings --markdown`"
+        "docs/operate/configuration.md is out of date: put in the output of `codehub settings --markdown`"
     )
 
 

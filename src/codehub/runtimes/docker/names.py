@@ -28,7 +28,7 @@ EPOCH = "codehub.epoch"
 OP_ID = "codehub.op_id"  # storage jobs: which operation they work for
 ACCIDENT = "codehub.made_by_accident"  # on a volume Docker made by itself, because it was missing
 
-# Labels of images (see docs/images.md), copied to the container so that one listing tells everything.
+# Labels of images (see docs/operate/images.md), copied to the container so that one listing tells everything.
 PORT = "codehub.port"
 HOME = "codehub.home"
 BASE_PATH = "codehub.base-path"
