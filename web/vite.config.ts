@@ -1,7 +1,9 @@
 import react from "@vitejs/plugin-react";
+import { loadEnv } from "vite";
 import { defineConfig } from "vitest/config";
 
-const api = "http://127.0.0.1:8000";
+// `make dev` says where its API listens.
+const { CODEHUB_URL: api = "http://127.0.0.1:8000" } = loadEnv("development", ".", "CODEHUB_");
 
 export default defineConfig({
   plugins: [react()],

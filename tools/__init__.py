@@ -1,0 +1,1 @@
+"""Programs for people who work on CodeHub: checks, the documentation's site, releases. Not packaged."""
