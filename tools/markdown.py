@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
-_INLINE_CODE = re.compile(r"(`+)(?:(?!\1).)+?\1")
+_INLINE_CODE = re.compile(r"(`+)(?:(?!\1|\n\n).)+?\1", re.DOTALL)
 _LINK = re.compile(
     r"(?P<bang>!?)\[(?P<label>(?:`[^`]*`|\\.|[^\]\\`])*)\]\((?P<target>[^)\s]+)(?P<title>\s+\"[^\"]*\")?\)"
 )
@@ -26,28 +26,38 @@ class Link:
 
 def links(text: str) -> Iterator[Link]:
     """Every link to something in the repository; addresses elsewhere are left out."""
-    for number, line in _prose(text):
-        for match in _LINK.finditer(line):
-            if _is_code(line, match.start()) or _EXTERNAL.match(match["target"]):
-                continue
-            path, _, anchor = match["target"].partition("#")
-            yield Link(match["label"], path, anchor, number)
+    for match in _matches(text):
+        yield _link(text, match)
 
 
 def rewrite_links(text: str, replace: Callable[[Link], str | None]) -> str:
-    """The text with each link replaced by what `replace` returns; None leaves it as it is."""
+    """The text with each link replaced by what `replace` returns; None, and a picture, stays as it is."""
+    written, end = [], 0
+    for match in _matches(text):
+        new = None if match["bang"] else replace(_link(text, match))
+        if new is not None:
+            written += [text[end : match.start()], new]
+            end = match.end()
+    return "".join([*written, text[end:]])
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    """Links may be broken over lines, so the text is searched as a whole, with its fences blanked out."""
+    kept = dict(_prose(text))
     lines = text.split("\n")
-    for number, line in _prose(text):
+    prose = "\n".join(
+        line if number in kept else " " * len(line) for number, line in enumerate(lines, start=1)
+    )
+    code = [(match.start(), match.end()) for match in _INLINE_CODE.finditer(prose)]
+    for match in _LINK.finditer(prose):
+        inside_code = any(start < match.start() < end for start, end in code)
+        if not inside_code and not _EXTERNAL.match(match["target"]) and "\n\n" not in match["label"]:
+            yield match
 
-        def substitute(match: re.Match[str], line: str = line, number: int = number) -> str:
-            if match["bang"] or _is_code(line, match.start()) or _EXTERNAL.match(match["target"]):
-                return match[0]
-            path, _, anchor = match["target"].partition("#")
-            new = replace(Link(match["label"], path, anchor, number))
-            return match[0] if new is None else new
 
-        lines[number - 1] = _LINK.sub(substitute, line)
-    return "\n".join(lines)
+def _link(text: str, match: re.Match[str]) -> Link:
+    path, _, anchor = match["target"].partition("#")
+    return Link(match["label"], path, anchor, text.count("\n", 0, match.start()) + 1)
 
 
 def anchors(text: str) -> set[str]:
@@ -76,7 +86,3 @@ def _prose(text: str) -> Iterator[tuple[int, str]]:
             fence = match[1][:3]
         else:
             yield number, line
-
-
-def _is_code(line: str, position: int) -> bool:
-    return any(match.start() < position < match.end() for match in _INLINE_CODE.finditer(line))

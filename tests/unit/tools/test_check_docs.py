@@ -74,6 +74,12 @@ def test_links_in_code_are_examples() -> None:
     )
 
 
+def test_links_may_be_broken_over_lines() -> None:
+    text = "one [two\nthree](four.md) five"
+    assert [(link.path, link.line) for link in links(text)] == [("four.md", 1)]
+    assert rewrite_links(text, lambda link: link.label) == "one two\nthree five"
+
+
 def test_anchors_are_those_of_the_forge() -> None:
     text = "# The `codehub` command\n## What's new?\n## What's new?\n```\n# no\n```\n## [A](b.md) – c"
     assert anchors(text) == {"the-codehub-command", "whats-new", "whats-new-1", "a--c"}
