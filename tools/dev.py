@@ -92,7 +92,9 @@ async def _process(
 async def _seed(url: str) -> None:
     """People and workspaces to look at. Idempotent: what exists is left alone."""
     headers = {"Origin": url, "Sec-Fetch-Site": "same-origin"}
-    async with httpx.AsyncClient(base_url=f"{url}/api/v1", headers=headers, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=f"{url}/api/v1", headers=headers, timeout=60, trust_env=False
+    ) as client:
         await _until_ready(client, url)
         signed_in = await client.post("/auth/login", json={"username": "admin", "password": PASSWORD})
         if signed_in.is_error:
