@@ -30,7 +30,7 @@ dev: $(VENV)/.dev web/node_modules/.installed ## A demo installation that reload
 
 test-fast: $(VENV)/.dev ## Run what takes under a minute: unit tests, the model, a few seeds of the simulation
 	SEEDS=$(or $(SEEDS),0-9) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q $(PYTEST_ARGS) \
-	  tests/unit tests/model tests/simulation/test_seeds.py
+	  tests/unit tests/model tests/simulation/test_seeds.py::test_the_invariants_hold
 
 test: $(VENV)/.dev web ## Run every test
 	$(WEB_TEST)
