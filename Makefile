@@ -15,7 +15,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: help setup run dev test test-fast simulate chaos check docs bench format lock release web clean
+.PHONY: help setup run test simulate chaos check bench format lock web clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,13 +24,6 @@ run: setup ## Install what is missing, start everything, say which address to op
 	@exec $(BIN)/codehub up
 
 setup: $(VENV)/.run web ## Prepare without starting anything; .venv/bin/codehub works afterwards
-
-dev: $(VENV)/.dev web/node_modules/.installed ## A demo installation that reloads: Python on change, the dashboard at once
-	@exec $(BIN)/python -m tools.dev
-
-test-fast: $(VENV)/.dev ## Run what takes under a minute: unit tests, the model, a few seeds of the simulation
-	SEEDS=$(or $(SEEDS),0-9) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q $(PYTEST_ARGS) \
-	  tests/unit tests/model tests/simulation/test_seeds.py::test_the_invariants_hold
 
 test: $(VENV)/.dev web ## Run every test
 	$(WEB_TEST)
@@ -42,7 +35,7 @@ simulate: $(VENV)/.dev ## Run seeds of the simulation: SEEDS=0-999, or SEEDS=123
 chaos: $(VENV)/.dev ## Break real servers under load: ROUNDS=50 kills and as many other faults, SEED=7, FAULTS=Redis
 	@ROUNDS="$(ROUNDS)" SEED="$(SEED)" FAULTS="$(FAULTS)" $(BIN)/python -m tests.chaos
 
-check: $(VENV)/.dev web ## Format, lint, types, who may import whom, dead code, lengths, links of the docs
+check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
 	$(WEB_CHECK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -52,10 +45,6 @@ check: $(VENV)/.dev web ## Format, lint, types, who may import whom, dead code, 
 	$(BIN)/python -m tools.check_lengths
 	$(BIN)/python -m tools.check_docs
 	if command -v cc >/dev/null; then cc -std=c11 -fsyntax-only -Wall -Wextra -Wpedantic -Werror src/codehub/proxy/relay.c; fi
-
-docs: $(VENV)/docs/.installed tools/site/node_modules/.installed ## Build the documentation as a site, into build/site
-	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet
-	@echo "Open build/site/index.html"
 
 bench: $(VENV)/.dev bench/.env/.installed ## Measure CodeHub beside its peers: all, or BENCH="start api"
 	$(BIN)/python -m bench $(BENCH)
@@ -72,13 +61,10 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt
 
-release: $(VENV)/.dev web ## Make a release's files: VERSION=0.1.0, into dist/ (OUTPUT=); IMAGES=1 builds the images too
-	$(BIN)/python -m tools.release "$(VERSION)" --output "$(or $(OUTPUT),dist)" $(if $(IMAGES),--images)
-
 clean: ## Remove everything that was installed or built; data stays
 	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static src/codehub/proxy/_relay.so bench/.env bench/node_modules
-	rm -rf build dist tools/site/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist tools/site/node_modules
 
 # --- the Python environment -----------------------------------------------------------------------
 
@@ -102,17 +88,6 @@ LOCK = $(VENV)/lock/bin/uv pip compile --upgrade --universal --python-version 3.
 $(VENV)/lock/bin/uv: $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet uv==0.13.7
-
-# --- what the documentation's site is built with: an environment of its own, so that `make run` stays small ---
-
-$(VENV)/docs/.installed: $(VENV)/bin/python requirements/docs.txt
-	$(BIN)/python -m venv --clear $(VENV)/docs
-	$(VENV)/docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/docs.txt
-	@touch $@
-
-tools/site/node_modules/.installed: tools/site/package-lock.json
-	cd tools/site && npm ci --ignore-scripts
-	@touch $@
 
 # --- what the benchmarks compare with; nginx, wrk, zstd and curl come from the system -------------------
 
@@ -151,3 +126,32 @@ NODE_IS_NEW_ENOUGH = const [a, b] = process.versions.node.split(".").map(Number)
 else
 web:
 endif
+
+# --- working on it ----------------------------------------------------------------------------------
+
+.PHONY: dev test-fast docs release
+
+dev: $(VENV)/.dev web/node_modules/.installed ## A demo installation that reloads: Python on change, the dashboard at once
+	@exec $(BIN)/python -m tools.dev
+
+test-fast: $(VENV)/.dev ## Run what takes under a minute: unit tests, the model, a few seeds of the simulation
+	SEEDS=$(or $(SEEDS),0-9) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q $(PYTEST_ARGS) \
+	  tests/unit tests/model tests/simulation/test_seeds.py::test_the_invariants_hold
+
+release: $(VENV)/.dev web ## Make a release's files: VERSION=0.1.0, into dist/ (OUTPUT=); IMAGES=1 builds the images too
+	$(BIN)/python -m tools.release "$(VERSION)" --output "$(or $(OUTPUT),dist)" $(if $(IMAGES),--images)
+
+# --- the documentation's site, built in an environment of its own, so that `make run` stays small ------
+
+docs: $(VENV)/docs/.installed tools/site/node_modules/.installed ## Build the documentation as a site, into build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
+$(VENV)/docs/.installed: $(VENV)/bin/python requirements/docs.txt
+	$(BIN)/python -m venv --clear $(VENV)/docs
+	$(VENV)/docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/docs.txt
+	@touch $@
+
+tools/site/node_modules/.installed: tools/site/package-lock.json
+	cd tools/site && npm ci --ignore-scripts
+	@touch $@
