@@ -69,13 +69,12 @@ def _missing_in_navigation(root: Path, pages: list[str]) -> Iterator[str]:
 
 
 def _bad_decisions(root: Path, pages: list[str]) -> Iterator[str]:
-    index = (root / DECISIONS / "README.md").read_text(encoding="utf-8")
-    for name in pages:
-        if not name.startswith(DECISIONS) or name.endswith("README.md"):
+    texts = {name: (root / name).read_text(encoding="utf-8") for name in pages if name.startswith(DECISIONS)}
+    for name, page in texts.items():
+        if name.endswith("README.md"):
             continue
-        page = (root / name).read_text(encoding="utf-8")
-        if Path(name).name not in index:
-            yield f"{name}: not in the table of {DECISIONS}README.md"
+        if not any(Path(name).name in text for other, text in texts.items() if other != name):
+            yield f"{name}: neither in the table of {DECISIONS}README.md nor linked from another decision"
         for word in ("Status", "Date", "Context", "Decision", "Alternatives", "Consequences", "Enforced by"):
             if word.lower() not in page.lower():
                 yield f"{name}: says nothing under '{word}'"

@@ -52,7 +52,7 @@ def test_links_that_lead_somewhere_are_fine(repository: Path) -> None:
         (
             DECISIONS + "0002-x.md",
             DECISION,
-            f"{DECISIONS}0002-x.md: not in the table of {DECISIONS}README.md",
+            f"{DECISIONS}0002-x.md: neither in the table of {DECISIONS}README.md nor linked from another decision",
         ),
         (DECISIONS + "0001-first.md", DECISION[7:], f"{DECISIONS}0001-first.md: says nothing under 'Status'"),
     ],
