@@ -1,6 +1,6 @@
 import { useState } from "react";
 import type { Workspace } from "../api/types";
-import { useWishes, type WorkspaceEdit } from "../api/wishes";
+import { useWishes, type WorkspaceEdit } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { ARCHIVE_CHOICES, DurationField, STANDBY_CHOICES, TextArea, TextField } from "../ui/fields";
 import { notify } from "../ui/notices";

@@ -1,5 +1,5 @@
 import type { ErrorInfo, Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWishes } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import type { Wish } from "../live/store";
 import { useUser } from "../session";

@@ -1,7 +1,7 @@
 /** One workspace at a glance: what it is, what is wanted of it, what happens next, and the two or three likely actions. */
 import { useState } from "react";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWishes } from "../actions/workspace-actions";
 import { useLanguage, useMessages } from "../i18n";
 import type { Wish } from "../live/store";
 import { Link, navigate } from "../router";

@@ -1,7 +1,7 @@
 /** The one thing that cannot be undone asks for the name, so that it cannot be done by a slip. */
 import { useState } from "react";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWishes } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { Dialog } from "./dialog";
 import { TextField } from "./fields";

@@ -2,7 +2,7 @@
 import { useSyncExternalStore } from "react";
 import type { ApiError } from "../api/client";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWishes } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { useLive } from "../live/hooks";
 import { errorSentence } from "../words/errors";

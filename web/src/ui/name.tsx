@@ -1,7 +1,7 @@
 /** A name one can change where it stands: Enter keeps it, Escape does not. */
 import { useState } from "react";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWishes } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { notifyError } from "./notices";
 

@@ -6,7 +6,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { everyonesQuery, overviewQuery, usersQuery } from "../../api/queries";
 import type { Overview, Status, User, Workspace } from "../../api/types";
-import { useWishes } from "../../api/wishes";
+import { useWishes } from "../../actions/workspace-actions";
 import { useMessages } from "../../i18n";
 import { LiveProvider, useLive } from "../../live/hooks";
 import { Link, navigate } from "../../router";

@@ -7,8 +7,8 @@ import { useLiveStore } from "../live/hooks";
 import type { Wish } from "../live/store";
 import { showLimit } from "../ui/limit";
 import { notifyError } from "../ui/notices";
-import { ApiError, call } from "./client";
-import type { Workspace } from "./types";
+import { ApiError, call } from "../api/client";
+import type { Workspace } from "../api/types";
 
 export interface Wishes {
   start: (ws: Workspace) => Promise<boolean>;
