@@ -132,6 +132,7 @@ class Workspace(Answer):
     created_at: datetime
     updated_at: datetime
     status: Status = Field(description="All axes in one word")
+    holds_place: bool = Field(description="Whether it counts against the limits of running workspaces")
     progress: int | None = Field(ge=0, le=100, description="Percent of the running operation, if known")
     url: str = Field(description="Where the workspace opens in a browser")
     activity: Activity
