@@ -174,7 +174,7 @@ class HistoryEntry(Answer):
     seq: int
     version: int
     at: datetime
-    changes: dict[str, Any] = Field(description="Column → [before, after]")
+    changes: dict[str, tuple[Any, Any]] = Field(description="Column → [before, after]")
     actor: str | None
     cause: str | None = Field(description="In English, as it was recorded")
     cause_code: CauseCode | None = Field(description="Null: free text, for example an engine's own message")
