@@ -1,7 +1,7 @@
 /** The frame around every page: who is signed in, where one can go, and whether the live connection stands. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
-import { onUnauthorized } from "./api/client";
+import { unauthorized } from "./api/client";
 import { limitsQuery, sessionQuery } from "./api/queries";
 import type { User } from "./api/types";
 import { useMessages } from "./i18n";
@@ -34,7 +34,7 @@ export function App() {
 
   useEffect(
     () =>
-      onUnauthorized(() => {
+      unauthorized.subscribe(() => {
         // Before signing in, a refusal is the answer to "is anybody signed in?" and nothing has ended.
         if (client.getQueryData(sessionQuery.queryKey) == null) return;
         client.setQueryData(sessionQuery.queryKey, null);
@@ -188,7 +188,7 @@ function AccountMenu({ user }: { user: User }) {
 function Usage() {
   const m = useMessages();
   const client = useQueryClient();
-  const { changes } = useLive();
+  const changes = useLive((live) => live.changes);
   const { data } = useQuery(limitsQuery);
   useEffect(() => {
     const later = setTimeout(() => void client.invalidateQueries({ queryKey: limitsQuery.queryKey }), 400);
@@ -213,7 +213,7 @@ function Usage() {
 function ConnectionBanner() {
   const m = useMessages();
   const store = useLiveStore();
-  const { phase } = useLive();
+  const phase = useLive((live) => live.phase);
   return (
     <div role="status" className="banner-slot">
       {phase === "lost" && (

@@ -73,7 +73,7 @@ export const en = {
     STANDBY: "Asleep",
     RUNNING: "Running",
   },
-  wish: {
+  desired: {
     asking: {
       start: "Asking to start…",
       stop: "Asking to stop…",
@@ -231,7 +231,7 @@ export const en = {
   },
   history: {
     created: "Created",
-    wished: { RUNNING: "Start requested", STANDBY: "Put to sleep", PENDING: "Sent to the archive" },
+    desired: { RUNNING: "Start requested", STANDBY: "Put to sleep", PENDING: "Sent to the archive" },
     operation: {
       PROVISIONING: "Preparing a home directory",
       RESTORING: "Restoring files from the archive",

@@ -66,7 +66,7 @@ export const ko: Messages = {
     STANDBY: "잠듦",
     RUNNING: "실행",
   },
-  wish: {
+  desired: {
     asking: {
       start: "시작 요청 중…",
       stop: "중지 요청 중…",
@@ -221,7 +221,7 @@ export const ko: Messages = {
   },
   history: {
     created: "만들어짐",
-    wished: { RUNNING: "시작 요청", STANDBY: "재움", PENDING: "보관으로 보냄" },
+    desired: { RUNNING: "시작 요청", STANDBY: "재움", PENDING: "보관으로 보냄" },
     operation: {
       PROVISIONING: "홈 디렉터리 준비 중",
       RESTORING: "보관에서 파일 복원 중",

@@ -6,7 +6,7 @@ import { useUser } from "../session";
 import { setTheme, useTheme } from "../theme";
 import { Choice, TextField } from "../ui/fields";
 import { useTitle } from "../ui/title";
-import { notify } from "../ui/notices";
+import { notify } from "../actions/notices";
 import { errorSentence, fieldError } from "../words/errors";
 
 export default function AccountPage() {

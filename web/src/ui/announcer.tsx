@@ -8,7 +8,7 @@ export function Announcer() {
   const [text, setText] = useState("");
   useEffect(
     () =>
-      store.onTransition((before, after) => {
+      store.transitions.subscribe((before, after) => {
         const m = messages();
         // The first telling of a snapshot is no news.
         if (!before || before.status === after?.status) return;

@@ -8,7 +8,7 @@ import type { ToldCause } from "./causes";
 import { duration } from "./time";
 import { troubleWords } from "./trouble";
 
-export type Tone = "plain" | "wish" | "good" | "bad" | "quiet";
+export type Tone = "plain" | "desired" | "good" | "bad" | "quiet";
 
 export interface Line {
   text: string;
@@ -59,10 +59,10 @@ const isEmpty = (change: Change | undefined) => change !== undefined && change[1
 
 const JUDGES: Judge[] = [
   (m, c, e) => (e.version === 1 || "created_at" in c ? [m.history.created, "plain"] : null),
-  (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "wish"] : null),
+  (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "desired"] : null),
   (m, c) => (c.error_info && !isEmpty(c.error_info) ? failure(m, c.error_info[1]) : null),
   (m, c) => (c.error_info && isEmpty(c.error_info) && !c.operation ? [m.history.recovered, "good"] : null),
-  (m, c) => (c.desired_state ? named(m.history.wished, c.desired_state[1], "wish") : null),
+  (m, c) => (c.desired_state ? named(m.history.desired, c.desired_state[1], "desired") : null),
   (m, c) => (c.archive_key && !isEmpty(c.archive_key) ? [m.history.archived, "good"] : null),
   (m, c) =>
     c.operation && c.operation[1] !== "NONE" ? named(m.history.operation, c.operation[1], "plain") : null,
@@ -71,7 +71,7 @@ const JUDGES: Judge[] = [
   (m, c) => (c.operation ? [m.history.operation.NONE, "quiet"] : null),
   (m, c) => (c.name ? [m.history.renamed(String(c.name[0]), String(c.name[1])), "plain"] : null),
   (m, c) =>
-    c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "wish"] : null,
+    c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "desired"] : null,
   (m, c) => (EDITS.some((column) => column in c) ? [m.history.edited, "plain"] : null),
 ];
 

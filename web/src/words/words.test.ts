@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { ApiError, codeOfStatus } from "../api/client";
-import type { ErrorInfo, HistoryEntry, Operation } from "../api/types";
+import type { DesiredState, ErrorInfo, HistoryEntry, Operation } from "../api/types";
 import { en } from "../i18n/en";
 import { ko } from "../i18n/ko";
 import { aWorkspace } from "../test-support";
@@ -9,7 +9,7 @@ import { errorSentence, fieldError } from "./errors";
 import { FAILURE_CODES, REASONS, SAID_BY_THE_CHANGE, TOLD_CAUSES } from "./causes";
 import { causeWords, detailOf, historyLine, isTelling } from "./history";
 import { localPath } from "./local-path";
-import { holdsPlace, nextWords, wishWords } from "./next";
+import { nextWords, pendingWords } from "./next";
 import { bytes } from "./size";
 import { duration, relativeTime } from "./time";
 import { troubleWords } from "./trouble";
@@ -70,7 +70,7 @@ describe("the server's clock", () => {
 });
 
 const running = { desired_state: "RUNNING", observed_status: "RUNNING", status: "running" } as const;
-const idle = (to: string, seconds: number) => ({
+const idle = (to: DesiredState, seconds: number) => ({
   activity: { connections: 0, last_seen_at: null, kind: null, next: { to, at: at(seconds), why: "idle" } },
 });
 
@@ -79,7 +79,7 @@ describe("what happens next", () => {
 
   test("counts down to sleep and to the archive", () => {
     expect(next({ ...running, ...idle("STANDBY", 250) })).toBe("Sleeps in 4 min");
-    expect(next({ ...running, ...idle("standby", 30) })).toBe("Sleeps in 30 s");
+    expect(next({ ...running, ...idle("STANDBY", 30) })).toBe("Sleeps in 30 s");
     expect(next({ ...running, ...idle("STANDBY", -5) })).toBe("Sleeps any moment");
     expect(next(idle("PENDING", 7200))).toBe("Archived in 2 h");
     expect(nextWords(ko, "ko", aWorkspace({ ...running, ...idle("STANDBY", 250) }), NOW)).toBe(
@@ -106,15 +106,15 @@ describe("what happens next", () => {
     expect(next({ desired_state: "PENDING", observed_status: "PENDING" })).toBe("Starts when opened");
   });
 
-  test("a wish is a wish until it is observed", () => {
+  test("what is wanted is told as wanted until it is observed", () => {
     expect(next({ desired_state: "RUNNING" })).toBe("Start requested");
     expect(next({ desired_state: "RUNNING", operation: "STARTING" })).toBe("");
     expect(next({ desired_state: "RUNNING", observed_status: "PENDING", operation: "RESTORING" })).toBe(
       "Starts next",
     );
-    expect(wishWords(en, aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe("Stop requested");
-    expect(wishWords(en, aWorkspace(running))).toBeNull();
-    expect(wishWords(en, aWorkspace({ deleted_at: at(-1) }))).toBe("Deletion requested");
+    expect(pendingWords(en, aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe("Stop requested");
+    expect(pendingWords(en, aWorkspace(running))).toBeNull();
+    expect(pendingWords(en, aWorkspace({ deleted_at: at(-1) }))).toBe("Deletion requested");
   });
 
   test("an error waits for a person, a retry does not", () => {
@@ -122,15 +122,6 @@ describe("what happens next", () => {
     expect(next({ desired_state: "RUNNING", error_info: info })).toContain("attempt 2 of 4");
     expect(next({ health_status: "ERROR", error_info: anError() })).toBe("Waits for a person");
   });
-});
-
-test("places are held as the server counts them", () => {
-  expect(holdsPlace(aWorkspace(running))).toBe(true);
-  expect(holdsPlace(aWorkspace({ desired_state: "RUNNING" }))).toBe(true);
-  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe(false);
-  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY", status: "error" }))).toBe(true);
-  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY", operation: "STOPPING" }))).toBe(false);
-  expect(holdsPlace(aWorkspace({ ...running, deleted_at: at(0), operation: "DELETING" }))).toBe(false);
 });
 
 describe("errors of requests", () => {
@@ -210,16 +201,13 @@ function anError(change: Partial<ErrorInfo> = {}): ErrorInfo {
 }
 
 describe("errors of workspaces", () => {
-  test.each(["Mismatch", "Unreachable", "ActionFailed", "Timeout", "RetryExceeded", "DataLost"])(
-    "%s is told and advised on",
-    (reason) => {
-      for (const m of [en, ko]) {
-        const { what, advice } = troubleWords(m, anError({ reason }));
-        expect(what).not.toBe(m.trouble.reasons.unknown);
-        expect(advice.length).toBeGreaterThan(5);
-      }
-    },
-  );
+  test.each(REASONS)("%s is told and advised on", (reason) => {
+    for (const m of [en, ko]) {
+      const { what, advice } = troubleWords(m, anError({ reason }));
+      expect(what).not.toBe(m.trouble.reasons.unknown);
+      expect(advice.length).toBeGreaterThan(5);
+    }
+  });
 
   test("a known cause is more telling than its reason", () => {
     expect(troubleWords(en, anError({ context: { code: "NO_SPACE" } }))).toEqual({
@@ -275,19 +263,19 @@ describe("the timeline", () => {
     actor,
   });
   const line = (...args: Parameters<typeof entry>) => historyLine(en, entry(...args));
-  const wasIdle = { cause: "idle for 5 min", cause_code: "idle", cause_params: { seconds: 300 } };
+  const wasIdle: Cause = { cause: "idle for 5 min", cause_code: "idle", cause_params: { seconds: 300 } };
 
   test("causes in words", () => {
     expect(line({ desired_state: ["RUNNING", "STANDBY"] }, wasIdle, "ttl")).toEqual({
       text: "Put to sleep: idle for 5 min",
       detail: null,
-      tone: "wish",
+      tone: "desired",
       actor: "idleness",
     });
     expect(historyLine(ko, entry({ desired_state: ["RUNNING", "STANDBY"] }, wasIdle)).text).toBe(
       "재움: 5분 동안 쓰지 않음",
     );
-    const forgotten = {
+    const forgotten: Cause = {
       cause: "not used for 1 d",
       cause_code: "forgotten",
       cause_params: { seconds: 86400 },
@@ -295,11 +283,11 @@ describe("the timeline", () => {
     expect(line({ desired_state: ["STANDBY", "PENDING"] }, forgotten).text).toBe(
       "Sent to the archive: not used for 1 day",
     );
-    const asked = { cause: "asked to start", cause_code: "asked_to_start" };
+    const asked: Cause = { cause: "asked to start", cause_code: "asked_to_start" };
     expect(line({ desired_state: ["PENDING", "RUNNING"] }, asked, "user:ann")).toEqual({
       text: "Start requested",
       detail: null,
-      tone: "wish",
+      tone: "desired",
       actor: "ann",
     });
   });
