@@ -20,6 +20,7 @@ import { Failed, Loading } from "./ui/states";
 import { SessionContext } from "./session";
 import { signOut } from "./sign-out";
 import { localPath } from "./words/local-path";
+import "./app.css";
 
 // The everyday pages come with the first load; what few people open comes when they do.
 const TokensPage = lazy(() => import("./pages/tokens"));

@@ -8,6 +8,7 @@ import { Choice, TextField } from "../ui/fields";
 import { useTitle } from "../ui/title";
 import { notify } from "../actions/notices";
 import { errorSentence, fieldError } from "../words/errors";
+import "./account.css";
 
 export default function AccountPage() {
   const m = useMessages();

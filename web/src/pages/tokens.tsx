@@ -13,6 +13,7 @@ import { Table } from "../ui/table";
 import { useTitle } from "../ui/title";
 import { Ago } from "../ui/time";
 import { errorSentence, fieldError } from "../words/errors";
+import "./tokens.css";
 
 export default function TokensPage() {
   const m = useMessages();

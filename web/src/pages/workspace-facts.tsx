@@ -5,6 +5,7 @@ import { Next } from "../ui/card";
 import { Ago, useClock } from "../ui/time";
 import { connectionWords } from "../words/next";
 import { relativeTime } from "../words/time";
+import "./workspace-facts.css";
 
 export function Facts({ workspace }: { workspace: Workspace }) {
   const m = useMessages();

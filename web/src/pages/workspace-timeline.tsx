@@ -6,6 +6,7 @@ import { useMessages } from "../i18n";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
 import { historyLine, isTelling } from "../words/history";
+import "./workspace-timeline.css";
 
 export function Timeline({ workspace }: { workspace: Workspace }) {
   const m = useMessages();

@@ -6,6 +6,7 @@ import { useUser } from "../session";
 import { StatusMark } from "../ui/status";
 import { Ago } from "../ui/time";
 import { troubleWords } from "../words/trouble";
+import "./workspace-trouble.css";
 
 export function Trouble({
   workspace,

@@ -20,6 +20,7 @@ import { Logs } from "./workspace-logs";
 import { Settings } from "./workspace-settings";
 import { Timeline } from "./workspace-timeline";
 import { Trouble } from "./workspace-trouble";
+import "./workspace.css";
 
 export function WorkspacePage({ id }: { id: string }) {
   const own = useWorkspace(id);

@@ -10,6 +10,7 @@ import { StatusMark, type Family } from "../ui/status";
 import { WorkspaceCard } from "../ui/card";
 import { useTitle } from "../ui/title";
 import { CreateDialog } from "../ui/create";
+import "./workspaces.css";
 
 type Filter = "all" | "running" | "asleep" | "archived" | "trouble";
 

@@ -15,6 +15,7 @@ import { Menu, type MenuItem } from "./menu";
 import { EditableName } from "./name";
 import { LevelRail, StatusBadge } from "./status";
 import { useClock } from "./time";
+import "./card.css";
 
 /** Knows its workspace by id and follows it by itself: what happens to another one does not concern it. */
 export const WorkspaceCard = memo(function WorkspaceCard({ id }: { id: string }) {

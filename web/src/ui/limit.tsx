@@ -7,6 +7,7 @@ import { errorSentence } from "../words/errors";
 import { useStore } from "../store";
 import { Dialog } from "./dialog";
 import { StatusBadge } from "./status";
+import "./limit.css";
 
 export function LimitDialog() {
   const shown = useStore(limitRefusal);

@@ -4,6 +4,7 @@ import type { Workspace } from "../api/types";
 import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { notifyError } from "../actions/notices";
+import "./name.css";
 
 export function EditableName({ workspace, onDone }: { workspace: Workspace; onDone: () => void }) {
   const m = useMessages();

@@ -3,6 +3,7 @@ import { dismiss, notices } from "../actions/notices";
 import { useMessages } from "../i18n";
 import { useStore } from "../store";
 import { Icon } from "./icons";
+import "./notices.css";
 
 export function Notices() {
   const m = useMessages();

@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 import type { DesiredState, Status, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { pendingState } from "../words/next";
+import "./status.css";
 
 export type Family = "running" | "asleep" | "archived" | "new" | "working" | "error";
 
