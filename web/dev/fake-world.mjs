@@ -470,6 +470,7 @@ export function makeWorld() {
     limits: (user) => ({
       user: { used: used(user), allowed: ALLOWED },
       global: { used: [...workspaces.values()].filter(holds).length, allowed: 100 },
+      attempts: 4,
     }),
     createToken(user, { name, expires_in_days: days }) {
       const token = {

@@ -6,7 +6,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { act, cleanup, render } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import type { ReactNode } from "react";
-import { afterEach, vi } from "vitest";
+import { afterEach, beforeEach, vi } from "vitest";
 import type { User, Workspace } from "./api/types";
 import { LiveProvider } from "./live/hooks";
 import { SessionContext } from "./session";
@@ -74,6 +74,8 @@ export function show(component: ReactNode, user: User = ANN) {
   );
   return { ...page, person: userEvent.setup() };
 }
+
+beforeEach(() => void answer({}));
 
 afterEach(() => {
   cleanup();

@@ -213,12 +213,17 @@ class Usage(Answer):
 class Limits(Answer):
     model_config = ConfigDict(
         json_schema_extra={
-            "example": {"user": {"used": 1, "allowed": 2}, "global": {"used": 7, "allowed": 100}}
+            "example": {
+                "user": {"used": 1, "allowed": 2},
+                "global": {"used": 7, "allowed": 100},
+                "attempts": 4,
+            }
         }
     )
 
     user: Usage
     global_: Usage = Field(alias="global")
+    attempts: int = Field(description="How often an operation is tried before a person is needed")
 
 
 class Login(Body):

@@ -114,6 +114,7 @@ async def test_at_the_limit_one_is_told_what_runs(world: World) -> None:
     assert (await ann.get("/api/v1/limits")).json() == {
         "user": {"used": 2, "allowed": 2},
         "global": {"used": 2, "allowed": 100},
+        "attempts": 4,
     }
     assert (await wish(ann, running[0], "start")).status_code == 202, "already wanted: no new place"
 

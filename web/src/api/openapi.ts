@@ -284,10 +284,16 @@ export interface components {
      *       "global": {
      *         "used": 7,
      *         "allowed": 100
-     *       }
+     *       },
+     *       "attempts": 4
      *     }
      */
     Limits: {
+      /**
+       * Attempts
+       * @description How often an operation is tried before a person is needed
+       */
+      attempts: number;
       global: components["schemas"]["Usage"];
       user: components["schemas"]["Usage"];
     };
@@ -377,7 +383,7 @@ export interface components {
       standby_ttl_seconds?: number | null;
       /**
        * Start
-       * @description ActionName it RUNNING at once
+       * @description Wish it RUNNING at once
        * @default false
        */
       start: boolean;

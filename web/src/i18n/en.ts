@@ -100,7 +100,8 @@ export const en = {
     neverArchived: "Stays asleep until opened",
     archived: "Comes back with every file when opened",
     fresh: "Starts when opened",
-    retrying: (attempt: number) => `Failed, trying again (attempt ${attempt} of 4)`,
+    retrying: (attempt: number, of: number) => `Failed, trying again (attempt ${attempt} of ${of})`,
+    retryingSoon: "Failed, trying again",
     needsPerson: "Waits for a person",
   },
   connections: {

@@ -1,5 +1,7 @@
 /** One workspace at a glance: what it is, what is wanted of it, what happens next, and the two or three likely actions. */
+import { useQuery } from "@tanstack/react-query";
 import { memo, useState } from "react";
+import { attemptsQuery } from "../api/queries";
 import type { Workspace } from "../api/types";
 import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useLanguage, useMessages } from "../i18n";
@@ -73,7 +75,8 @@ function Card({ workspace, asking }: { workspace: Workspace; asking: ActionName 
 export function Next({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
   const language = useLanguage();
-  return <>{useClock((now) => nextWords(m, language, workspace, now))}</>;
+  const { data: attempts = null } = useQuery(attemptsQuery);
+  return <>{useClock((nowMs) => nextWords(m, workspace, { language, nowMs, attempts }))}</>;
 }
 
 function Connections({ workspace }: { workspace: Workspace }) {

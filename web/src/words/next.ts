@@ -33,11 +33,20 @@ export function pendingWords(m: Messages, ws: Workspace): string | null {
   return LEADS_TO[ws.operation] === pending ? null : m.desired.then[pending];
 }
 
+/** What the words depend on besides the workspace. */
+export interface Circumstances {
+  language: Language;
+  /** The server's time. */
+  nowMs: number;
+  /** How often the server tries before a person is needed; null: not known yet. */
+  attempts: number | null;
+}
+
 /** "Sleeps in 4 min" and its kin: the promise of the server, in the server's time. */
-export function nextWords(m: Messages, language: Language, ws: Workspace, nowMs: number): string {
+export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempts }: Circumstances): string {
   if (ws.error_info?.is_terminal || ws.health_status === "ERROR") return m.next.needsPerson;
   const pending = pendingWords(m, ws);
-  if (ws.error_info) return m.next.retrying(Math.min(4, ws.error_info.error_count + 1));
+  if (ws.error_info) return retryWords(m, ws.error_info.error_count + 1, attempts);
   if (pending) return pending;
   if (ws.operation !== "NONE") return "";
   const awake = ws.awake_until !== null && Date.parse(ws.awake_until) > nowMs ? ws.awake_until : null;
@@ -52,6 +61,10 @@ export function nextWords(m: Messages, language: Language, ws: Workspace, nowMs:
     return ws.activity.connections === null ? "" : m.next.inUse;
   }
   return ws.archive_ttl_seconds === 0 ? m.next.neverArchived : "";
+}
+
+function retryWords(m: Messages, attempt: number, attempts: number | null): string {
+  return attempts === null ? m.next.retryingSoon : m.next.retrying(Math.min(attempt, attempts), attempts);
 }
 
 function promise(m: Messages, to: DesiredState, seconds: number): string {

@@ -75,16 +75,16 @@ const idle = (to: DesiredState, seconds: number) => ({
 });
 
 describe("what happens next", () => {
-  const next = (change: Parameters<typeof aWorkspace>[0]) => nextWords(en, "en", aWorkspace(change), NOW);
+  const next = (change: Parameters<typeof aWorkspace>[0]) =>
+    nextWords(en, aWorkspace(change), { language: "en", nowMs: NOW, attempts: 4 });
 
   test("counts down to sleep and to the archive", () => {
     expect(next({ ...running, ...idle("STANDBY", 250) })).toBe("Sleeps in 4 min");
     expect(next({ ...running, ...idle("STANDBY", 30) })).toBe("Sleeps in 30 s");
     expect(next({ ...running, ...idle("STANDBY", -5) })).toBe("Sleeps any moment");
     expect(next(idle("PENDING", 7200))).toBe("Archived in 2 h");
-    expect(nextWords(ko, "ko", aWorkspace({ ...running, ...idle("STANDBY", 250) }), NOW)).toBe(
-      "4분 후 잠듭니다",
-    );
+    const sleepy = aWorkspace({ ...running, ...idle("STANDBY", 250) });
+    expect(nextWords(ko, sleepy, { language: "ko", nowMs: NOW, attempts: 4 })).toBe("4분 후 잠듭니다");
   });
 
   test("says why nothing happens", () => {
@@ -120,6 +120,14 @@ describe("what happens next", () => {
   test("an error waits for a person, a retry does not", () => {
     const info = anError({ is_terminal: false, error_count: 1 });
     expect(next({ desired_state: "RUNNING", error_info: info })).toContain("attempt 2 of 4");
+    const failing = aWorkspace({ error_info: { ...info, error_count: 7 } });
+    const told = (attempts: number | null) =>
+      nextWords(en, failing, { language: "en", nowMs: NOW, attempts });
+    expect([told(9), told(3), told(null)]).toEqual([
+      "Failed, trying again (attempt 8 of 9)",
+      "Failed, trying again (attempt 3 of 3)",
+      "Failed, trying again",
+    ]);
     expect(next({ health_status: "ERROR", error_info: anError() })).toBe("Waits for a person");
   });
 });
