@@ -1,7 +1,7 @@
 """Print the OpenAPI document of the real application, without starting anything.
 
-``create_app`` only keeps what it is given, so the document needs no database: it is the one a running server gives
-out at ``/api/v1/openapi.json``. ``make api-types`` makes ``src/api/openapi.ts`` of it.
+``create_app`` only keeps what it is given, so the document needs no database: it is the one a running
+server gives out at ``/api/v1/openapi.json``. ``make api-types`` makes ``src/api/openapi.ts`` of it.
 """
 
 import json

@@ -7,7 +7,7 @@ import { aWorkspace } from "../test-support";
 import { learnServerTime, serverNow } from "./clock";
 import { errorSentence, fieldError } from "./errors";
 import { FAILURE_CODES, REASONS, SAID_BY_THE_CHANGE, TOLD_CAUSES } from "./causes";
-import { causeWords, detailOf, historyLine, isTelling } from "./history";
+import { causeWords, detailOf, historyLine, isWorthShowing } from "./history";
 import { localPath } from "./local-path";
 import { nextWords, pendingWords } from "./next";
 import { bytes } from "./size";
@@ -373,9 +373,9 @@ describe("the timeline", () => {
   });
 
   test("an operation that merely ended is left out", () => {
-    expect(isTelling(entry({ operation: ["STARTING", "NONE"], op_id: ["x", null] }))).toBe(false);
-    expect(isTelling(entry({ operation: ["STARTING", "NONE"], error_info: [null, {}] }))).toBe(true);
-    expect(isTelling({ ...entry({}), version: 1 })).toBe(true);
+    expect(isWorthShowing(entry({ operation: ["STARTING", "NONE"], op_id: ["x", null] }))).toBe(false);
+    expect(isWorthShowing(entry({ operation: ["STARTING", "NONE"], error_info: [null, {}] }))).toBe(true);
+    expect(isWorthShowing({ ...entry({}), version: 1 })).toBe(true);
   });
 });
 
