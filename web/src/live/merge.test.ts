@@ -15,7 +15,7 @@ describe("the order of versions", () => {
     expect(nameOf(told(snapshot("a"), state("a", 1), state("a", 2)), "a")).toBe("v2");
   });
 
-  test("an older version is old news", () => {
+  test("an older version is ignored", () => {
     expect(nameOf(told(snapshot("a"), state("a", 5), state("a", 4)), "a")).toBe("v5");
   });
 

@@ -53,7 +53,7 @@ export class LiveStore {
 
   readonly retryNow = (): void => this.connection.hurry();
 
-  /** The answer of a request: news like any other. */
+  /** The answer to a request passes the same guard as an event. */
   readonly observe = (workspace: Workspace): void => this.apply({ type: "state", workspace });
 
   /** Apply a change that cannot mislead (a name, a note) before the server confirms it; returns the undo. */

@@ -217,7 +217,7 @@ describe("errors of workspaces", () => {
     }
   });
 
-  test("a known cause is more telling than its reason", () => {
+  test("a known cause is told instead of its reason", () => {
     expect(troubleWords(en, anError({ context: { code: "NO_SPACE" } }))).toEqual({
       what: en.trouble.codes.NO_SPACE,
       advice: en.trouble.advice.space,
