@@ -15,7 +15,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: help setup run test simulate chaos check bench format lock web clean
+.PHONY: help setup run test simulate chaos check bench format lock web api-types check-api-types clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -35,7 +35,7 @@ simulate: $(VENV)/.dev ## Run seeds of the simulation: SEEDS=0-999, or SEEDS=123
 chaos: $(VENV)/.dev ## Break real servers under load: ROUNDS=50 kills and as many other faults, SEED=7, FAULTS=Redis
 	@ROUNDS="$(ROUNDS)" SEED="$(SEED)" FAULTS="$(FAULTS)" $(BIN)/python -m tests.chaos
 
-check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
+check: $(VENV)/.dev web check-api-types ## Format, lint, types, and who may import whom
 	$(WEB_CHECK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -62,7 +62,7 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt
 
 clean: ## Remove everything that was installed or built; data stays
-	rm -rf $(VENV) web/node_modules web/dist src/codehub/api/static src/codehub/proxy/_relay.so bench/.env bench/node_modules
+	rm -rf $(VENV) web/node_modules web/openapi/node_modules web/dist src/codehub/api/static src/codehub/proxy/_relay.so bench/.env bench/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf build dist tools/site/node_modules
 
@@ -102,7 +102,7 @@ bench/.env/.installed: bench/requirements.txt bench/package-lock.json $(VENV)/bi
 # --- the dashboard --------------------------------------------------------------------------------
 
 ifneq ($(wildcard web/package.json),)
-WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*')
+WEB_SOURCES := $(shell find web -type f -not -path '*/node_modules/*' -not -path 'web/dist/*')
 
 WEB_TEST  = cd web && npm run --if-present test
 WEB_CHECK = cd web && npm run --if-present check
@@ -122,9 +122,28 @@ web/node_modules/.built: web/node_modules/.installed $(WEB_SOURCES)
 	cd web && npm run build
 	@touch $@
 
+# The dashboard's types of the API come from the application's own OpenAPI document. The result is checked in, so that
+# building the dashboard needs no Python; `make check` fails when it is not what the application says today.
+API_TYPES = web/src/api/openapi.ts
+WRITE_API_TYPES = $(BIN)/python web/openapi/document.py | node web/openapi/generate.mjs \
+	| web/node_modules/.bin/prettier --config web/.prettierrc.json --stdin-filepath $(API_TYPES)
+
+api-types: $(VENV)/.dev web/node_modules/.installed web/openapi/node_modules/.installed ## Write the dashboard's API types
+	$(WRITE_API_TYPES) > $(API_TYPES).new
+	mv $(API_TYPES).new $(API_TYPES)
+
+check-api-types: $(VENV)/.dev web/node_modules/.installed web/openapi/node_modules/.installed
+	@$(WRITE_API_TYPES) | diff -u $(API_TYPES) - \
+	  || { echo "$(API_TYPES) is not what the API says today: run make api-types and commit it." >&2; exit 1; }
+
+web/openapi/node_modules/.installed: web/openapi/package-lock.json web/openapi/package.json .npmrc web/node_modules/.installed
+	cd web/openapi && npm ci
+	@touch $@
+
 NODE_IS_NEW_ENOUGH = const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)
 else
 web:
+check-api-types:
 endif
 
 # --- working on it ----------------------------------------------------------------------------------

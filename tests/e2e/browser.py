@@ -50,16 +50,22 @@ class Visit:
     origin: str
     complaints: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
 
     def listen(self) -> None:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda said: self._note(said.type, said.text))
+        self.page.on("response", lambda answer: self._note_refusal(answer.status, answer.url))
         self.page.on("request", lambda request: self._watch(request.url))
 
     def _note(self, kind: str, text: str) -> None:
         # A refused request is told to the person by the page; the browser's own line about it is no fault.
         if kind == "error" and "Failed to load resource" not in text:
             self.complaints.append(text)
+
+    def _note_refusal(self, status: int, url: str) -> None:
+        if status >= 400:  # the browser writes a red line about each
+            self.refusals.append(f"{status} {urlsplit(url).path}")
 
     def _watch(self, url: str) -> None:
         if url.startswith("http") and urlsplit(url).netloc != urlsplit(self.origin).netloc:

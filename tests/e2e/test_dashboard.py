@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "LOCAL_IMAGES": json.dumps(IMAGES),
     "CODEHUB_DEFAULT_IMAGE": "files",
     "RECONCILER_RETRY_BACKOFF": "0.2",
+    "RECONCILER_MAX_RETRIES": "2",
     "LIMITS_MAX_RUNNING_PER_USER": "1",
 }
 
@@ -87,6 +88,8 @@ async def test_the_first_workspace_from_the_empty_page_to_the_ide_and_back_to_no
     await confirm.click()
     await expect(card).to_have_count(0)
     await expect(ann.page.get_by_role("heading", name="Your first workspace")).to_be_visible()
+    # Asking who is signed in, before anybody is, is the one red line of a visit in the browser's console.
+    assert set(ann.refusals) <= {"401 /api/v1/auth/session"}
 
 
 async def test_the_page_of_a_workspace_tells_what_happened_and_follows_its_output(ann: Visit) -> None:
@@ -115,6 +118,8 @@ async def test_the_page_of_a_workspace_tells_what_happened_and_follows_its_outpu
 async def test_an_error_is_told_in_words_and_lifted_by_an_administrator(
     url: str, browser: Browser, ann: Visit
 ) -> None:
+    limits = await ann.context.request.get("/api/v1/limits")
+    assert (await limits.json())["attempts"] == 3, "as RECONCILER_MAX_RETRIES says"
     card = await ann.create("unlucky", image="wrong")
     await expect(card).to_have_attribute("data-status", "error")
     await expect(card).to_contain_text("Waits for a person")
@@ -195,9 +200,23 @@ async def test_the_keyboard_is_enough(ann: Visit) -> None:
     await page.keyboard.press("Escape")
     await expect(menu).to_be_focused()
     await page.keyboard.press("Enter")
+    await expect(page.get_by_role("menuitem", name="Details")).to_be_focused()
     await page.keyboard.press("k")
+    await expect(page.get_by_role("menuitem", name="Keep awake for 1 hour")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(card).to_contain_text("Kept awake until")
+
+    await expect(menu).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("menuitem", name="Details")).to_be_focused()
+    await page.keyboard.press("End")
+    await expect(page.get_by_role("menuitem", name="Delete…")).to_be_focused()
+    await page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Delete by-hand?")
+    await expect(dialog.get_by_label("Type by-hand to confirm")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(menu).to_be_focused()
 
 
 async def test_a_token_is_shown_once_and_works_until_revoked(ann: Visit) -> None:

@@ -88,7 +88,7 @@ function signIn(response, { username, password }) {
   return json(response, 200, { user });
 }
 
-const wish = (state) => (c) => json(c.response, 202, world.show(world.wish(mine(c), state, c.user)));
+const desire = (state) => (c) => json(c.response, 202, world.show(world.setDesired(mine(c), state, c.user)));
 
 const ROUTES = [
   ["GET", /^\/auth\/session$/, (c) => json(c.response, 200, { user: c.user })],
@@ -124,9 +124,9 @@ const ROUTES = [
     /^\/workspaces\/([^/]+)$/,
     (c) => json(c.response, 202, world.show(world.remove(mine(c), c.user))),
   ],
-  ["POST", /^\/workspaces\/([^/]+)\/start$/, wish("RUNNING")],
-  ["POST", /^\/workspaces\/([^/]+)\/stop$/, wish("STANDBY")],
-  ["POST", /^\/workspaces\/([^/]+)\/archive$/, wish("PENDING")],
+  ["POST", /^\/workspaces\/([^/]+)\/start$/, desire("RUNNING")],
+  ["POST", /^\/workspaces\/([^/]+)\/stop$/, desire("STANDBY")],
+  ["POST", /^\/workspaces\/([^/]+)\/archive$/, desire("PENDING")],
   [
     "POST",
     /^\/workspaces\/([^/]+)\/keep-awake$/,

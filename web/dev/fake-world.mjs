@@ -126,6 +126,7 @@ export function makeWorld() {
   const show = ({ frozen: _frozen, connections, nextAt, kind, seenAgo, ...ws }) => ({
     ...ws,
     status: status(ws),
+    holds_place: ws.deleted_at === null && ws.desired_state === "RUNNING",
     url: `/w/${ws.id}/`,
     activity: {
       connections,
@@ -405,7 +406,7 @@ export function makeWorld() {
       setTimeout(() => step(ws), STEP_MS);
       return ws;
     },
-    wish(ws, state, actor) {
+    setDesired(ws, state, actor) {
       if (state === "RUNNING" && ws.desired_state !== "RUNNING") takePlace(ownerOf(ws));
       if (state === "STANDBY" && ws.desired_state === "PENDING") throw refuse(409, "archived", "Archived.");
       if (ws.desired_state !== state)
@@ -469,6 +470,7 @@ export function makeWorld() {
     limits: (user) => ({
       user: { used: used(user), allowed: ALLOWED },
       global: { used: [...workspaces.values()].filter(holds).length, allowed: 100 },
+      attempts: 4,
     }),
     createToken(user, { name, expires_in_days: days }) {
       const token = {

@@ -51,7 +51,8 @@ def open_create(page: Page) -> None:
 
 
 def open_menu(page: Page) -> None:
-    page.locator("article[aria-label='atlas'] .menu button").click()
+    page.locator("article[aria-label='atlas'] [aria-haspopup=menu]").click()
+    page.get_by_role("menuitem").first.wait_for()
 
 
 def open_delete(page: Page) -> None:

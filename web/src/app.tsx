@@ -1,7 +1,7 @@
 /** The frame around every page: who is signed in, where one can go, and whether the live connection stands. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
-import { onUnauthorized } from "./api/client";
+import { unauthorized } from "./api/client";
 import { limitsQuery, sessionQuery } from "./api/queries";
 import type { User } from "./api/types";
 import { useMessages } from "./i18n";
@@ -20,6 +20,7 @@ import { Failed, Loading } from "./ui/states";
 import { SessionContext } from "./session";
 import { signOut } from "./sign-out";
 import { localPath } from "./words/local-path";
+import "./app.css";
 
 // The everyday pages come with the first load; what few people open comes when they do.
 const TokensPage = lazy(() => import("./pages/tokens"));
@@ -34,7 +35,7 @@ export function App() {
 
   useEffect(
     () =>
-      onUnauthorized(() => {
+      unauthorized.subscribe(() => {
         // Before signing in, a refusal is the answer to "is anybody signed in?" and nothing has ended.
         if (client.getQueryData(sessionQuery.queryKey) == null) return;
         client.setQueryData(sessionQuery.queryKey, null);
@@ -188,7 +189,7 @@ function AccountMenu({ user }: { user: User }) {
 function Usage() {
   const m = useMessages();
   const client = useQueryClient();
-  const { changes } = useLive();
+  const changes = useLive((live) => live.changes);
   const { data } = useQuery(limitsQuery);
   useEffect(() => {
     const later = setTimeout(() => void client.invalidateQueries({ queryKey: limitsQuery.queryKey }), 400);
@@ -213,7 +214,7 @@ function Usage() {
 function ConnectionBanner() {
   const m = useMessages();
   const store = useLiveStore();
-  const { phase } = useLive();
+  const phase = useLive((live) => live.phase);
   return (
     <div role="status" className="banner-slot">
       {phase === "lost" && (

@@ -1,10 +1,11 @@
+// First, so that the styles of components come after what they build on.
+import "./styles/index.css";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { Component, StrictMode, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
 import { App } from "./app";
 import { messages } from "./i18n";
-import "./styles/index.css";
 
 const client = new QueryClient({
   defaultOptions: {

@@ -1,27 +1,25 @@
 /** Addresses of the dashboard. Five kinds of pages need a pattern, a hook and a link, not a library. */
-import { useSyncExternalStore, type AnchorHTMLAttributes, type MouseEvent } from "react";
+import type { AnchorHTMLAttributes, MouseEvent } from "react";
+import { Store, useStore } from "./store";
 
-const listeners = new Set<() => void>();
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  window.addEventListener("popstate", listener);
-  return () => {
-    listeners.delete(listener);
-    window.removeEventListener("popstate", listener);
-  };
-}
+const address = new Store(window.location.href, {
+  whileWatched: () => {
+    const follow = () => address.set(window.location.href);
+    follow();
+    window.addEventListener("popstate", follow);
+    return () => window.removeEventListener("popstate", follow);
+  },
+});
 
 /** Path and query of the page, following every navigation. */
 export function useLocation(): URL {
-  const href = useSyncExternalStore(subscribe, () => window.location.href);
-  return new URL(href);
+  return new URL(useStore(address));
 }
 
 export function navigate(to: string, options: { replace?: boolean } = {}): void {
   if (options.replace) window.history.replaceState(null, "", to);
   else window.history.pushState(null, "", to);
-  for (const listener of listeners) listener();
+  address.set(window.location.href);
   if (!options.replace) window.scrollTo(0, 0);
 }
 

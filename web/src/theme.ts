@@ -1,33 +1,28 @@
 /** Light, dark, or whatever the system says. `public/appearance.js` applies the same choice before the first paint. */
-import { useSyncExternalStore } from "react";
+import { Store, useStore } from "./store";
 
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "codehub.theme";
-const listeners = new Set<() => void>();
+const theme = new Store<Theme>(applied());
 
 export function useTheme(): Theme {
-  return useSyncExternalStore(subscribe, current);
+  return useStore(theme);
 }
 
-export function setTheme(theme: Theme): void {
-  if (theme === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+export function setTheme(chosen: Theme): void {
+  if (chosen === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
   try {
-    if (theme === "system") localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, theme);
+    if (chosen === "system") localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, chosen);
   } catch {
     // Without storage the choice lasts until the page is left.
   }
-  for (const listener of listeners) listener();
+  theme.set(chosen);
 }
 
-function current(): Theme {
+function applied(): Theme {
   const chosen = document.documentElement.dataset.theme;
   return chosen === "light" || chosen === "dark" ? chosen : "system";
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => void listeners.delete(listener);
 }

@@ -37,5 +37,6 @@ async def limits(caller: Caller, parts: TheParts) -> Limits:
         {
             "user": Usage(used=used.user, allowed=allowed.per_user),
             "global": Usage(used=used.total, allowed=allowed.in_all),
+            "attempts": parts.settings.max_retries + 1,
         }
     )

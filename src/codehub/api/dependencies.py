@@ -57,7 +57,7 @@ class ApiSettings:
     """``base_url``: how people reach CodeHub; its scheme decides about Secure and ``__Host-``.
 
     ``trusted_peers``: addresses whose ``X-Forwarded-For`` counts, besides the Unix socket's. ``node_id``
-    and ``version`` are for people.
+    and ``version`` are for people. ``max_retries`` is the Reconciler's, for people to know.
     """
 
     base_url: str
@@ -66,6 +66,7 @@ class ApiSettings:
     standby_ttl_seconds: int = 300
     archive_ttl_seconds: int = 86400
     default_image: str | None = None
+    max_retries: int = 3
     trusted_peers: frozenset[str] = frozenset()
     heartbeat_seconds: float = 30.0
 

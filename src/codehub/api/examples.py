@@ -38,6 +38,7 @@ WORKSPACE: dict[str, Any] = {
     "created_at": "2025-01-01T11:00:00+00:00",
     "updated_at": "2025-01-01T12:00:05+00:00",
     "status": "running",
+    "holds_place": True,
     "progress": None,
     "url": f"https://codehub.example.org/w/{_ID}/",
     "activity": {

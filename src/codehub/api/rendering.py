@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from codehub.api.progress import ProgressBoard
+from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
 from codehub.domain.ttl import Activity, Transition, next_transition
 from codehub.store.records import WorkspaceRecord
@@ -133,6 +134,7 @@ def _columns_of(record: WorkspaceRecord) -> dict[str, Any]:
         "created_at": _time(record.created_at),
         "updated_at": _time(record.updated_at),
         "status": record.status,
+        "holds_place": holds_place(ws),
     }
 
 

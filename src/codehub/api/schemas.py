@@ -132,6 +132,7 @@ class Workspace(Answer):
     created_at: datetime
     updated_at: datetime
     status: Status = Field(description="All axes in one word")
+    holds_place: bool = Field(description="Whether it counts against the limits of running workspaces")
     progress: int | None = Field(ge=0, le=100, description="Percent of the running operation, if known")
     url: str = Field(description="Where the workspace opens in a browser")
     activity: Activity
@@ -173,7 +174,7 @@ class HistoryEntry(Answer):
     seq: int
     version: int
     at: datetime
-    changes: dict[str, Any] = Field(description="Column → [before, after]")
+    changes: dict[str, tuple[Any, Any]] = Field(description="Column → [before, after]")
     actor: str | None
     cause: str | None = Field(description="In English, as it was recorded")
     cause_code: CauseCode | None = Field(description="Null: free text, for example an engine's own message")
@@ -212,12 +213,17 @@ class Usage(Answer):
 class Limits(Answer):
     model_config = ConfigDict(
         json_schema_extra={
-            "example": {"user": {"used": 1, "allowed": 2}, "global": {"used": 7, "allowed": 100}}
+            "example": {
+                "user": {"used": 1, "allowed": 2},
+                "global": {"used": 7, "allowed": 100},
+                "attempts": 4,
+            }
         }
     )
 
     user: Usage
     global_: Usage = Field(alias="global")
+    attempts: int = Field(description="How often an operation is tried before a person is needed")
 
 
 class Login(Body):

@@ -166,6 +166,7 @@ def _api_settings(settings: Settings) -> ApiSettings:
         standby_ttl_seconds=settings.ttl.standby_seconds,
         archive_ttl_seconds=settings.ttl.archive_seconds,
         default_image=settings.runtime.default_image,
+        max_retries=settings.reconciler.max_retries,
     )
 
 

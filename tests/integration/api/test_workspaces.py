@@ -39,6 +39,22 @@ async def test_an_answer_is_what_the_description_says(world: World) -> None:
     assert made["activity"] == {"connections": 0, "last_seen_at": None, "kind": None, "next": None}
 
 
+async def test_a_workspace_says_whether_it_holds_a_place(world: World) -> None:
+    """By the rule the limit is counted with, so that no client needs to know it."""
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    assert workspace["holds_place"] is False
+    assert (await wish(ann, workspace, "start")).json()["holds_place"] is True
+    assert (await wish(ann, workspace, "stop")).json()["holds_place"] is False
+    await execute(
+        world,
+        "UPDATE workspaces SET observed_status = 'RUNNING', health_status = 'ERROR', version = version + 1",
+    )
+    (seen,) = (await ann.get(WORKSPACES)).json()["items"]
+    assert (seen["desired_state"], seen["status"], seen["holds_place"]) == ("STANDBY", "error", True)
+    assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 1
+
+
 async def test_with_a_base_domain_each_workspace_has_an_origin_of_its_own(world: World) -> None:
     ann = await world.sign_in("ann")
     made = await create_workspace(ann)
@@ -98,6 +114,7 @@ async def test_at_the_limit_one_is_told_what_runs(world: World) -> None:
     assert (await ann.get("/api/v1/limits")).json() == {
         "user": {"used": 2, "allowed": 2},
         "global": {"used": 2, "allowed": 100},
+        "attempts": 4,
     }
     assert (await wish(ann, running[0], "start")).status_code == 202, "already wanted: no new place"
 

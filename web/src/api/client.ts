@@ -3,12 +3,9 @@
  * every change is a same-origin request with a JSON body. Whatever goes wrong becomes an `ApiError` with a stable
  * `code`, which `words/errors.ts` turns into a sentence.
  */
+import { Signal } from "../store";
 import { learnServerTime } from "../words/clock";
-
-export interface FieldError {
-  field: string;
-  message: string;
-}
+import type { FieldError } from "./types";
 
 export class ApiError extends Error {
   constructor(
@@ -23,13 +20,8 @@ export class ApiError extends Error {
   }
 }
 
-const unauthorizedListeners = new Set<() => void>();
-
-/** Called whenever any request learns that the session has ended. */
-export function onUnauthorized(listener: () => void): () => void {
-  unauthorizedListeners.add(listener);
-  return () => void unauthorizedListeners.delete(listener);
-}
+/** Told whenever any request learns that the session has ended. */
+export const unauthorized = new Signal();
 
 type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
@@ -63,8 +55,7 @@ async function problem(response: Response, path: string): Promise<ApiError> {
   } catch {
     // Something between us and CodeHub answered (a gateway, a captive portal): only the status is left to go by.
   }
-  if (response.status === 401 && path !== "/auth/login")
-    for (const listener of unauthorizedListeners) listener();
+  if (response.status === 401 && path !== "/auth/login") unauthorized.emit();
   const { code, detail, errors, ...extra } = data;
   const retryAfter = Number(response.headers.get("retry-after"));
   return new ApiError(

@@ -35,6 +35,13 @@ export const limitsQuery = queryOptions({
   queryFn: () => call<Limits>("GET", "/limits"),
 });
 
+/** Of the limits only what never changes while the server runs: who asks for it does not follow the rest. */
+export const attemptsQuery = queryOptions({
+  ...limitsQuery,
+  select: (limits) => limits.attempts,
+  staleTime: Infinity,
+});
+
 export const imagesQuery = queryOptions({
   queryKey: ["images"],
   queryFn: () => call<Images>("GET", "/images"),

@@ -73,7 +73,7 @@ export const en = {
     STANDBY: "Asleep",
     RUNNING: "Running",
   },
-  wish: {
+  desired: {
     asking: {
       start: "Asking to start…",
       stop: "Asking to stop…",
@@ -100,7 +100,8 @@ export const en = {
     neverArchived: "Stays asleep until opened",
     archived: "Comes back with every file when opened",
     fresh: "Starts when opened",
-    retrying: (attempt: number) => `Failed, trying again (attempt ${attempt} of 4)`,
+    retrying: (attempt: number, of: number) => `Failed, trying again (attempt ${attempt} of ${of})`,
+    retryingSoon: "Failed, trying again",
     needsPerson: "Waits for a person",
   },
   connections: {
@@ -231,7 +232,7 @@ export const en = {
   },
   history: {
     created: "Created",
-    wished: { RUNNING: "Start requested", STANDBY: "Put to sleep", PENDING: "Sent to the archive" },
+    desired: { RUNNING: "Start requested", STANDBY: "Put to sleep", PENDING: "Sent to the archive" },
     operation: {
       PROVISIONING: "Preparing a home directory",
       RESTORING: "Restoring files from the archive",

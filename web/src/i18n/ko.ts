@@ -66,7 +66,7 @@ export const ko: Messages = {
     STANDBY: "잠듦",
     RUNNING: "실행",
   },
-  wish: {
+  desired: {
     asking: {
       start: "시작 요청 중…",
       stop: "중지 요청 중…",
@@ -93,7 +93,8 @@ export const ko: Messages = {
     neverArchived: "열 때까지 잠든 채로 있음",
     archived: "열면 모든 파일과 함께 돌아옵니다",
     fresh: "열면 시작합니다",
-    retrying: (attempt) => `실패하여 다시 시도 중 (4회 중 ${attempt}회)`,
+    retrying: (attempt, of) => `실패하여 다시 시도 중 (${of}회 중 ${attempt}회)`,
+    retryingSoon: "실패하여 다시 시도 중",
     needsPerson: "사람의 손길을 기다립니다",
   },
   connections: {
@@ -221,7 +222,7 @@ export const ko: Messages = {
   },
   history: {
     created: "만들어짐",
-    wished: { RUNNING: "시작 요청", STANDBY: "재움", PENDING: "보관으로 보냄" },
+    desired: { RUNNING: "시작 요청", STANDBY: "재움", PENDING: "보관으로 보냄" },
     operation: {
       PROVISIONING: "홈 디렉터리 준비 중",
       RESTORING: "보관에서 파일 복원 중",

@@ -28,7 +28,7 @@ export function nextDue(workspaces: Iterable<Workspace>, nowMs: number): number 
 
 export function Freshness() {
   const store = useLiveStore();
-  const { workspaces } = useLive();
+  const workspaces = useLive((live) => live.workspaces);
 
   useEffect(() => {
     const look = () => {

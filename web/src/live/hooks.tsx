@@ -1,8 +1,9 @@
 /** The live stores as React sees them: mine for everyone signed in, everyone's where an administrator looks at it. */
-import { createContext, useContext, useEffect, useMemo, useSyncExternalStore, type ReactNode } from "react";
+import { createContext, useContext, useEffect, useMemo, type ReactNode } from "react";
 import { call } from "../api/client";
 import type { Workspace } from "../api/types";
-import { LiveStore, type LiveView } from "./store";
+import { useStore } from "../store";
+import { LiveStore, type ActionName, type LiveView } from "./store";
 
 const StoreContext = createContext<LiveStore | null>(null);
 
@@ -18,13 +19,18 @@ export function useLiveStore(): LiveStore {
   return store;
 }
 
-export function useLive(): LiveView {
-  const store = useLiveStore();
-  return useSyncExternalStore(store.subscribe, store.get);
+/** What `select` takes of the live view; the component renders again when that part changes, and only then. */
+export function useLive<Part>(select: (view: LiveView) => Part): Part {
+  return useStore(useLiveStore(), select);
 }
 
-export function useLiveWorkspace(id: string): Workspace | undefined {
-  return useLive().workspaces.get(id);
+export function useWorkspace(id: string): Workspace | undefined {
+  return useLive((live) => live.workspaces.get(id));
+}
+
+/** What was asked of this workspace and not yet answered. */
+export function useAsking(id: string): ActionName | null {
+  return useLive((live) => live.asking.get(id) ?? null);
 }
 
 /** EventSource does not tell a refused session from a broken line. Asking for the session does (and a 401 signs out). */

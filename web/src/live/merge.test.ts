@@ -15,7 +15,7 @@ describe("the order of versions", () => {
     expect(nameOf(told(snapshot("a"), state("a", 1), state("a", 2)), "a")).toBe("v2");
   });
 
-  test("an older version is old news", () => {
+  test("an older version is ignored", () => {
     expect(nameOf(told(snapshot("a"), state("a", 5), state("a", 4)), "a")).toBe("v5");
   });
 
@@ -115,7 +115,7 @@ describe("activity", () => {
 });
 
 describe("deletion", () => {
-  test("removes, and a late answer does not raise the dead", () => {
+  test("removes, and a late answer does not bring it back", () => {
     const after = told(snapshot("a"), state("a", 1), { type: "deleted", id: "a" }, state("a", 7));
     expect(after.workspaces.size).toBe(0);
     expect(after.gone.has("a")).toBe(true);

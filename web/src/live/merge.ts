@@ -6,19 +6,19 @@
  *  - a workspace is only ever replaced by the same or a newer `version` of itself (equal, because activity and the
  *    next change are read fresh each time and are not versioned);
  *  - a snapshot names every id there is, so whatever it does not name is gone, however its deletion was missed;
- *  - a snapshot lowers all guards: versions are compared within one telling of the story, never across two. A
- *    database restored from a backup may count from lower numbers, and must still win.
+ *  - a snapshot clears all guards: versions are compared since the last snapshot only. A database restored from a
+ *    backup may count from lower numbers, and must still win.
  */
 import type { Activity, Workspace } from "../api/types";
 
 export interface LiveState {
   /** In the order the server named them, then in order of appearance. */
   readonly workspaces: ReadonlyMap<string, Workspace>;
-  /** Versions below these are old news. An id without a guard accepts anything. */
+  /** Lower versions are ignored. An id without a guard accepts any version. */
   readonly guards: ReadonlyMap<string, number>;
-  /** Named by the snapshot but not yet told. */
+  /** Named by the snapshot, its state not yet received. */
   readonly awaited: ReadonlySet<string>;
-  /** Deleted within this telling: a late answer of an earlier request must not raise the dead. */
+  /** Deleted since the last snapshot: a late answer to an earlier request must not bring it back. */
   readonly gone: ReadonlySet<string>;
   /** False until the first snapshot named the ids: "no workspaces" and "not known yet" look different. */
   readonly known: boolean;
@@ -43,22 +43,22 @@ export const EMPTY: LiveState = {
 export function merge(state: LiveState, event: LiveEvent): LiveState {
   switch (event.type) {
     case "snapshot":
-      return beginTelling(state, event.ids);
+      return applySnapshot(state, event.ids);
     case "state":
-      return takeState(state, event.workspace);
+      return applyState(state, event.workspace);
     case "progress":
-      return takeProgress(state, event);
+      return applyProgress(state, event);
     case "activity":
-      return takeActivity(state, event.id, event.activity);
+      return applyActivity(state, event.id, event.activity);
     case "deleted":
       return remove(state, event.id);
     case "resync":
-      // What is on screen stays until the snapshot that follows: forgetting is about trust, not about blinking.
+      // What is on screen stays until the snapshot that follows: only the guards go, so that nothing blinks.
       return { ...state, guards: new Map(), gone: new Set() };
   }
 }
 
-function beginTelling(state: LiveState, ids: readonly string[]): LiveState {
+function applySnapshot(state: LiveState, ids: readonly string[]): LiveState {
   const workspaces = new Map<string, Workspace>();
   for (const id of ids) {
     const old = state.workspaces.get(id);
@@ -68,7 +68,7 @@ function beginTelling(state: LiveState, ids: readonly string[]): LiveState {
   return { workspaces, guards: new Map(), awaited, gone: new Set(), known: true };
 }
 
-function takeState(state: LiveState, workspace: Workspace): LiveState {
+function applyState(state: LiveState, workspace: Workspace): LiveState {
   const { id, version } = workspace;
   if (state.gone.has(id) || version < (state.guards.get(id) ?? -1)) return state;
   if (workspace.status === "deleted") return remove(state, id);
@@ -77,7 +77,7 @@ function takeState(state: LiveState, workspace: Workspace): LiveState {
   return { ...state, workspaces, guards, awaited: without(state.awaited, id) };
 }
 
-function takeProgress(
+function applyProgress(
   state: LiveState,
   event: { id: string; progress: number | null; operation?: string | null },
 ) {
@@ -92,8 +92,8 @@ function takeProgress(
   };
 }
 
-/** Not versioned, like progress: the newest word counts. */
-function takeActivity(state: LiveState, id: string, activity: Activity): LiveState {
+/** Not versioned, like progress: the last one received counts. */
+function applyActivity(state: LiveState, id: string, activity: Activity): LiveState {
   const old = state.workspaces.get(id);
   if (!old) return state;
   return { ...state, workspaces: new Map(state.workspaces).set(id, { ...old, activity }) };

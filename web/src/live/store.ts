@@ -1,31 +1,36 @@
 /**
  * The list of workspaces as one object the pages subscribe to. Events and answers to requests meet here and pass the
- * same version guard, so it does not matter which of the two arrives first.
+ * same version guard, so it does not matter which of the two arrives first. Whatever did not change stays the same
+ * object, so a component that selects one workspace renders again for that workspace only.
  *
- * A wish on its way (`asking`) lives here too, beside the workspace and never inside it: what was asked for is shown
- * as asked for, and only the server's word changes what is.
+ * A request under way (`asking`) is kept here too, beside the workspace and never inside it: what was asked for is
+ * shown as asked for, and only the server changes what is.
  */
 import type { Workspace } from "../api/types";
+import { Signal, Store } from "../store";
 import { learnServerTime } from "../words/clock";
 import { Connection, openWhileLookedAt, type Phase, type Source } from "./connection";
 import { EMPTY, merge, type LiveEvent, type LiveState } from "./merge";
 import { decode, EVENT_NAMES, heartbeatTime, type EventName } from "./wire";
 
-export type Wish = "start" | "stop" | "archive" | "delete" | "recover" | "keep-awake";
+export type ActionName = "start" | "stop" | "archive" | "delete" | "recover" | "keep-awake";
 
 export interface LiveView extends LiveState {
   readonly phase: Phase;
-  readonly asking: ReadonlyMap<string, Wish>;
+  readonly asking: ReadonlyMap<string, ActionName>;
   /** Raised by every change of state (not by progress or activity): what queries about history and limits depend on. */
   readonly changes: number;
 }
 
-type Transition = (before: Workspace | undefined, after: Workspace | undefined) => void;
-
 export class LiveStore {
-  private view: LiveView = { ...EMPTY, phase: "connecting", asking: new Map(), changes: 0 };
-  private readonly listeners = new Set<() => void>();
-  private readonly transitions = new Set<Transition>();
+  /** Each workspace that changed, before and after: for announcements. */
+  readonly transitions = new Signal<[before: Workspace | undefined, after: Workspace | undefined]>();
+  private readonly view = new Store<LiveView>({
+    ...EMPTY,
+    phase: "connecting",
+    asking: new Map(),
+    changes: 0,
+  });
   private readonly connection: Connection;
 
   constructor(url: string, mayRetry: () => Promise<boolean>, open?: () => Source) {
@@ -33,23 +38,13 @@ export class LiveStore {
       open: open ?? (() => new EventSource(url)),
       names: EVENT_NAMES,
       onEvent: (name, data, id) => this.receive(name as EventName, data, id),
-      onPhase: (phase) => this.set({ ...this.view, phase }),
+      onPhase: (phase) => this.view.set({ ...this.get(), phase }),
       mayRetry,
     });
   }
 
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.listeners.add(listener);
-    return () => void this.listeners.delete(listener);
-  };
-
-  readonly get = (): LiveView => this.view;
-
-  /** Hear of each workspace that changed, for announcements and for queries that depend on it. */
-  onTransition(listener: Transition): () => void {
-    this.transitions.add(listener);
-    return () => void this.transitions.delete(listener);
-  }
+  readonly subscribe = this.view.subscribe;
+  readonly get = this.view.get;
 
   /** Begin listening; returns the way to stop. */
   start(): () => void {
@@ -58,26 +53,27 @@ export class LiveStore {
 
   readonly retryNow = (): void => this.connection.hurry();
 
-  /** The answer of a request: news like any other. */
+  /** The answer to a request passes the same guard as an event. */
   readonly observe = (workspace: Workspace): void => this.apply({ type: "state", workspace });
 
   /** Apply a change that cannot mislead (a name, a note) before the server confirms it; returns the undo. */
   assume(id: string, change: Partial<Workspace>): () => void {
-    const before = this.view.workspaces.get(id);
+    const before = this.get().workspaces.get(id);
     if (!before) return () => undefined;
     this.replace({ ...before, ...change });
     return () => {
-      const now = this.view.workspaces.get(id);
+      const now = this.get().workspaces.get(id);
       // Only if nothing newer came meanwhile: then that is the truth already.
       if (now && now.version === before.version) this.replace(before);
     };
   }
 
-  ask(id: string, wish: Wish | null): void {
-    const asking = new Map(this.view.asking);
-    if (wish) asking.set(id, wish);
+  /** Show that an action was asked for and not yet answered; null: it was. */
+  ask(id: string, action: ActionName | null): void {
+    const asking = new Map(this.get().asking);
+    if (action) asking.set(id, action);
     else asking.delete(id);
-    this.set({ ...this.view, asking });
+    this.view.set({ ...this.get(), asking });
   }
 
   private receive(name: EventName, data: string, id: string): void {
@@ -91,22 +87,18 @@ export class LiveStore {
   }
 
   private apply(event: LiveEvent): void {
-    const before = this.view;
+    const before = this.get();
     const merged = merge(before, event);
     if (merged === before) return;
     const changes = before.changes + (event.type === "progress" || event.type === "activity" ? 0 : 1);
-    this.set({ ...merged, phase: before.phase, asking: before.asking, changes });
+    this.view.set({ ...merged, phase: before.phase, asking: before.asking, changes });
     if (event.type !== "state" && event.type !== "deleted") return;
     const id = event.type === "state" ? event.workspace.id : event.id;
-    for (const listener of this.transitions) listener(before.workspaces.get(id), merged.workspaces.get(id));
+    this.transitions.emit(before.workspaces.get(id), merged.workspaces.get(id));
   }
 
   private replace(workspace: Workspace): void {
-    this.set({ ...this.view, workspaces: new Map(this.view.workspaces).set(workspace.id, workspace) });
-  }
-
-  private set(view: LiveView): void {
-    this.view = view;
-    for (const listener of this.listeners) listener();
+    const view = this.get();
+    this.view.set({ ...view, workspaces: new Map(view.workspaces).set(workspace.id, workspace) });
   }
 }

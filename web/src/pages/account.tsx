@@ -6,8 +6,9 @@ import { useUser } from "../session";
 import { setTheme, useTheme } from "../theme";
 import { Choice, TextField } from "../ui/fields";
 import { useTitle } from "../ui/title";
-import { notify } from "../ui/notices";
+import { notify } from "../actions/notices";
 import { errorSentence, fieldError } from "../words/errors";
+import "./account.css";
 
 export default function AccountPage() {
   const m = useMessages();

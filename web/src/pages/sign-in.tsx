@@ -10,6 +10,7 @@ import { useTitle } from "../ui/title";
 import { Brand } from "../ui/icons";
 import { errorSentence } from "../words/errors";
 import { localPath } from "../words/local-path";
+import "./sign-in.css";
 
 export function SignIn() {
   const m = useMessages();

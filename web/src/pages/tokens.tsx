@@ -7,12 +7,13 @@ import { useMessages } from "../i18n";
 import { Dialog } from "../ui/dialog";
 import { SelectField, TextField } from "../ui/fields";
 import { Icon } from "../ui/icons";
-import { notify, notifyError } from "../ui/notices";
+import { notify, notifyError } from "../actions/notices";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Table } from "../ui/table";
 import { useTitle } from "../ui/title";
 import { Ago } from "../ui/time";
 import { errorSentence, fieldError } from "../words/errors";
+import "./tokens.css";
 
 export default function TokensPage() {
   const m = useMessages();

@@ -5,6 +5,7 @@ import { useLanguage, useMessages } from "../i18n";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
 import { bytes } from "../words/size";
+import "./workspace-archives.css";
 
 export function Archives({ workspace }: { workspace: Workspace }) {
   const m = useMessages();

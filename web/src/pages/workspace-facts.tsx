@@ -2,9 +2,10 @@ import type { ReactNode } from "react";
 import type { Workspace } from "../api/types";
 import { useMessages, type Messages } from "../i18n";
 import { Next } from "../ui/card";
-import { Ago, useNow } from "../ui/time";
+import { Ago, useClock } from "../ui/time";
 import { connectionWords } from "../words/next";
 import { relativeTime } from "../words/time";
+import "./workspace-facts.css";
 
 export function Facts({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
@@ -52,10 +53,9 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 
 function LastSeen({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
-  const now = useNow();
   const at = workspace.activity.last_seen_at ?? workspace.last_access_at;
   const kind = kindWords(m, workspace.activity.kind);
-  const time = relativeTime(m, at, now);
+  const time = useClock((now) => relativeTime(m, at, now));
   return <>{kind ? m.detail.lastSeenBy(time, kind) : time}</>;
 }
 

@@ -6,6 +6,7 @@ import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { Connection, openWhileLookedAt, type Phase } from "../live/connection";
 import { appendLog, logText, stripControl } from "../live/log";
+import "./workspace-logs.css";
 
 export function Logs({ workspace }: { workspace: Workspace }) {
   const m = useMessages();

@@ -1,9 +1,9 @@
 import { useState } from "react";
-import type { Workspace } from "../api/types";
-import { useWishes, type WorkspaceEdit } from "../api/wishes";
+import { useWorkspaceActions } from "../actions/workspace-actions";
+import type { Workspace, WorkspaceEdit } from "../api/types";
 import { useMessages } from "../i18n";
 import { ARCHIVE_CHOICES, DurationField, STANDBY_CHOICES, TextArea, TextField } from "../ui/fields";
-import { notify } from "../ui/notices";
+import { notify } from "../actions/notices";
 import { errorSentence, fieldError } from "../words/errors";
 
 type Draft = Required<WorkspaceEdit>;
@@ -11,7 +11,7 @@ const FIELDS = ["name", "description", "memo", "standby_ttl_seconds", "archive_t
 
 export function Settings({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
-  const wishes = useWishes();
+  const actions = useWorkspaceActions();
   // Only what was touched is kept here, so that changes made elsewhere keep arriving in the untouched fields.
   const [edits, setEdits] = useState<WorkspaceEdit>({});
   const [error, setError] = useState<unknown>(null);
@@ -27,7 +27,7 @@ export function Settings({ workspace }: { workspace: Workspace }) {
     setBusy(true);
     setError(null);
     try {
-      await wishes.edit(workspace, changed);
+      await actions.edit(workspace, changed);
       setEdits({});
       notify(m.app.saved);
     } catch (failure) {

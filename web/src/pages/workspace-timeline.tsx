@@ -5,7 +5,8 @@ import type { HistoryEntry, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
-import { historyLine, isTelling } from "../words/history";
+import { historyLine, isWorthShowing } from "../words/history";
+import "./workspace-timeline.css";
 
 export function Timeline({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
@@ -16,7 +17,7 @@ export function Timeline({ workspace }: { workspace: Workspace }) {
   useEffect(() => {
     void client.invalidateQueries({ queryKey: historyQuery(id).queryKey });
   }, [client, id, version]);
-  const entries = history.data?.pages.flatMap((page) => page.items).filter(isTelling) ?? [];
+  const entries = history.data?.pages.flatMap((page) => page.items).filter(isWorthShowing) ?? [];
   return (
     <section className="panel" aria-labelledby="timeline">
       <h2 id="timeline">{m.detail.timeline}</h2>

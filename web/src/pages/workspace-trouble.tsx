@@ -1,11 +1,12 @@
 import type { ErrorInfo, Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
-import type { Wish } from "../live/store";
+import type { ActionName } from "../live/store";
 import { useUser } from "../session";
 import { StatusMark } from "../ui/status";
 import { Ago } from "../ui/time";
 import { troubleWords } from "../words/trouble";
+import "./workspace-trouble.css";
 
 export function Trouble({
   workspace,
@@ -14,10 +15,10 @@ export function Trouble({
 }: {
   workspace: Workspace;
   info: ErrorInfo;
-  asking: Wish | null;
+  asking: ActionName | null;
 }) {
   const m = useMessages();
-  const wishes = useWishes();
+  const actions = useWorkspaceActions();
   const admin = useUser().role === "admin";
   const { what, advice, output } = troubleWords(m, info);
   return (
@@ -61,7 +62,7 @@ export function Trouble({
           type="button"
           className="button button--primary"
           disabled={asking !== null}
-          onClick={() => void wishes.recover(workspace)}
+          onClick={() => void actions.recover(workspace)}
         >
           {m.actions.recover}
         </button>

@@ -4,9 +4,9 @@ import { useState } from "react";
 import { workspaceQuery } from "../api/queries";
 import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
-import { LiveProvider, useLive } from "../live/hooks";
+import { LiveProvider, useAsking, useLive, useWorkspace } from "../live/hooks";
 import { Link } from "../router";
-import { Next, useQuietWishes, WishButtons } from "../ui/card";
+import { Next, useRareActions, ActionButtons } from "../ui/card";
 import { DeleteDialog } from "../ui/delete";
 import { Icon } from "../ui/icons";
 import { Menu } from "../ui/menu";
@@ -20,13 +20,15 @@ import { Logs } from "./workspace-logs";
 import { Settings } from "./workspace-settings";
 import { Timeline } from "./workspace-timeline";
 import { Trouble } from "./workspace-trouble";
+import "./workspace.css";
 
 export function WorkspacePage({ id }: { id: string }) {
-  const live = useLive();
-  const own = live.workspaces.get(id);
+  const own = useWorkspace(id);
+  const gone = useLive((live) => live.gone.has(id));
+  const awaited = useLive((live) => !live.known || live.awaited.has(id));
   if (own) return <View workspace={own} />;
-  if (live.gone.has(id)) return <Gone />;
-  if (!live.known || live.awaited.has(id)) return <Loading />;
+  if (gone) return <Gone />;
+  if (awaited) return <Loading />;
   return <Foreign id={id} />;
 }
 
@@ -44,9 +46,10 @@ function Foreign({ id }: { id: string }) {
 }
 
 function ForeignView({ seed }: { seed: Workspace }) {
-  const live = useLive();
-  if (live.gone.has(seed.id)) return <Gone />;
-  return <View workspace={live.workspaces.get(seed.id) ?? seed} />;
+  const gone = useLive((live) => live.gone.has(seed.id));
+  const live = useWorkspace(seed.id);
+  if (gone) return <Gone />;
+  return <View workspace={live ?? seed} />;
 }
 
 function Gone() {
@@ -63,7 +66,7 @@ function Gone() {
 
 function View({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
-  const asking = useLive().asking.get(workspace.id) ?? null;
+  const asking = useAsking(workspace.id);
   const deleting = workspace.deleted_at !== null;
   useTitle(`${workspace.name}: ${m.status[workspace.status]}`);
   return (
@@ -76,10 +79,10 @@ function View({ workspace }: { workspace: Workspace }) {
       <section className="panel hero">
         <div className="hero__state">
           <StatusBadge workspace={workspace} />
-          <p className="hero__next">{asking ? m.wish.asking[asking] : <Next workspace={workspace} />}</p>
+          <p className="hero__next">{asking ? m.desired.asking[asking] : <Next workspace={workspace} />}</p>
         </div>
         <LevelRail workspace={workspace} />
-        {!deleting && <WishButtons workspace={workspace} asking={asking} onItsPage />}
+        {!deleting && <ActionButtons workspace={workspace} asking={asking} onItsPage />}
       </section>
       {workspace.error_info && <Trouble workspace={workspace} info={workspace.error_info} asking={asking} />}
       <div className="detail__columns">
@@ -101,7 +104,7 @@ function Head({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
   const [renaming, setRenaming] = useState(false);
   const [removing, setRemoving] = useState(false);
-  const quiet = useQuietWishes(workspace);
+  const quiet = useRareActions(workspace);
   return (
     <div className="page__head">
       {renaming ? (

@@ -10,6 +10,7 @@ import { StatusMark, type Family } from "../ui/status";
 import { WorkspaceCard } from "../ui/card";
 import { useTitle } from "../ui/title";
 import { CreateDialog } from "../ui/create";
+import "./workspaces.css";
 
 type Filter = "all" | "running" | "asleep" | "archived" | "trouble";
 
@@ -24,11 +25,13 @@ const SHOWN: Record<Filter, readonly Status[] | null> = {
 export function WorkspaceList() {
   const m = useMessages();
   useTitle(m.list.title);
-  const live = useLive();
+  const workspaces = useLive((live) => live.workspaces);
+  const known = useLive((live) => live.known);
+  const awaited = useLive((live) => live.awaited);
   const [creating, setCreating] = useState(false);
   const [query, setQuery] = useState("");
   const [filter, setFilter] = useState<Filter>("all");
-  const all = useMemo(() => [...live.workspaces.values()].sort(byName), [live.workspaces]);
+  const all = useMemo(() => [...workspaces.values()].sort(byName), [workspaces]);
   const shown = all.filter((ws) => matches(ws, query, filter));
 
   const create = () => setCreating(true);
@@ -43,9 +46,9 @@ export function WorkspaceList() {
           </button>
         )}
       </div>
-      {!live.known ? (
+      {!known ? (
         <Loading />
-      ) : all.length === 0 && live.awaited.size === 0 ? (
+      ) : all.length === 0 && awaited.size === 0 ? (
         <FirstWorkspace onCreate={create} />
       ) : (
         <>
@@ -71,7 +74,7 @@ export function WorkspaceList() {
               {m.list.count(shown.length)}
             </p>
           </div>
-          {shown.length === 0 && live.awaited.size === 0 ? (
+          {shown.length === 0 && awaited.size === 0 ? (
             <div className="failed">
               <p>{m.list.noMatch}</p>
               <button type="button" className="button" onClick={() => (setQuery(""), setFilter("all"))}>
@@ -82,10 +85,10 @@ export function WorkspaceList() {
             <ul className="cards">
               {shown.map((ws) => (
                 <li key={ws.id}>
-                  <WorkspaceCard workspace={ws} asking={live.asking.get(ws.id) ?? null} />
+                  <WorkspaceCard id={ws.id} />
                 </li>
               ))}
-              {[...live.awaited].map((id) => (
+              {[...awaited].map((id) => (
                 <li key={id} className="card card--awaited" aria-hidden="true" />
               ))}
             </ul>

@@ -8,9 +8,9 @@ export function Announcer() {
   const [text, setText] = useState("");
   useEffect(
     () =>
-      store.onTransition((before, after) => {
+      store.transitions.subscribe((before, after) => {
         const m = messages();
-        // The first telling of a snapshot is no news.
+        // A workspace received for the first time has not changed.
         if (!before || before.status === after?.status) return;
         setText(
           after ? m.list.announce(after.name, m.status[after.status]) : m.list.announceDeleted(before.name),

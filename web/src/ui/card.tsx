@@ -1,9 +1,12 @@
 /** One workspace at a glance: what it is, what is wanted of it, what happens next, and the two or three likely actions. */
-import { useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { memo, useState } from "react";
+import { attemptsQuery } from "../api/queries";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useLanguage, useMessages } from "../i18n";
-import type { Wish } from "../live/store";
+import { useAsking, useWorkspace } from "../live/hooks";
+import type { ActionName } from "../live/store";
 import { Link, navigate } from "../router";
 import { useUser } from "../session";
 import { connectionWords, nextWords } from "../words/next";
@@ -13,9 +16,17 @@ import { Icon } from "./icons";
 import { Menu, type MenuItem } from "./menu";
 import { EditableName } from "./name";
 import { LevelRail, StatusBadge } from "./status";
-import { useNow } from "./time";
+import { useClock } from "./time";
+import "./card.css";
 
-export function WorkspaceCard({ workspace, asking }: { workspace: Workspace; asking: Wish | null }) {
+/** Knows its workspace by id and follows it by itself: what happens to another one does not concern it. */
+export const WorkspaceCard = memo(function WorkspaceCard({ id }: { id: string }) {
+  const workspace = useWorkspace(id);
+  const asking = useAsking(id);
+  return workspace ? <Card workspace={workspace} asking={asking} /> : null;
+});
+
+function Card({ workspace, asking }: { workspace: Workspace; asking: ActionName | null }) {
   const m = useMessages();
   const [dialog, setDialog] = useState<"delete" | null>(null);
   const [renaming, setRenaming] = useState(false);
@@ -53,8 +64,8 @@ export function WorkspaceCard({ workspace, asking }: { workspace: Workspace; ask
         <p className="card__trouble">{troubleWords(m, workspace.error_info).what}</p>
       )}
       <div className="card__foot">
-        <p className="card__next">{asking ? m.wish.asking[asking] : <Next workspace={workspace} />}</p>
-        {!deleting && <WishButtons workspace={workspace} asking={asking} />}
+        <p className="card__next">{asking ? m.desired.asking[asking] : <Next workspace={workspace} />}</p>
+        {!deleting && <ActionButtons workspace={workspace} asking={asking} />}
       </div>
       {dialog === "delete" && <DeleteDialog workspace={workspace} onClose={() => setDialog(null)} />}
     </article>
@@ -63,7 +74,9 @@ export function WorkspaceCard({ workspace, asking }: { workspace: Workspace; ask
 
 export function Next({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
-  return <>{nextWords(m, useLanguage(), workspace, useNow())}</>;
+  const language = useLanguage();
+  const { data: attempts = null } = useQuery(attemptsQuery);
+  return <>{useClock((nowMs) => nextWords(m, workspace, { language, nowMs, attempts }))}</>;
 }
 
 function Connections({ workspace }: { workspace: Workspace }) {
@@ -72,18 +85,18 @@ function Connections({ workspace }: { workspace: Workspace }) {
   return <span>{connectionWords(m, workspace.activity.connections)}</span>;
 }
 
-interface WishButtonsProps {
+interface ActionButtonsProps {
   workspace: Workspace;
-  asking: Wish | null;
+  asking: ActionName | null;
   /** On its own page the way to the details leads nowhere, and the error explains itself with its own button. */
   onItsPage?: boolean;
 }
 
 /** Open works in every state, because the link itself wakes what sleeps; start and stop are for doing it without looking. */
-export function WishButtons({ workspace, asking, onItsPage = false }: WishButtonsProps) {
+export function ActionButtons({ workspace, asking, onItsPage = false }: ActionButtonsProps) {
   const m = useMessages();
   const user = useUser();
-  const wishes = useWishes();
+  const actions = useWorkspaceActions();
   if (workspace.status === "error") {
     return (
       <div className="card__actions">
@@ -97,7 +110,7 @@ export function WishButtons({ workspace, asking, onItsPage = false }: WishButton
             type="button"
             className="button"
             disabled={asking !== null}
-            onClick={() => void wishes.recover(workspace)}
+            onClick={() => void actions.recover(workspace)}
           >
             {m.actions.recover}
           </button>
@@ -112,7 +125,7 @@ export function WishButtons({ workspace, asking, onItsPage = false }: WishButton
         type="button"
         className="button"
         disabled={asking !== null}
-        onClick={() => void (wantsRunning ? wishes.stop(workspace) : wishes.start(workspace))}
+        onClick={() => void (wantsRunning ? actions.stop(workspace) : actions.start(workspace))}
       >
         <Icon name={wantsRunning ? "stop" : "play"} />
         {wantsRunning ? m.actions.stop : m.actions.start}
@@ -138,25 +151,25 @@ function CardMenu(props: { workspace: Workspace; onRename: () => void; onDelete:
     { label: m.actions.details, onSelect: () => navigate(`/workspaces/${workspace.id}`) },
     { label: m.actions.rename, onSelect: props.onRename },
     "line",
-    ...useQuietWishes(workspace),
+    ...useRareActions(workspace),
     "line",
     { label: m.actions.delete, onSelect: props.onDelete, tone: "danger" },
   ];
   return <Menu label={m.actions.moreFor(workspace.name)} button={<Icon name="more" />} items={items} />;
 }
 
-/** The wishes one has now and then: keeping awake and archiving. */
-export function useQuietWishes(workspace: Workspace): MenuItem[] {
+/** What one asks for now and then: keeping awake and archiving. */
+export function useRareActions(workspace: Workspace): MenuItem[] {
   const m = useMessages();
-  const wishes = useWishes();
-  const now = useNow();
-  const awake = workspace.awake_until !== null && Date.parse(workspace.awake_until) > now;
+  const actions = useWorkspaceActions();
+  const until = workspace.awake_until;
+  const awake = useClock((now) => until !== null && Date.parse(until) > now);
   const items: MenuItem[] = [1, 4, 8].map((hours) => ({
     label: m.actions.keepAwakeFor(hours),
-    onSelect: () => void wishes.keepAwake(workspace, hours),
+    onSelect: () => void actions.keepAwake(workspace, hours),
   }));
-  if (awake) items.push({ label: m.actions.letSleep, onSelect: () => void wishes.keepAwake(workspace, 0) });
+  if (awake) items.push({ label: m.actions.letSleep, onSelect: () => void actions.keepAwake(workspace, 0) });
   if (workspace.desired_state !== "PENDING")
-    items.push({ label: m.actions.archive, onSelect: () => void wishes.archive(workspace) });
+    items.push({ label: m.actions.archive, onSelect: () => void actions.archive(workspace) });
   return items;
 }

@@ -8,7 +8,7 @@ import { useLiveStore } from "../live/hooks";
 import { errorSentence, fieldError } from "../words/errors";
 import { Dialog } from "./dialog";
 import { ARCHIVE_CHOICES, DurationField, SelectField, STANDBY_CHOICES, TextField } from "./fields";
-import { showLimit } from "./limit";
+import { showLimit } from "../actions/limit";
 
 export function CreateDialog({ onClose }: { onClose: () => void }) {
   const m = useMessages();

@@ -1,21 +1,21 @@
 /** The one thing that cannot be undone asks for the name, so that it cannot be done by a slip. */
 import { useState } from "react";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { Dialog } from "./dialog";
 import { TextField } from "./fields";
 
 export function DeleteDialog({ workspace, onClose }: { workspace: Workspace; onClose: () => void }) {
   const m = useMessages();
-  const wishes = useWishes();
+  const actions = useWorkspaceActions();
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const sure = typed.trim() === workspace.name;
   const submit = async () => {
     if (!sure) return;
     setBusy(true);
-    if (await wishes.remove(workspace)) onClose();
+    if (await actions.remove(workspace)) onClose();
     else setBusy(false);
   };
   return (

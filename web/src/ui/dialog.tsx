@@ -2,6 +2,7 @@
 import { useEffect, useId, useRef, type FormEvent, type ReactNode } from "react";
 import { useMessages } from "../i18n";
 import { Icon } from "./icons";
+import "./dialog.css";
 
 interface DialogProps {
   title: string;

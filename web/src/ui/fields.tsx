@@ -2,6 +2,7 @@
 import { useId, useState, type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes } from "react";
 import { useMessages } from "../i18n";
 import { duration } from "../words/time";
+import "./fields.css";
 
 interface FrameProps {
   label: string;

@@ -1,5 +1,6 @@
 /** Drawn for 16 px, in the colour of the text around them. Decoration only: words carry the meaning. */
 import type { ReactNode } from "react";
+import "./icons.css";
 
 const PATHS = {
   plus: <path d="M8 3v10M3 8h10" />,

@@ -1,46 +1,32 @@
 /** "One too many": instead of a refusal, the list of what runs and a button that makes room. */
-import { useSyncExternalStore } from "react";
-import type { ApiError } from "../api/client";
-import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { limitRefusal, showLimit, type LimitRefusal } from "../actions/limit";
+import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
 import { useLive } from "../live/hooks";
 import { errorSentence } from "../words/errors";
-import { holdsPlace } from "../words/next";
+import { useStore } from "../store";
 import { Dialog } from "./dialog";
 import { StatusBadge } from "./status";
-
-interface Refusal {
-  /** What was to be started; null while it does not exist yet (a creation was refused). */
-  workspace: Workspace | null;
-  error: ApiError;
-}
-
-let refusal: Refusal | null = null;
-const listeners = new Set<() => void>();
-
-export function showLimit(next: Refusal | null): void {
-  refusal = next;
-  for (const listener of listeners) listener();
-}
+import "./limit.css";
 
 export function LimitDialog() {
-  const shown = useSyncExternalStore(subscribe, () => refusal);
+  const shown = useStore(limitRefusal);
   return shown && <Refused {...shown} />;
 }
 
-function Refused({ workspace, error }: Refusal) {
+function Refused({ workspace, error }: LimitRefusal) {
   const m = useMessages();
-  const wishes = useWishes();
-  const { workspaces, asking } = useLive();
+  const actions = useWorkspaceActions();
+  const workspaces = useLive((live) => live.workspaces);
+  const asking = useLive((live) => live.asking);
   const close = () => showLimit(null);
-  const holding = [...workspaces.values()].filter((ws) => holdsPlace(ws) && ws.id !== workspace?.id);
+  const holding = [...workspaces.values()].filter((ws) => ws.holds_place && ws.id !== workspace?.id);
   const allowed = typeof error.extra.allowed === "number" ? error.extra.allowed : null;
   const own = error.code === "limit_user";
   const room = own && allowed !== null && holding.length < allowed;
   const start = () => {
     close();
-    if (workspace) void wishes.start(workspace);
+    if (workspace) void actions.start(workspace);
   };
   return (
     <Dialog
@@ -70,7 +56,7 @@ function Refused({ workspace, error }: Refusal) {
               className="button button--small"
               aria-label={m.limit.stopNamed(ws.name)}
               disabled={asking.has(ws.id)}
-              onClick={() => void wishes.stop(ws)}
+              onClick={() => void actions.stop(ws)}
             >
               {m.actions.stop}
             </button>
@@ -80,9 +66,4 @@ function Refused({ workspace, error }: Refusal) {
       <p role="status">{room ? m.limit.freed : ""}</p>
     </Dialog>
   );
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => void listeners.delete(listener);
 }

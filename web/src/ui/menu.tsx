@@ -1,5 +1,10 @@
-/** A button with further actions behind it, as the ARIA menu pattern has it: arrows move, letters jump, Escape leaves. */
-import { useEffect, useId, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+/**
+ * A button with further actions behind it. Radix brings the ARIA menu pattern (arrows, letters, Escape, Tab, pointer,
+ * staying inside the window); looks and words are ours.
+ */
+import * as Radix from "@radix-ui/react-dropdown-menu";
+import { useRef, type ReactNode } from "react";
+import "./menu.css";
 
 export interface MenuItem {
   label: string;
@@ -16,91 +21,51 @@ interface MenuProps {
 }
 
 export function Menu({ label, button, items, className = "button button--quiet button--icon" }: MenuProps) {
-  const [open, setOpen] = useState(false);
-  const root = useRef<HTMLDivElement>(null);
   const trigger = useRef<HTMLButtonElement>(null);
-  const id = useId();
-
-  useEffect(() => {
-    if (!open) return;
-    entries(root.current)[0]?.focus();
-    const leave = (event: PointerEvent) => {
-      if (!root.current?.contains(event.target as Node)) setOpen(false);
-    };
-    document.addEventListener("pointerdown", leave);
-    return () => document.removeEventListener("pointerdown", leave);
-  }, [open]);
-
-  const close = () => {
-    setOpen(false);
+  const chosen = useRef<MenuItem | null>(null);
+  const afterClosing = (event: Event) => {
+    const item = chosen.current;
+    if (!item) return;
+    chosen.current = null;
+    event.preventDefault();
+    // First the focus, then the action: a dialog returns it to where it was, and that must be the button, not an
+    // item that no longer exists.
     trigger.current?.focus();
-  };
-  const onKey = (event: KeyboardEvent) => {
-    if (event.key === "Escape") close();
-    else if (event.key === "Tab") setOpen(false);
-    else if (move(root.current, event.key)) event.preventDefault();
+    item.onSelect();
   };
   return (
-    <div className="menu" ref={root}>
-      <button
-        ref={trigger}
-        type="button"
-        className={className}
-        aria-haspopup="menu"
-        aria-expanded={open}
-        aria-controls={open ? id : undefined}
-        aria-label={label}
-        onClick={() => setOpen(!open)}
-      >
+    // Not modal: Radix would lock scrolling with a style element, which the content security policy refuses.
+    <Radix.Root modal={false}>
+      <Radix.Trigger ref={trigger} className={className} aria-label={label}>
         {button}
-      </button>
-      {open && (
-        <div className="menu__list" role="menu" id={id} aria-label={label} tabIndex={-1} onKeyDown={onKey}>
-          {items.map((item, i) =>
-            item === "line" ? (
-              <div key={`line-${i}`} role="separator" className="menu__line" />
-            ) : (
-              <button
-                key={item.label}
-                type="button"
-                role="menuitem"
-                tabIndex={-1}
-                className={item.tone === "danger" ? "menu__item menu__item--danger" : "menu__item"}
-                disabled={item.disabled}
-                onClick={() => {
-                  close();
-                  item.onSelect();
-                }}
-              >
-                {item.label}
-              </button>
-            ),
-          )}
-        </div>
-      )}
-    </div>
+      </Radix.Trigger>
+      {/* Where the button is and not at the end of the page: inside the landmark it belongs to. */}
+      <Radix.Content
+        className="menu"
+        align="end"
+        sideOffset={4}
+        collisionPadding={8}
+        loop
+        aria-label={label}
+        onCloseAutoFocus={afterClosing}
+      >
+        {items.map((item, i) =>
+          item === "line" ? (
+            <Radix.Separator key={`line-${i}`} className="menu__line" />
+          ) : (
+            <Radix.Item
+              key={item.label}
+              className={item.tone === "danger" ? "menu__item menu__item--danger" : "menu__item"}
+              disabled={item.disabled ?? false}
+              onSelect={() => {
+                chosen.current = item;
+              }}
+            >
+              {item.label}
+            </Radix.Item>
+          ),
+        )}
+      </Radix.Content>
+    </Radix.Root>
   );
-}
-
-function entries(root: HTMLElement | null): HTMLButtonElement[] {
-  return [...(root?.querySelectorAll<HTMLButtonElement>('[role="menuitem"]:not(:disabled)') ?? [])];
-}
-
-function move(root: HTMLElement | null, key: string): boolean {
-  const all = entries(root);
-  const at = all.indexOf(document.activeElement as HTMLButtonElement);
-  const target =
-    key === "ArrowDown"
-      ? all[(at + 1) % all.length]
-      : key === "ArrowUp"
-        ? all[(at - 1 + all.length) % all.length]
-        : key === "Home"
-          ? all[0]
-          : key === "End"
-            ? all[all.length - 1]
-            : key.length === 1
-              ? all.find((e) => e.textContent?.toLowerCase().startsWith(key.toLowerCase()))
-              : undefined;
-  target?.focus();
-  return target !== undefined;
 }

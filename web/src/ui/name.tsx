@@ -1,18 +1,19 @@
 /** A name one can change where it stands: Enter keeps it, Escape does not. */
 import { useState } from "react";
 import type { Workspace } from "../api/types";
-import { useWishes } from "../api/wishes";
+import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
-import { notifyError } from "./notices";
+import { notifyError } from "../actions/notices";
+import "./name.css";
 
 export function EditableName({ workspace, onDone }: { workspace: Workspace; onDone: () => void }) {
   const m = useMessages();
-  const wishes = useWishes();
+  const actions = useWorkspaceActions();
   const [name, setName] = useState(workspace.name);
   const keep = () => {
     onDone();
     const wanted = name.trim();
-    if (wanted && wanted !== workspace.name) wishes.edit(workspace, { name: wanted }).catch(notifyError);
+    if (wanted && wanted !== workspace.name) actions.edit(workspace, { name: wanted }).catch(notifyError);
   };
   return (
     <input

@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import { useMessages } from "../i18n";
 import { errorSentence } from "../words/errors";
+import "./states.css";
 
 export function Loading() {
   const m = useMessages();

@@ -2,7 +2,8 @@
 import type { ReactNode } from "react";
 import type { DesiredState, Status, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
-import { openWish } from "../words/next";
+import { pendingState } from "../words/next";
+import "./status.css";
 
 export type Family = "running" | "asleep" | "archived" | "new" | "working" | "error";
 
@@ -78,13 +79,13 @@ const LEVELS: readonly DesiredState[] = ["PENDING", "STANDBY", "RUNNING"];
 
 /**
  * The three states in their order, as a rail: the solid stop is what was observed, the hollow one is what is wanted,
- * and the piece between them fills as the operation proceeds. A wish never looks like a fact.
+ * and the piece between them fills as the operation proceeds. What is wanted never looks like what is.
  */
 export function LevelRail({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
   const here = LEVELS.indexOf(workspace.observed_status as DesiredState);
-  const wish = openWish(workspace);
-  const there = wish === null || wish === "DELETED" ? here : LEVELS.indexOf(wish);
+  const pending = pendingState(workspace);
+  const there = pending === null || pending === "DELETED" ? here : LEVELS.indexOf(pending);
   const word = (level: number) => {
     const state = LEVELS[level] ?? "PENDING";
     return state === "PENDING" && here === 0 && !workspace.archive_key

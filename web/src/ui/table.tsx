@@ -3,6 +3,7 @@
  * the display of a table takes its meaning away from screen readers.
  */
 import type { ReactNode } from "react";
+import "./table.css";
 
 export interface Column<Row> {
   key: string;

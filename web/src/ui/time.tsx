@@ -1,39 +1,29 @@
 /** Times that stay true while one looks at them. One clock ticks for all of them, and only while somebody looks. */
-import { useSyncExternalStore } from "react";
 import { useLanguage, useMessages } from "../i18n";
+import { Store, useStore } from "../store";
 import { serverNow } from "../words/clock";
 import { dateTime, relativeTime } from "../words/time";
 
-const listeners = new Set<() => void>();
-let timer: ReturnType<typeof setInterval> | undefined;
-let now = serverNow();
+const clock = new Store(serverNow(), {
+  whileWatched: () => {
+    const tick = () => {
+      if (document.visibilityState !== "hidden") clock.set(serverNow());
+    };
+    tick();
+    const timer = setInterval(tick, 1000);
+    return () => clearInterval(timer);
+  },
+});
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  timer ??= setInterval(tick, 1000);
-  return () => {
-    listeners.delete(listener);
-    if (listeners.size > 0) return;
-    clearInterval(timer);
-    timer = undefined;
-  };
-}
-
-function tick(): void {
-  if (document.visibilityState === "hidden") return;
-  now = serverNow();
-  for (const listener of listeners) listener();
-}
-
-/** The server's time, to the second. */
-export function useNow(): number {
-  return useSyncExternalStore(subscribe, () => now);
+/** What `select` makes of the server's time; the component renders again when that changes, not at every second. */
+export function useClock<Part>(select: (now: number) => Part): Part {
+  return useStore(clock, select);
 }
 
 export function Ago({ at }: { at: string | null }) {
   const m = useMessages();
   const language = useLanguage();
-  const text = relativeTime(m, at, useNow());
+  const text = useClock((now) => relativeTime(m, at, now));
   return at === null ? (
     <span>{text}</span>
   ) : (

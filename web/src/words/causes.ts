@@ -2,6 +2,7 @@
  * Why something changed, by the server's codes. The lists are the server's (`domain/causes.py`, `domain/errors.py`); a
  * test over there holds them equal, and the types here make both catalogues tell every one of them.
  */
+import type { CauseCode, Reason } from "../api/types";
 
 /** What a person asked for is said by the change itself ("Start requested: asked to start"): these need no words. */
 export const SAID_BY_THE_CHANGE = [
@@ -14,9 +15,9 @@ export const SAID_BY_THE_CHANGE = [
   "asked_to_recover",
   "kept_awake",
   "may_sleep",
-] as const;
+] as const satisfies readonly CauseCode[];
 
-export const TOLD_CAUSES = ["link_opened", "idle", "forgotten"] as const;
+export const TOLD_CAUSES = ["link_opened", "idle", "forgotten"] as const satisfies readonly CauseCode[];
 
 export const FAILURE_CODES = [
   "ARCHIVE_NOT_FOUND",
@@ -52,7 +53,7 @@ export const REASONS = [
   "Timeout",
   "RetryExceeded",
   "DataLost",
-] as const;
+] as const satisfies readonly Reason[];
 
 export type ToldCause = (typeof TOLD_CAUSES)[number];
 export type FailureCode = (typeof FAILURE_CODES)[number];

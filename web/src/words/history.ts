@@ -1,6 +1,6 @@
 /**
- * The ledger of a workspace, as a person tells it. An entry of the database lists columns that changed; several may
- * change in one stroke, and the most telling one speaks for all (`JUDGES`, in that order).
+ * The history of a workspace in sentences. An entry lists the columns that changed; several may change at once, and
+ * the first of `RULES` that applies chooses the sentence.
  */
 import type { ErrorInfo, HistoryEntry } from "../api/types";
 import type { Messages } from "../i18n/messages";
@@ -8,7 +8,7 @@ import type { ToldCause } from "./causes";
 import { duration } from "./time";
 import { troubleWords } from "./trouble";
 
-export type Tone = "plain" | "wish" | "good" | "bad" | "quiet";
+export type Tone = "plain" | "desired" | "good" | "bad" | "quiet";
 
 export interface Line {
   text: string;
@@ -19,10 +19,10 @@ export interface Line {
 }
 
 type Change = readonly [unknown, unknown];
-type Judge = (m: Messages, changes: Record<string, Change>, entry: HistoryEntry) => [string, Tone] | null;
+type Rule = (m: Messages, changes: Record<string, Change>, entry: HistoryEntry) => [string, Tone] | null;
 
 /** An operation that merely ended tells nothing that its outcome did not tell: what was observed stands beside it. */
-export function isTelling(entry: HistoryEntry): boolean {
+export function isWorthShowing(entry: HistoryEntry): boolean {
   const columns = Object.keys(entry.changes).filter((column) => !BOOKKEEPING.includes(column));
   return (
     entry.version === 1 ||
@@ -41,8 +41,8 @@ const BOOKKEEPING = [
 ];
 
 export function historyLine(m: Messages, entry: HistoryEntry): Line {
-  const [what, tone] = JUDGES.reduce<[string, Tone] | null>(
-    (found, judge) => found ?? judge(m, entry.changes, entry),
+  const [what, tone] = RULES.reduce<[string, Tone] | null>(
+    (found, rule) => found ?? rule(m, entry.changes, entry),
     null,
   ) ?? [m.history.changed, "quiet"];
   const cause = causeWords(m, entry);
@@ -57,12 +57,12 @@ export function historyLine(m: Messages, entry: HistoryEntry): Line {
 const wasEmpty = (change: Change | undefined) => change !== undefined && change[0] == null;
 const isEmpty = (change: Change | undefined) => change !== undefined && change[1] == null;
 
-const JUDGES: Judge[] = [
+const RULES: Rule[] = [
   (m, c, e) => (e.version === 1 || "created_at" in c ? [m.history.created, "plain"] : null),
-  (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "wish"] : null),
+  (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "desired"] : null),
   (m, c) => (c.error_info && !isEmpty(c.error_info) ? failure(m, c.error_info[1]) : null),
   (m, c) => (c.error_info && isEmpty(c.error_info) && !c.operation ? [m.history.recovered, "good"] : null),
-  (m, c) => (c.desired_state ? named(m.history.wished, c.desired_state[1], "wish") : null),
+  (m, c) => (c.desired_state ? named(m.history.desired, c.desired_state[1], "desired") : null),
   (m, c) => (c.archive_key && !isEmpty(c.archive_key) ? [m.history.archived, "good"] : null),
   (m, c) =>
     c.operation && c.operation[1] !== "NONE" ? named(m.history.operation, c.operation[1], "plain") : null,
@@ -71,7 +71,7 @@ const JUDGES: Judge[] = [
   (m, c) => (c.operation ? [m.history.operation.NONE, "quiet"] : null),
   (m, c) => (c.name ? [m.history.renamed(String(c.name[0]), String(c.name[1])), "plain"] : null),
   (m, c) =>
-    c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "wish"] : null,
+    c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "desired"] : null,
   (m, c) => (EDITS.some((column) => column in c) ? [m.history.edited, "plain"] : null),
 ];
 

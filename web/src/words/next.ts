@@ -6,7 +6,7 @@ import type { DesiredState, Operation, Workspace } from "../api/types";
 import type { Language, Messages } from "../i18n/messages";
 import { clockTime, duration } from "./time";
 
-/** Where a running operation leads: the wish beyond it is still to come. */
+/** Where a running operation leads; a desired state beyond it is still to come. */
 const LEADS_TO: Record<Operation, DesiredState | null> = {
   NONE: null,
   PROVISIONING: "STANDBY",
@@ -17,28 +17,37 @@ const LEADS_TO: Record<Operation, DesiredState | null> = {
   DELETING: null,
 };
 
-/** The wish that has not come true yet, or null when what is wanted is what is. */
-export function openWish(ws: Workspace): DesiredState | "DELETED" | null {
+/** The desired state that is not yet observed, or null when what is wanted is what is. */
+export function pendingState(ws: Workspace): DesiredState | "DELETED" | null {
   if (ws.deleted_at !== null) return "DELETED";
   if (ws.health_status === "ERROR") return null;
   return ws.desired_state === ws.observed_status ? null : ws.desired_state;
 }
 
-/** The wish in words: "Start requested", or "then starts" while an operation on the way to it runs. */
-export function wishWords(m: Messages, ws: Workspace): string | null {
-  const wish = openWish(ws);
-  if (wish === null) return null;
-  if (wish === "DELETED") return ws.operation === "DELETING" ? null : m.wish.deletion;
-  if (ws.operation === "NONE") return m.wish.wanted[wish];
-  return LEADS_TO[ws.operation] === wish ? null : m.wish.then[wish];
+/** The pending state in words: "Start requested", or "then starts" while an operation on the way to it runs. */
+export function pendingWords(m: Messages, ws: Workspace): string | null {
+  const pending = pendingState(ws);
+  if (pending === null) return null;
+  if (pending === "DELETED") return ws.operation === "DELETING" ? null : m.desired.deletion;
+  if (ws.operation === "NONE") return m.desired.wanted[pending];
+  return LEADS_TO[ws.operation] === pending ? null : m.desired.then[pending];
+}
+
+/** What the words depend on besides the workspace. */
+export interface Circumstances {
+  language: Language;
+  /** The server's time. */
+  nowMs: number;
+  /** How often the server tries before a person is needed; null: not known yet. */
+  attempts: number | null;
 }
 
 /** "Sleeps in 4 min" and its kin: the promise of the server, in the server's time. */
-export function nextWords(m: Messages, language: Language, ws: Workspace, nowMs: number): string {
+export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempts }: Circumstances): string {
   if (ws.error_info?.is_terminal || ws.health_status === "ERROR") return m.next.needsPerson;
-  const wish = wishWords(m, ws);
-  if (ws.error_info) return m.next.retrying(Math.min(4, ws.error_info.error_count + 1));
-  if (wish) return wish;
+  const pending = pendingWords(m, ws);
+  if (ws.error_info) return retryWords(m, ws.error_info.error_count + 1, attempts);
+  if (pending) return pending;
   if (ws.operation !== "NONE") return "";
   const awake = ws.awake_until !== null && Date.parse(ws.awake_until) > nowMs ? ws.awake_until : null;
   const next = ws.activity.next;
@@ -54,21 +63,15 @@ export function nextWords(m: Messages, language: Language, ws: Workspace, nowMs:
   return ws.archive_ttl_seconds === 0 ? m.next.neverArchived : "";
 }
 
-function promise(m: Messages, to: string, seconds: number): string {
-  const target = to.toUpperCase();
-  const soon = !(seconds >= 1); // the moment has come, or the date made no sense
-  if (target === "STANDBY") return soon ? m.next.sleepsSoon : m.next.sleepsIn(duration(m, seconds));
-  if (target === "RUNNING") return soon ? m.next.startsSoon : m.next.startsIn(duration(m, seconds));
-  return soon ? m.next.archivedSoon : m.next.archivedIn(duration(m, seconds));
+function retryWords(m: Messages, attempt: number, attempts: number | null): string {
+  return attempts === null ? m.next.retryingSoon : m.next.retrying(Math.min(attempt, attempts), attempts);
 }
 
-/** Whether this workspace holds one of its owner's running places: the rule of the server's limit. */
-export function holdsPlace(ws: Workspace): boolean {
-  if (ws.deleted_at === null && ws.desired_state === "RUNNING") return true;
-  if (ws.observed_status !== "RUNNING") return false;
-  // A stop or a delete frees its place with the wish; in error nobody acts on the wish, so the place stays taken.
-  if (ws.operation === "NONE") return ws.deleted_at === null && ws.status === "error";
-  return ws.operation !== "STOPPING" && ws.operation !== "DELETING";
+function promise(m: Messages, to: DesiredState, seconds: number): string {
+  const soon = !(seconds >= 1); // the moment has come, or the date made no sense
+  if (to === "STANDBY") return soon ? m.next.sleepsSoon : m.next.sleepsIn(duration(m, seconds));
+  if (to === "RUNNING") return soon ? m.next.startsSoon : m.next.startsIn(duration(m, seconds));
+  return soon ? m.next.archivedSoon : m.next.archivedIn(duration(m, seconds));
 }
 
 export function connectionWords(m: Messages, count: number | null): string {

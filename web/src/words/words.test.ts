@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { ApiError, codeOfStatus } from "../api/client";
-import type { ErrorInfo, HistoryEntry, Operation } from "../api/types";
+import type { DesiredState, ErrorInfo, HistoryEntry, Operation } from "../api/types";
 import { en } from "../i18n/en";
 import { ko } from "../i18n/ko";
 import { aWorkspace } from "../test-support";
 import { learnServerTime, serverNow } from "./clock";
 import { errorSentence, fieldError } from "./errors";
 import { FAILURE_CODES, REASONS, SAID_BY_THE_CHANGE, TOLD_CAUSES } from "./causes";
-import { causeWords, detailOf, historyLine, isTelling } from "./history";
+import { causeWords, detailOf, historyLine, isWorthShowing } from "./history";
 import { localPath } from "./local-path";
-import { holdsPlace, nextWords, wishWords } from "./next";
+import { nextWords, pendingWords } from "./next";
 import { bytes } from "./size";
 import { duration, relativeTime } from "./time";
 import { troubleWords } from "./trouble";
@@ -70,21 +70,21 @@ describe("the server's clock", () => {
 });
 
 const running = { desired_state: "RUNNING", observed_status: "RUNNING", status: "running" } as const;
-const idle = (to: string, seconds: number) => ({
+const idle = (to: DesiredState, seconds: number) => ({
   activity: { connections: 0, last_seen_at: null, kind: null, next: { to, at: at(seconds), why: "idle" } },
 });
 
 describe("what happens next", () => {
-  const next = (change: Parameters<typeof aWorkspace>[0]) => nextWords(en, "en", aWorkspace(change), NOW);
+  const next = (change: Parameters<typeof aWorkspace>[0]) =>
+    nextWords(en, aWorkspace(change), { language: "en", nowMs: NOW, attempts: 4 });
 
   test("counts down to sleep and to the archive", () => {
     expect(next({ ...running, ...idle("STANDBY", 250) })).toBe("Sleeps in 4 min");
-    expect(next({ ...running, ...idle("standby", 30) })).toBe("Sleeps in 30 s");
+    expect(next({ ...running, ...idle("STANDBY", 30) })).toBe("Sleeps in 30 s");
     expect(next({ ...running, ...idle("STANDBY", -5) })).toBe("Sleeps any moment");
     expect(next(idle("PENDING", 7200))).toBe("Archived in 2 h");
-    expect(nextWords(ko, "ko", aWorkspace({ ...running, ...idle("STANDBY", 250) }), NOW)).toBe(
-      "4분 후 잠듭니다",
-    );
+    const sleepy = aWorkspace({ ...running, ...idle("STANDBY", 250) });
+    expect(nextWords(ko, sleepy, { language: "ko", nowMs: NOW, attempts: 4 })).toBe("4분 후 잠듭니다");
   });
 
   test("says why nothing happens", () => {
@@ -106,31 +106,30 @@ describe("what happens next", () => {
     expect(next({ desired_state: "PENDING", observed_status: "PENDING" })).toBe("Starts when opened");
   });
 
-  test("a wish is a wish until it is observed", () => {
+  test("what is wanted is told as wanted until it is observed", () => {
     expect(next({ desired_state: "RUNNING" })).toBe("Start requested");
     expect(next({ desired_state: "RUNNING", operation: "STARTING" })).toBe("");
     expect(next({ desired_state: "RUNNING", observed_status: "PENDING", operation: "RESTORING" })).toBe(
       "Starts next",
     );
-    expect(wishWords(en, aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe("Stop requested");
-    expect(wishWords(en, aWorkspace(running))).toBeNull();
-    expect(wishWords(en, aWorkspace({ deleted_at: at(-1) }))).toBe("Deletion requested");
+    expect(pendingWords(en, aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe("Stop requested");
+    expect(pendingWords(en, aWorkspace(running))).toBeNull();
+    expect(pendingWords(en, aWorkspace({ deleted_at: at(-1) }))).toBe("Deletion requested");
   });
 
   test("an error waits for a person, a retry does not", () => {
     const info = anError({ is_terminal: false, error_count: 1 });
     expect(next({ desired_state: "RUNNING", error_info: info })).toContain("attempt 2 of 4");
+    const failing = aWorkspace({ error_info: { ...info, error_count: 7 } });
+    const told = (attempts: number | null) =>
+      nextWords(en, failing, { language: "en", nowMs: NOW, attempts });
+    expect([told(9), told(3), told(null)]).toEqual([
+      "Failed, trying again (attempt 8 of 9)",
+      "Failed, trying again (attempt 3 of 3)",
+      "Failed, trying again",
+    ]);
     expect(next({ health_status: "ERROR", error_info: anError() })).toBe("Waits for a person");
   });
-});
-
-test("places are held as the server counts them", () => {
-  expect(holdsPlace(aWorkspace(running))).toBe(true);
-  expect(holdsPlace(aWorkspace({ desired_state: "RUNNING" }))).toBe(true);
-  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY" }))).toBe(false);
-  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY", status: "error" }))).toBe(true);
-  expect(holdsPlace(aWorkspace({ ...running, desired_state: "STANDBY", operation: "STOPPING" }))).toBe(false);
-  expect(holdsPlace(aWorkspace({ ...running, deleted_at: at(0), operation: "DELETING" }))).toBe(false);
 });
 
 describe("errors of requests", () => {
@@ -210,18 +209,15 @@ function anError(change: Partial<ErrorInfo> = {}): ErrorInfo {
 }
 
 describe("errors of workspaces", () => {
-  test.each(["Mismatch", "Unreachable", "ActionFailed", "Timeout", "RetryExceeded", "DataLost"])(
-    "%s is told and advised on",
-    (reason) => {
-      for (const m of [en, ko]) {
-        const { what, advice } = troubleWords(m, anError({ reason }));
-        expect(what).not.toBe(m.trouble.reasons.unknown);
-        expect(advice.length).toBeGreaterThan(5);
-      }
-    },
-  );
+  test.each(REASONS)("%s is told and advised on", (reason) => {
+    for (const m of [en, ko]) {
+      const { what, advice } = troubleWords(m, anError({ reason }));
+      expect(what).not.toBe(m.trouble.reasons.unknown);
+      expect(advice.length).toBeGreaterThan(5);
+    }
+  });
 
-  test("a known cause is more telling than its reason", () => {
+  test("a known cause is told instead of its reason", () => {
     expect(troubleWords(en, anError({ context: { code: "NO_SPACE" } }))).toEqual({
       what: en.trouble.codes.NO_SPACE,
       advice: en.trouble.advice.space,
@@ -275,19 +271,19 @@ describe("the timeline", () => {
     actor,
   });
   const line = (...args: Parameters<typeof entry>) => historyLine(en, entry(...args));
-  const wasIdle = { cause: "idle for 5 min", cause_code: "idle", cause_params: { seconds: 300 } };
+  const wasIdle: Cause = { cause: "idle for 5 min", cause_code: "idle", cause_params: { seconds: 300 } };
 
   test("causes in words", () => {
     expect(line({ desired_state: ["RUNNING", "STANDBY"] }, wasIdle, "ttl")).toEqual({
       text: "Put to sleep: idle for 5 min",
       detail: null,
-      tone: "wish",
+      tone: "desired",
       actor: "idleness",
     });
     expect(historyLine(ko, entry({ desired_state: ["RUNNING", "STANDBY"] }, wasIdle)).text).toBe(
       "재움: 5분 동안 쓰지 않음",
     );
-    const forgotten = {
+    const forgotten: Cause = {
       cause: "not used for 1 d",
       cause_code: "forgotten",
       cause_params: { seconds: 86400 },
@@ -295,11 +291,11 @@ describe("the timeline", () => {
     expect(line({ desired_state: ["STANDBY", "PENDING"] }, forgotten).text).toBe(
       "Sent to the archive: not used for 1 day",
     );
-    const asked = { cause: "asked to start", cause_code: "asked_to_start" };
+    const asked: Cause = { cause: "asked to start", cause_code: "asked_to_start" };
     expect(line({ desired_state: ["PENDING", "RUNNING"] }, asked, "user:ann")).toEqual({
       text: "Start requested",
       detail: null,
-      tone: "wish",
+      tone: "desired",
       actor: "ann",
     });
   });
@@ -377,9 +373,9 @@ describe("the timeline", () => {
   });
 
   test("an operation that merely ended is left out", () => {
-    expect(isTelling(entry({ operation: ["STARTING", "NONE"], op_id: ["x", null] }))).toBe(false);
-    expect(isTelling(entry({ operation: ["STARTING", "NONE"], error_info: [null, {}] }))).toBe(true);
-    expect(isTelling({ ...entry({}), version: 1 })).toBe(true);
+    expect(isWorthShowing(entry({ operation: ["STARTING", "NONE"], op_id: ["x", null] }))).toBe(false);
+    expect(isWorthShowing(entry({ operation: ["STARTING", "NONE"], error_info: [null, {}] }))).toBe(true);
+    expect(isWorthShowing({ ...entry({}), version: 1 })).toBe(true);
   });
 });
 

@@ -7,6 +7,7 @@ import { OrphansSection } from "./orphans";
 import { OverviewSection } from "./overview";
 import { UsersSection } from "./users";
 import { EveryoneSection } from "./workspaces";
+import "./admin.css";
 
 const SECTIONS = ["overview", "workspaces", "users", "orphans", "audit"] as const;
 type Section = (typeof SECTIONS)[number];

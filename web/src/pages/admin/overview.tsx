@@ -8,6 +8,7 @@ import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
 import { bytes } from "../../words/size";
 import { duration } from "../../words/time";
+import "./overview.css";
 
 export function OverviewSection() {
   const m = useMessages();

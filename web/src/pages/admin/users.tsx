@@ -9,7 +9,7 @@ import { Dialog } from "../../ui/dialog";
 import { SelectField, TextField } from "../../ui/fields";
 import { Icon } from "../../ui/icons";
 import { Menu, type MenuItem } from "../../ui/menu";
-import { notify, notifyError } from "../../ui/notices";
+import { notify, notifyError } from "../../actions/notices";
 import { Failed, Loading } from "../../ui/states";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";

@@ -6,11 +6,11 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { everyonesQuery, overviewQuery, usersQuery } from "../../api/queries";
 import type { Overview, Status, User, Workspace } from "../../api/types";
-import { useWishes } from "../../api/wishes";
+import { useWorkspaceActions } from "../../actions/workspace-actions";
 import { useMessages } from "../../i18n";
 import { LiveProvider, useLive } from "../../live/hooks";
 import { Link, navigate } from "../../router";
-import { Next, useQuietWishes } from "../../ui/card";
+import { Next, useRareActions } from "../../ui/card";
 import { DeleteDialog } from "../../ui/delete";
 import { SelectField, TextField } from "../../ui/fields";
 import { Icon } from "../../ui/icons";
@@ -115,10 +115,11 @@ function FilterBar({
 }
 
 function Followed({ filters, users }: { filters: Filters; users: User[] }) {
-  const live = useLive();
-  if (!live.known) return <Loading />;
+  const workspaces = useLive((live) => live.workspaces);
+  const known = useLive((live) => live.known);
+  if (!known) return <Loading />;
   const words = filters.q.trim().toLocaleLowerCase();
-  const rows = [...live.workspaces.values()].filter(
+  const rows = [...workspaces.values()].filter(
     (ws) =>
       (filters.owner === "all" || ws.owner_id === filters.owner) &&
       (filters.status === "" || ws.status === filters.status) &&
@@ -177,8 +178,9 @@ function named(rows: Workspace[]): string {
 
 /** What the page was given, each as it is now. */
 function Shown({ rows, users }: { rows: Workspace[]; users: User[] }) {
-  const live = useLive();
-  const now = rows.filter((ws) => !live.gone.has(ws.id)).map((ws) => live.workspaces.get(ws.id) ?? ws);
+  const gone = useLive((live) => live.gone);
+  const workspaces = useLive((live) => live.workspaces);
+  const now = rows.filter((ws) => !gone.has(ws.id)).map((ws) => workspaces.get(ws.id) ?? ws);
   return <Everyone rows={now} users={users} />;
 }
 
@@ -214,18 +216,18 @@ function Everyone({ rows, users }: { rows: Workspace[]; users: User[] }) {
 
 function RowMenu({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
-  const wishes = useWishes();
-  const quiet = useQuietWishes(workspace);
+  const actions = useWorkspaceActions();
+  const quiet = useRareActions(workspace);
   const [removing, setRemoving] = useState(false);
   if (workspace.deleted_at !== null) return null;
   const wantsRunning = workspace.desired_state === "RUNNING";
   const items: (MenuItem | "line")[] = [
     { label: m.actions.details, onSelect: () => navigate(`/workspaces/${workspace.id}`) },
     workspace.status === "error"
-      ? { label: m.actions.recover, onSelect: () => void wishes.recover(workspace) }
+      ? { label: m.actions.recover, onSelect: () => void actions.recover(workspace) }
       : {
           label: wantsRunning ? m.actions.stop : m.actions.start,
-          onSelect: () => void (wantsRunning ? wishes.stop(workspace) : wishes.start(workspace)),
+          onSelect: () => void (wantsRunning ? actions.stop(workspace) : actions.start(workspace)),
         },
     ...quiet,
     "line",

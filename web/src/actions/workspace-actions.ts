@@ -1,16 +1,16 @@
 /**
- * What a person can ask of a workspace. A wish is sent, shown as "asking" until the server took note of it, and then
- * shown as wanted until it is observed: nothing here ever pretends that it has happened.
+ * What a person can do with a workspace. An action is sent, shown as "asking" until the server has recorded it, and
+ * then shown as wanted until it is observed: nothing here ever pretends that it has happened.
  */
 import { useMemo } from "react";
 import { useLiveStore } from "../live/hooks";
-import type { Wish } from "../live/store";
-import { showLimit } from "../ui/limit";
-import { notifyError } from "../ui/notices";
-import { ApiError, call } from "./client";
-import type { Workspace } from "./types";
+import type { ActionName } from "../live/store";
+import { showLimit } from "./limit";
+import { notifyError } from "./notices";
+import { ApiError, call } from "../api/client";
+import type { Workspace, WorkspaceEdit } from "../api/types";
 
-export interface Wishes {
+export interface WorkspaceActions {
   start: (ws: Workspace) => Promise<boolean>;
   stop: (ws: Workspace) => Promise<boolean>;
   archive: (ws: Workspace) => Promise<boolean>;
@@ -20,15 +20,11 @@ export interface Wishes {
   edit: (ws: Workspace, change: WorkspaceEdit) => Promise<void>;
 }
 
-export type WorkspaceEdit = Partial<
-  Pick<Workspace, "name" | "description" | "memo" | "standby_ttl_seconds" | "archive_ttl_seconds">
->;
-
-export function useWishes(): Wishes {
+export function useWorkspaceActions(): WorkspaceActions {
   const store = useLiveStore();
   return useMemo(() => {
-    const ask = async (ws: Workspace, wish: Wish, request: () => Promise<Workspace | undefined>) => {
-      store.ask(ws.id, wish);
+    const ask = async (ws: Workspace, action: ActionName, request: () => Promise<Workspace | undefined>) => {
+      store.ask(ws.id, action);
       try {
         const answer = await request();
         if (answer?.version !== undefined) store.observe(answer);
@@ -41,8 +37,8 @@ export function useWishes(): Wishes {
         store.ask(ws.id, null);
       }
     };
-    const post = (ws: Workspace, wish: Wish, body?: unknown) =>
-      ask(ws, wish, () => call<Workspace>("POST", `/workspaces/${ws.id}/${wish}`, body));
+    const post = (ws: Workspace, action: ActionName, body?: unknown) =>
+      ask(ws, action, () => call<Workspace>("POST", `/workspaces/${ws.id}/${action}`, body));
     return {
       start: (ws) => post(ws, "start"),
       stop: (ws) => post(ws, "stop"),

@@ -1,0 +1,936 @@
+// Written by `make api-types` from the API's OpenAPI document. Do not edit: `make check` compares.
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+  schemas: {
+    /**
+     * Activity
+     * @description Null where nobody can tell at the moment.
+     */
+    Activity: {
+      /** Connections */
+      connections: number | null;
+      /**
+       * Kind
+       * @description http, websocket or start
+       */
+      kind: string | null;
+      /** Last Seen At */
+      last_seen_at: string | null;
+      next: components["schemas"]["NextChange"] | null;
+    };
+    /**
+     * ArchiveGeneration
+     * @example {
+     *       "key": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01/0190c7a25b1e7c3d9f003a5d2c1b4e6f/home.tar.zst",
+     *       "bytes": 1048576,
+     *       "files": 120,
+     *       "created_at": "2025-01-01T09:00:00+00:00"
+     *     }
+     */
+    ArchiveGeneration: {
+      /** Bytes */
+      bytes: number;
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Files */
+      files: number;
+      /** Key */
+      key: string;
+    };
+    /**
+     * AuditEntry
+     * @example {
+     *       "seq": 7,
+     *       "at": "2025-01-01T12:00:00+00:00",
+     *       "actor": "user:ann",
+     *       "action": "workspace.wish.running",
+     *       "subject": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
+     *       "detail": {}
+     *     }
+     */
+    AuditEntry: {
+      /** Action */
+      action: string;
+      /** Actor */
+      actor: string;
+      /**
+       * At
+       * Format: date-time
+       */
+      at: string;
+      /** Detail */
+      detail: {
+        [key: string]: unknown;
+      };
+      /** Seq */
+      seq: number;
+      /** Subject */
+      subject: string | null;
+    };
+    /**
+     * CauseCode
+     * @enum {string}
+     */
+    CauseCode:
+      | "created"
+      | "edited"
+      | "asked_to_start"
+      | "asked_to_stop"
+      | "asked_to_archive"
+      | "asked_to_delete"
+      | "asked_to_recover"
+      | "kept_awake"
+      | "may_sleep"
+      | "link_opened"
+      | "idle"
+      | "forgotten";
+    /** CoordinatorReport */
+    CoordinatorReport: {
+      /** Coordinators */
+      coordinators: {
+        [key: string]: components["schemas"]["CoordinatorState"];
+      };
+      /** Is Leader */
+      is_leader: boolean;
+      /** Node Id */
+      node_id: string;
+      /** Uptime Seconds */
+      uptime_seconds: number;
+    };
+    /** CoordinatorState */
+    CoordinatorState: {
+      /** Acquired At */
+      acquired_at?: string | null;
+      /**
+       * Away
+       * @description Engines that do not answer, as the leader sees them
+       * @default {}
+       */
+      away: {
+        [key: string]: unknown;
+      };
+      /** Epoch */
+      epoch?: number | null;
+      /** Holder Id */
+      holder_id?: string | null;
+      /** Is Leader */
+      is_leader: boolean;
+      /** Last Error */
+      last_error?: string | null;
+      /** Last Tick At */
+      last_tick_at?: string | null;
+    };
+    /**
+     * DesiredState
+     * @description What a person or a policy wants. Written by the services layer alone.
+     * @enum {string}
+     */
+    DesiredState: "PENDING" | "STANDBY" | "RUNNING";
+    /** ErrorInfo */
+    ErrorInfo: {
+      /** Context */
+      context: {
+        [key: string]: unknown;
+      };
+      /** Error Count */
+      error_count: number;
+      /** Is Terminal */
+      is_terminal: boolean;
+      /** Message */
+      message: string;
+      /**
+       * Occurred At
+       * Format: date-time
+       */
+      occurred_at: string;
+      operation: components["schemas"]["Operation"];
+      reason: components["schemas"]["Reason"];
+    };
+    /** FieldError */
+    FieldError: {
+      /** Field */
+      field: string;
+      /** Message */
+      message: string;
+    };
+    /** Health */
+    Health: {
+      /**
+       * Status
+       * @constant
+       */
+      status: "ok";
+    };
+    /**
+     * HealthStatus
+     * @enum {string}
+     */
+    HealthStatus: "OK" | "ERROR";
+    /**
+     * HistoryEntry
+     * @example {
+     *       "seq": 41,
+     *       "version": 9,
+     *       "at": "2025-01-01T12:00:05+00:00",
+     *       "changes": {
+     *         "observed_status": [
+     *           "STANDBY",
+     *           "RUNNING"
+     *         ]
+     *       },
+     *       "actor": "observer",
+     *       "cause": null,
+     *       "cause_code": null,
+     *       "cause_params": {}
+     *     }
+     */
+    HistoryEntry: {
+      /** Actor */
+      actor: string | null;
+      /**
+       * At
+       * Format: date-time
+       */
+      at: string;
+      /**
+       * Cause
+       * @description In English, as it was recorded
+       */
+      cause: string | null;
+      /** @description Null: free text, for example an engine's own message */
+      cause_code: components["schemas"]["CauseCode"] | null;
+      /**
+       * Cause Params
+       * @description `seconds`, where the cause tells a time
+       */
+      cause_params: {
+        [key: string]: number;
+      };
+      /**
+       * Changes
+       * @description Column → [before, after]
+       */
+      changes: {
+        [key: string]: [unknown, unknown];
+      };
+      /** Seq */
+      seq: number;
+      /** Version */
+      version: number;
+    };
+    /** Image */
+    Image: {
+      /** Name */
+      name: string;
+    };
+    /**
+     * Images
+     * @description No items: anything goes.
+     * @example {
+     *       "items": [
+     *         {
+     *           "name": "jupyterlab"
+     *         }
+     *       ],
+     *       "default": "jupyterlab"
+     *     }
+     */
+    Images: {
+      /** Default */
+      default: string | null;
+      /** Items */
+      items: components["schemas"]["Image"][];
+    };
+    /**
+     * KeepAwake
+     * @example {
+     *       "hours": 4
+     *     }
+     */
+    KeepAwake: {
+      /**
+       * Hours
+       * @description 0 takes it back
+       */
+      hours: number;
+    };
+    /** Leader */
+    Leader: {
+      /**
+       * Acquired At
+       * Format: date-time
+       */
+      acquired_at: string;
+      /** Epoch */
+      epoch: number;
+      /** Holder Id */
+      holder_id: string;
+      /** Last Tick At */
+      last_tick_at: string | null;
+      /** Name */
+      name: string;
+    };
+    /**
+     * Limits
+     * @example {
+     *       "user": {
+     *         "used": 1,
+     *         "allowed": 2
+     *       },
+     *       "global": {
+     *         "used": 7,
+     *         "allowed": 100
+     *       },
+     *       "attempts": 4
+     *     }
+     */
+    Limits: {
+      /**
+       * Attempts
+       * @description How often an operation is tried before a person is needed
+       */
+      attempts: number;
+      global: components["schemas"]["Usage"];
+      user: components["schemas"]["Usage"];
+    };
+    /**
+     * Login
+     * @example {
+     *       "username": "ann",
+     *       "password": "correct horse"
+     *     }
+     */
+    Login: {
+      /** Password */
+      password: string;
+      /** Username */
+      username: string;
+    };
+    /**
+     * NewToken
+     * @example {
+     *       "name": "laptop",
+     *       "expires_in_days": 90
+     *     }
+     */
+    NewToken: {
+      /**
+       * Expires In Days
+       * @description null: never
+       */
+      expires_in_days?: number | null;
+      /** Name */
+      name: string;
+    };
+    /**
+     * NewUser
+     * @example {
+     *       "username": "ann",
+     *       "password": "correct horse",
+     *       "role": "user"
+     *     }
+     */
+    NewUser: {
+      /** Password */
+      password: string;
+      /** @default user */
+      role: components["schemas"]["Role"];
+      /**
+       * Username
+       * @description Letters, digits and . _ @ -, beginning with a letter or digit
+       */
+      username: string;
+    };
+    /**
+     * NewWorkspace
+     * @example {
+     *       "name": "thesis",
+     *       "image_ref": "jupyterlab",
+     *       "start": true
+     *     }
+     */
+    NewWorkspace: {
+      /**
+       * Archive Ttl Seconds
+       * @description Sleep before archiving; 0: never
+       */
+      archive_ttl_seconds?: number | null;
+      /**
+       * Description
+       * @default
+       */
+      description: string;
+      /**
+       * Image Ref
+       * @description One of GET /images; null: the default
+       */
+      image_ref?: string | null;
+      /**
+       * Memo
+       * @default
+       */
+      memo: string;
+      /** Name */
+      name: string;
+      /**
+       * Standby Ttl Seconds
+       * @description Idle time before sleep; 0: never
+       */
+      standby_ttl_seconds?: number | null;
+      /**
+       * Start
+       * @description Wish it RUNNING at once
+       * @default false
+       */
+      start: boolean;
+    };
+    /**
+     * NextChange
+     * @description What happens by itself unless somebody uses the workspace.
+     */
+    NextChange: {
+      /**
+       * At
+       * Format: date-time
+       */
+      at: string;
+      to: components["schemas"]["DesiredState"];
+      /** Why */
+      why: string;
+    };
+    /**
+     * ObservedStatus
+     * @description What the Observer last saw. ERROR is a verdict, never an observation, so it is not here.
+     * @enum {string}
+     */
+    ObservedStatus: "PENDING" | "STANDBY" | "RUNNING" | "DELETED";
+    /**
+     * Operation
+     * @description The one step in flight, or NONE.
+     * @enum {string}
+     */
+    Operation: "NONE" | "PROVISIONING" | "RESTORING" | "STARTING" | "STOPPING" | "ARCHIVING" | "DELETING";
+    /**
+     * Orphan
+     * @example {
+     *       "kind": "archive",
+     *       "name": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01/0190c7a25b1e7c3d9f003a5d2c1b4e6f/home.tar.zst",
+     *       "first_seen_at": "2025-01-01T09:00:00+00:00",
+     *       "bytes": null,
+     *       "why": "expiring"
+     *     }
+     */
+    Orphan: {
+      /** Bytes */
+      bytes: number | null;
+      /** First Seen At */
+      first_seen_at: string | null;
+      /**
+       * Kind
+       * @enum {string}
+       */
+      kind: "container" | "volume" | "archive";
+      /** Name */
+      name: string;
+      why: components["schemas"]["OrphanReason"];
+    };
+    /**
+     * OrphanReason
+     * @description Why it is listed, and so what becomes of it.
+     * @enum {string}
+     */
+    OrphanReason: "unknown_workspace" | "expiring" | "only_copy";
+    /**
+     * Overview
+     * @example {
+     *       "counts": {
+     *         "running": 3,
+     *         "standby": 5,
+     *         "archived": 40
+     *       },
+     *       "leaders": [
+     *         {
+     *           "name": "coordinator:wc",
+     *           "holder_id": "host-1",
+     *           "acquired_at": "2025-01-01T08:00:00+00:00",
+     *           "epoch": 4,
+     *           "last_tick_at": "2025-01-01T12:00:00+00:00"
+     *         }
+     *       ],
+     *       "archive_bytes": 5368709120
+     *     }
+     */
+    Overview: {
+      /**
+       * Archive Bytes
+       * @description null: the archive store did not answer in time
+       */
+      archive_bytes: number | null;
+      /**
+       * Counts
+       * @description Workspaces by status
+       */
+      counts: {
+        [key: string]: number;
+      };
+      /** Leaders */
+      leaders: components["schemas"]["Leader"][];
+    };
+    /** Page[ArchiveGeneration] */
+    Page_ArchiveGeneration_: {
+      /** Items */
+      items: components["schemas"]["ArchiveGeneration"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[AuditEntry] */
+    Page_AuditEntry_: {
+      /** Items */
+      items: components["schemas"]["AuditEntry"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[HistoryEntry] */
+    Page_HistoryEntry_: {
+      /** Items */
+      items: components["schemas"]["HistoryEntry"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[Orphan] */
+    Page_Orphan_: {
+      /** Items */
+      items: components["schemas"]["Orphan"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[Token] */
+    Page_Token_: {
+      /** Items */
+      items: components["schemas"]["Token"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[User] */
+    Page_User_: {
+      /** Items */
+      items: components["schemas"]["User"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[Workspace] */
+    Page_Workspace_: {
+      /** Items */
+      items: components["schemas"]["Workspace"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /**
+     * PasswordChange
+     * @example {
+     *       "current": "correct horse",
+     *       "new": "battery staple"
+     *     }
+     */
+    PasswordChange: {
+      /** Current */
+      current: string;
+      /** New */
+      new: string;
+    };
+    /**
+     * Problem
+     * @description RFC 9457. Programs go by ``code``, people read ``detail``.
+     */
+    Problem: {
+      /**
+       * Allowed
+       * @description With a limit: places there are
+       * @default null
+       */
+      allowed: number | null;
+      /** Code */
+      code: string;
+      /** Detail */
+      detail: string;
+      /**
+       * Errors
+       * @description With 422: what is wrong with which field
+       * @default null
+       */
+      errors: components["schemas"]["FieldError"][] | null;
+      /**
+       * Running
+       * @description With a limit: what takes your places
+       * @default null
+       */
+      running: components["schemas"]["RunningWorkspace"][] | null;
+      /** Status */
+      status: number;
+      /** Title */
+      title: string;
+      /** Type */
+      type: string;
+      /**
+       * Used
+       * @description With a limit: places taken
+       * @default null
+       */
+      used: number | null;
+    };
+    /**
+     * Reason
+     * @enum {string}
+     */
+    Reason: "Mismatch" | "Unreachable" | "ActionFailed" | "Timeout" | "RetryExceeded" | "DataLost";
+    /**
+     * Role
+     * @enum {string}
+     */
+    Role: "admin" | "user";
+    /** RunningWorkspace */
+    RunningWorkspace: {
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      /** Name */
+      name: string;
+      status: components["schemas"]["Status"];
+    };
+    /** SessionInfo */
+    SessionInfo: {
+      user: components["schemas"]["User"];
+    };
+    /**
+     * Status
+     * @enum {string}
+     */
+    Status:
+      | "deleted"
+      | "deleting"
+      | "error"
+      | "provisioning"
+      | "restoring"
+      | "starting"
+      | "stopping"
+      | "archiving"
+      | "running"
+      | "standby"
+      | "archived"
+      | "new";
+    /**
+     * Token
+     * @example {
+     *       "id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
+     *       "name": "laptop",
+     *       "created_at": "2025-01-01T10:00:00+00:00",
+     *       "expires_at": "2025-04-01T10:00:00+00:00",
+     *       "last_used_at": null
+     *     }
+     */
+    Token: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Expires At */
+      expires_at: string | null;
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      /** Last Used At */
+      last_used_at: string | null;
+      /** Name */
+      name: string;
+    };
+    /**
+     * TokenShownOnce
+     * @example {
+     *       "id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
+     *       "name": "laptop",
+     *       "created_at": "2025-01-01T10:00:00+00:00",
+     *       "expires_at": "2025-04-01T10:00:00+00:00",
+     *       "last_used_at": null,
+     *       "token": "chp_this-is-shown-once"
+     *     }
+     */
+    TokenShownOnce: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Expires At */
+      expires_at: string | null;
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      /** Last Used At */
+      last_used_at: string | null;
+      /** Name */
+      name: string;
+      /** Token */
+      token: string;
+    };
+    /** Usage */
+    Usage: {
+      /** Allowed */
+      allowed: number;
+      /** Used */
+      used: number;
+    };
+    /**
+     * User
+     * @example {
+     *       "id": "0190c7a0-0000-7000-8000-000000000001",
+     *       "username": "ann",
+     *       "role": "user",
+     *       "created_at": "2025-01-01T10:00:00+00:00",
+     *       "disabled_at": null
+     *     }
+     */
+    User: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Disabled At */
+      disabled_at: string | null;
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      role: components["schemas"]["Role"];
+      /** Username */
+      username: string;
+    };
+    /**
+     * UserChange
+     * @description Only what is named changes. A new password, or disabling, ends every session of that person.
+     * @example {
+     *       "disabled": true
+     *     }
+     */
+    UserChange: {
+      /** Disabled */
+      disabled?: boolean | null;
+      /** Password */
+      password?: string | null;
+      role?: components["schemas"]["Role"] | null;
+    };
+    /**
+     * Workspace
+     * @example {
+     *       "id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
+     *       "owner_id": "0190c7a0-0000-7000-8000-000000000001",
+     *       "name": "thesis",
+     *       "description": "",
+     *       "memo": "",
+     *       "image_ref": "jupyterlab",
+     *       "desired_state": "RUNNING",
+     *       "standby_ttl_seconds": 300,
+     *       "archive_ttl_seconds": 86400,
+     *       "last_access_at": "2025-01-01T12:00:00+00:00",
+     *       "awake_until": null,
+     *       "active_until": null,
+     *       "deleted_at": null,
+     *       "observed_status": "RUNNING",
+     *       "health_status": "OK",
+     *       "observed_at": "2025-01-01T12:00:05+00:00",
+     *       "operation": "NONE",
+     *       "op_id": null,
+     *       "op_seq": 3,
+     *       "op_started_at": null,
+     *       "op_acted_at": null,
+     *       "archive_key": null,
+     *       "error_count": 0,
+     *       "error_info": null,
+     *       "last_retry_at": null,
+     *       "previous_status": null,
+     *       "version": 9,
+     *       "created_at": "2025-01-01T11:00:00+00:00",
+     *       "updated_at": "2025-01-01T12:00:05+00:00",
+     *       "status": "running",
+     *       "holds_place": true,
+     *       "progress": null,
+     *       "url": "https://codehub.example.org/w/0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/",
+     *       "activity": {
+     *         "connections": 0,
+     *         "last_seen_at": "2025-01-01T12:00:00+00:00",
+     *         "kind": "http",
+     *         "next": {
+     *           "to": "STANDBY",
+     *           "at": "2025-01-01T12:05:00+00:00",
+     *           "why": "idle for 5 min"
+     *         }
+     *       }
+     *     }
+     */
+    Workspace: {
+      /** Active Until */
+      active_until: string | null;
+      activity: components["schemas"]["Activity"];
+      /** Archive Key */
+      archive_key: string | null;
+      /** Archive Ttl Seconds */
+      archive_ttl_seconds: number;
+      /** Awake Until */
+      awake_until: string | null;
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Deleted At */
+      deleted_at: string | null;
+      /** Description */
+      description: string;
+      desired_state: components["schemas"]["DesiredState"];
+      /** Error Count */
+      error_count: number;
+      error_info: components["schemas"]["ErrorInfo"] | null;
+      health_status: components["schemas"]["HealthStatus"];
+      /**
+       * Holds Place
+       * @description Whether it counts against the limits of running workspaces
+       */
+      holds_place: boolean;
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      /** Image Ref */
+      image_ref: string;
+      /**
+       * Last Access At
+       * Format: date-time
+       */
+      last_access_at: string;
+      /** Last Retry At */
+      last_retry_at: string | null;
+      /** Memo */
+      memo: string;
+      /** Name */
+      name: string;
+      /** Observed At */
+      observed_at: string | null;
+      observed_status: components["schemas"]["ObservedStatus"];
+      /** Op Acted At */
+      op_acted_at: string | null;
+      /** Op Id */
+      op_id: string | null;
+      /** Op Seq */
+      op_seq: number;
+      /** Op Started At */
+      op_started_at: string | null;
+      operation: components["schemas"]["Operation"];
+      /**
+       * Owner Id
+       * Format: uuid
+       */
+      owner_id: string;
+      previous_status: components["schemas"]["ObservedStatus"] | null;
+      /**
+       * Progress
+       * @description Percent of the running operation, if known
+       */
+      progress: number | null;
+      /** Standby Ttl Seconds */
+      standby_ttl_seconds: number;
+      /** @description All axes in one word */
+      status: components["schemas"]["Status"];
+      /**
+       * Updated At
+       * Format: date-time
+       */
+      updated_at: string;
+      /**
+       * Url
+       * @description Where the workspace opens in a browser
+       */
+      url: string;
+      /**
+       * Version
+       * @description Grows with every change people can see
+       */
+      version: number;
+    };
+    /**
+     * WorkspaceChange
+     * @description Only what is named changes.
+     * @example {
+     *       "name": "thesis",
+     *       "standby_ttl_seconds": 900
+     *     }
+     */
+    WorkspaceChange: {
+      /**
+       * Archive Ttl Seconds
+       * @default 0
+       */
+      archive_ttl_seconds: number;
+      /**
+       * Description
+       * @default
+       */
+      description: string;
+      /**
+       * Memo
+       * @default
+       */
+      memo: string;
+      /**
+       * Name
+       * @default
+       */
+      name: string;
+      /**
+       * Standby Ttl Seconds
+       * @default 0
+       */
+      standby_ttl_seconds: number;
+    };
+  };
+  responses: never;
+  parameters: never;
+  requestBodies: never;
+  headers: never;
+  pathItems: never;
+}
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;
