@@ -31,6 +31,7 @@ from codehub.server.data_dir import DataDir
 from codehub.server.docker_doctor import examine_docker
 from codehub.server.embedded import postgres
 from codehub.server.embedded import redis as embedded_redis
+from codehub.server.embedded.postgres_programs import NEWEST_MAJOR
 from codehub.server.findings import Finding, Verdict
 from codehub.server.settings import RuntimeKind, Settings
 from codehub.store import migrate as migrations
@@ -68,6 +69,7 @@ async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], se
 
 
 _ADVICE = {
+    "database": "Reinstall CodeHub where this user may execute it, or set DATABASE_URL.",
     "redis": "Check that Redis runs and that REDIS_URL is right, or unset REDIS_URL to use the embedded one.",
     "archive store": "Check ARCHIVE_URL and the credentials, or unset it to keep archives on this disk.",
 }
@@ -93,9 +95,8 @@ def _data_dir(settings: Settings) -> Finding:
 async def _databases(settings: Settings) -> list[Finding]:
     data_dir = DataDir(settings.data_dir)
     if settings.database.url is None and not postgres.exists(data_dir):
-        detail = f"embedded PostgreSQL {postgres.NEWEST_MAJOR}, made at the first start"
         return [
-            Finding("database", Verdict.OK, detail),
+            await _guarded("database", _database_to_be_made, settings),
             Finding("migrations", Verdict.OK, f"to be migrated to {migrations.head()} at the first start"),
         ]
     try:
@@ -112,6 +113,12 @@ async def _databases(settings: Settings) -> list[Finding]:
             Finding("database", Verdict.BAD, said, advice),
             Finding("migrations", Verdict.BAD, "unknown while the database does not answer"),
         ]
+
+
+async def _database_to_be_made(settings: Settings) -> Finding:
+    await postgres.check_programs(DataDir(settings.data_dir))
+    detail = f"embedded PostgreSQL {NEWEST_MAJOR}, made at the first start"
+    return Finding("database", Verdict.OK, detail)
 
 
 async def _database(settings: Settings, url: str) -> Finding:
