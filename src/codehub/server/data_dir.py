@@ -3,6 +3,7 @@
     postgres/   the embedded database          volumes/    homes of local workspaces
     redis/      where the embedded Redis runs  archives/   the default archive store
     logs/       what the embedded servers say  run/        sockets, and records of local workspaces
+    secrets/    passwords of the embedded servers
     lock        held by the process that runs the embedded servers
 
 The lock is an ``flock``: the kernel gives it back when the process ends, however it ends, so there is no
@@ -51,6 +52,10 @@ class DataDir:
     @property
     def logs(self) -> Path:
         return self.path / "logs"
+
+    @property
+    def secrets(self) -> Path:
+        return self.path / "secrets"
 
     @property
     def run(self) -> Path:

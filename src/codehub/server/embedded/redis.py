@@ -6,16 +6,19 @@ fresh one after every start is as good as an old one.
 
 import contextlib
 import importlib.util
+import os
 import signal
 from pathlib import Path
 
 import redis.asyncio as redis
 
 from codehub.server.data_dir import DataDir, DataDirUnusableError
+from codehub.server.embedded import passwords, redis_access
 from codehub.server.embedded.processes import end_orphans, processes_in
 from codehub.server.supervisor import ChildSpec
 
 STOP_SIGNALS = ((signal.SIGTERM, 5.0),)
+RULES = "users.acl"
 
 
 def socket_path(data_dir: DataDir) -> Path:
@@ -23,7 +26,10 @@ def socket_path(data_dir: DataDir) -> Path:
 
 
 def url(data_dir: DataDir) -> str:
-    return f"unix://{socket_path(data_dir)}"
+    """Without a password where none is kept: a server of an earlier version may still be running."""
+    password = passwords.find(data_dir, passwords.REDIS)
+    who = f"{redis_access.USER}:{password}@" if password else ""
+    return f"unix://{who}{socket_path(data_dir)}"
 
 
 def is_running(data_dir: DataDir) -> bool:
@@ -37,9 +43,12 @@ def child(data_dir: DataDir) -> ChildSpec:
     async def clear_away() -> None:
         await end_orphans(data_dir.redis, program="redis-server", leader=None, signals=STOP_SIGNALS)
         path.unlink(missing_ok=True)
+        password = passwords.find(data_dir, passwords.REDIS) or passwords.make()
+        passwords.keep(data_dir, passwords.REDIS, password)
+        _write_rules(data_dir.redis / RULES, redis_access.rules(password))
 
     async def is_ready() -> bool:
-        client = redis.Redis(unix_socket_path=str(path), socket_timeout=2.0)
+        client = redis.Redis.from_url(url(data_dir), socket_timeout=2.0)
         try:
             return bool(await client.ping())
         except (redis.RedisError, OSError):
@@ -53,6 +62,7 @@ def child(data_dir: DataDir) -> ChildSpec:
         "unixsocket": str(path),
         "unixsocketperm": "700",
         "dir": str(data_dir.redis),
+        "aclfile": str(data_dir.redis / RULES),
         "save": "",
         "appendonly": "no",
         "daemonize": "no",
@@ -69,6 +79,13 @@ def child(data_dir: DataDir) -> ChildSpec:
         ready_within=20.0,
         log_file=data_dir.logs / "redis.log",
     )
+
+
+def _write_rules(path: Path, rules: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(rules)
 
 
 def _program() -> str:
