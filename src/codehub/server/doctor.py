@@ -33,6 +33,7 @@ from codehub.server.embedded import postgres
 from codehub.server.embedded import redis as embedded_redis
 from codehub.server.embedded.postgres_programs import NEWEST_MAJOR
 from codehub.server.findings import Finding, Verdict
+from codehub.server.sandbox_doctor import examine_sandbox
 from codehub.server.settings import RuntimeKind, Settings
 from codehub.store import migrate as migrations
 from codehub.store.connections import asyncpg_dsn
@@ -196,7 +197,7 @@ async def _runtime(settings: Settings) -> list[Finding]:
         case RuntimeKind.DOCKER:
             return await examine_docker(settings)
         case RuntimeKind.LOCAL:
-            return [_local_runtime(settings)]
+            return [_local_runtime(settings), await _guarded("sandbox", examine_sandbox, settings)]
 
 
 def _local_runtime(settings: Settings) -> Finding:
@@ -208,11 +209,7 @@ def _local_runtime(settings: Settings) -> Finding:
             "local processes, but no IDE is installed",
             "Install one (pip install 'codehub[jupyter]'), or name one in LOCAL_IMAGES.",
         )
-    detail = f"local processes: {', '.join(images)}"
-    if shutil.which("bwrap") is None:
-        advice = "Install bubblewrap to hide homes from each other; without it, for one trusted team only."
-        return Finding("runtime", Verdict.NOTE, detail, advice)
-    return Finding("runtime", Verdict.OK, f"{detail}, with bubblewrap")
+    return Finding("runtime", Verdict.OK, f"local processes: {', '.join(images)}")
 
 
 async def _tools(_: Settings) -> Finding:

@@ -37,6 +37,7 @@ async def test_doctor_finds_a_machine_fit_before_the_first_start(tmp_path: Path)
         "redis",
         "archive store",
         "runtime",
+        "sandbox",
         "tar and zstd",
         "port",
         "websockets",
