@@ -35,6 +35,7 @@ from codehub.server.embedded.postgres_programs import NEWEST_MAJOR
 from codehub.server.findings import Finding, Verdict
 from codehub.server.sandbox_doctor import examine_sandbox
 from codehub.server.settings import RuntimeKind, Settings
+from codehub.server.version_doctor import examine_versions
 from codehub.store import migrate as migrations
 from codehub.store.connections import asyncpg_dsn
 from codehub.store.errors import DRIVER_ERRORS, DatabaseNewer
@@ -50,6 +51,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += await _databases(settings)
     for what, look in (
         ("redis", _redis),
+        ("versions", examine_versions),
         ("archive store", _archive_store),
         ("tar and zstd", _tools),
         ("port", _port),
@@ -166,10 +168,12 @@ async def _redis(settings: Settings) -> Finding:
     url = configured.get_secret_value() if configured else embedded_redis.url(data_dir)
     client = redis_client.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
     try:
-        version = str((await client.info("server"))["redis_version"])
+        info = await client.info("server")
     finally:
         await client.aclose()
-    detail = f"Redis {version}, {redact_text(url) if configured else 'embedded'}"
+    version = str(info["redis_version"])
+    name = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {version}"
+    detail = f"{name}, {redact_text(url) if configured else 'embedded'}"
     if int(version.split(".")[0]) < OLDEST_REDIS:
         return Finding("redis", Verdict.BAD, detail, f"Use Redis {OLDEST_REDIS} or newer.")
     return Finding("redis", Verdict.OK, detail)

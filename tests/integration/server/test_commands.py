@@ -35,6 +35,7 @@ async def test_doctor_finds_a_machine_fit_before_the_first_start(tmp_path: Path)
         "database",
         "migrations",
         "redis",
+        "versions",
         "archive store",
         "runtime",
         "sandbox",

@@ -71,6 +71,14 @@ def exists(data_dir: DataDir) -> bool:
     return (data_dir.postgres / "PG_VERSION").exists()
 
 
+def find_major(data_dir: DataDir) -> int | None:
+    """The major version a cluster was made with; None where there is none."""
+    try:
+        return int((data_dir.postgres / "PG_VERSION").read_text().split(".")[0])
+    except FileNotFoundError:
+        return None
+
+
 def is_running(data_dir: DataDir) -> bool:
     return bool(processes_in(data_dir.postgres, program="postgres"))
 
@@ -91,7 +99,7 @@ async def child(data_dir: DataDir) -> ChildSpec:
     user = run_as(data_dir.postgres, sockets=data_dir.sockets())
     if not exists(data_dir):
         await _make_cluster(data_dir, user)
-    programs = binaries(int((data_dir.postgres / "PG_VERSION").read_text().split(".")[0]))
+    programs = binaries(find_major(data_dir) or NEWEST_MAJOR)
     sockets = socket_directory(data_dir)
     hba_file = data_dir.postgres / "codehub_hba.conf"
 
