@@ -39,8 +39,8 @@ async def examine_versions(settings: Settings) -> Finding:
         if not program.is_maintained:
             oldest = ".".join(map(str, OLDEST_MAINTAINED))
             advice.append(
-                f"Install valkey-server, or redis-server {oldest} or newer: the next start uses it. Till then "
-                "the old one runs behind a password, without the commands CodeHub does not use."
+                f"Install valkey-server, or redis-server {oldest} or newer: the next start uses it. Until "
+                "then the old one runs behind a password, without the commands CodeHub does not use."
             )
     if any(end is not None and end < today for end in ends):
         advice.append(f"Update CodeHub and this system. {_UPDATE}")
