@@ -45,7 +45,7 @@ check: $(VENV)/.dev web ## Format, lint, types, and who may import whom
 
 audit: $(VENV)/audit/bin/pip-audit web ## Ask for known holes in everything that is installed; weekly, and before a release
 	for file in requirements/dev.txt requirements/build.txt; do \
-	  $(VENV)/audit/bin/pip-audit --require-hashes --disable-pip --progress-spinner off -r $$file; done
+	  $(VENV)/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$file; done
 	cd web && npm audit
 	$(BIN)/codehub doctor
 

@@ -188,7 +188,7 @@ async def _kill_api(hub: Installation, leader: str, other: str) -> None:
 
 
 async def _kill_redis(hub: Installation, *_: str) -> None:
-    (pid,) = processes.processes_in(hub.servers.redis, program="redis-server")
+    (pid,) = processes.processes_in(hub.servers.redis, program=redis.PROGRAMS)
     os.kill(pid, signal.SIGKILL)
     await _until_gone(pid)
     await _until(redis.child(hub.servers).is_ready)  # the supervisor brings it back

@@ -190,8 +190,8 @@ from codehub.server.supervisor import launch_argv
 
 async def main():
     data_dir = DataDir(Path({str(data_dir.path)!r}))
-    data_dir.prepare()
-    data_dir._prepare_run()
+    sockets = data_dir.sockets_in_use()
+    sockets.__enter__()  # and never left: it is killed
     for spec in (await postgres.child(data_dir), redis.child(data_dir)):
         await spec.before_start()
         process = subprocess.Popen(
