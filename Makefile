@@ -15,7 +15,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: help setup run test simulate chaos check bench format lock web api-types check-api-types clean
+.PHONY: help setup run test simulate chaos check audit bench format lock web api-types check-api-types clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -45,6 +45,12 @@ check: $(VENV)/.dev web check-api-types ## Format, lint, types, and who may impo
 	$(BIN)/python -m tools.check_lengths
 	$(BIN)/python -m tools.check_docs
 	if command -v cc >/dev/null; then cc -std=c11 -fsyntax-only -Wall -Wextra -Wpedantic -Werror src/codehub/proxy/relay.c; fi
+
+audit: $(VENV)/audit/bin/pip-audit web ## Ask for known holes in everything that is installed; weekly, and before a release
+	for file in requirements/dev.txt requirements/build.txt; do \
+	  $(VENV)/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$file; done
+	cd web && npm audit
+	$(BIN)/codehub doctor
 
 bench: $(VENV)/.dev bench/.env/.installed ## Measure CodeHub beside its peers: all, or BENCH="start api"
 	$(BIN)/python -m bench $(BENCH)
@@ -88,6 +94,10 @@ LOCK = $(VENV)/lock/bin/uv pip compile --upgrade --universal --python-version 3.
 $(VENV)/lock/bin/uv: $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet uv==0.13.7
+
+$(VENV)/audit/bin/pip-audit: $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/audit
+	$(VENV)/audit/bin/pip install --quiet pip-audit==2.10.1
 
 # --- what the benchmarks compare with; nginx, wrk, zstd and curl come from the system -------------------
 

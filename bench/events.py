@@ -188,7 +188,7 @@ async def _kill_api(hub: Installation, leader: str, other: str) -> None:
 
 
 async def _kill_redis(hub: Installation, *_: str) -> None:
-    (pid,) = processes.processes_in(hub.servers.redis, program="redis-server")
+    (pid,) = processes.processes_in(hub.servers.redis, program=redis.PROGRAMS)
     os.kill(pid, signal.SIGKILL)
     await _until_gone(pid)
     await _until(redis.child(hub.servers).is_ready)  # the supervisor brings it back
@@ -288,9 +288,9 @@ async def _installation(directory: Path) -> AsyncIterator[Installation]:
     directory.mkdir()
     directory.chmod(0o755)
     servers = DataDir(directory / "servers")
-    servers.prepare()
-    servers.prepare_sockets()
     database, memory = Supervisor(), Supervisor()
+    sockets = contextlib.ExitStack()
+    sockets.enter_context(servers.sockets_in_use())
     try:
         await database.start(await postgres.child(servers))
         await postgres.ensure_database(servers)
@@ -301,11 +301,12 @@ async def _installation(directory: Path) -> AsyncIterator[Installation]:
         try:
             yield hub
         finally:
-            for stack in hub.stacks.values():
-                await stack.aclose()
+            for replica in hub.stacks.values():
+                await replica.aclose()
     finally:
         await memory.stop()
         await database.stop()
+        sockets.close()
 
 
 @contextlib.asynccontextmanager

@@ -17,13 +17,14 @@ from uuid import uuid4
 import asyncpg
 import httpx
 
+from codehub.server.embedded import redis_access
 from tests.chaos.grounds import Ground, local_ground
 from tests.chaos.replica import Replica
 from tests.support import postgres
 from tests.support.broken_link import BrokenLink, broken_link
 from tests.support.people import ADMIN_PASSWORD, QUICK, Person
 from tests.support.postgres import PostgresServer
-from tests.support.redis import RedisServer
+from tests.support.redis import PASSWORD, RedisServer
 from tests.support.waiting import until
 
 LEADS = "coordinator:wc"
@@ -151,7 +152,7 @@ async def _replica(made: Estate, name: str, *, stack: AsyncExitStack) -> Replica
         **SETTINGS,
         **made.ground.settings(),
         DATABASE_URL=f"postgresql://postgres@127.0.0.1:{database.port}/{made.database}",
-        REDIS_URL=f"redis://127.0.0.1:{redis.port}/0",
+        REDIS_URL=f"redis://{redis_access.USER}:{PASSWORD}@127.0.0.1:{redis.port}/0",
         CODEHUB_DATA_DIR=str(made.directory / "data"),
     )
 

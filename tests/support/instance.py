@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from codehub.server.supervisor import RunAs, launch_argv
+
 COMMAND = (sys.executable, "-m", "codehub.cli.main")
 READY = re.compile(r"CodeHub is ready: (http://\S+)")
 PASSWORD = re.compile(r"First user admin, password (\S+)")
@@ -74,18 +76,24 @@ class Instance:
 
 @contextlib.asynccontextmanager
 async def codehub_up(
-    data_dir: Path, *, bind: str = "127.0.0.1:0", ready: bool = True, **variables: str
+    data_dir: Path,
+    *,
+    bind: str = "127.0.0.1:0",
+    ready: bool = True,
+    umask: int = -1,
+    run_as: RunAs | None = None,
+    **variables: str,
 ) -> AsyncIterator[Instance]:
-    """``codehub up`` in ``data_dir``; whatever the test leaves of it is ended."""
+    """``codehub up`` in ``data_dir``; whatever the test leaves of it is ended. ``run_as``: if we are root."""
     with tempfile.TemporaryFile("a+b") as log:  # appending: reading it does not move where it is written
         process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            "up",
+            *((*COMMAND, "up") if run_as is None else launch_argv((*COMMAND, "up"), run_as=run_as)),
             env=environment(CODEHUB_DATA_DIR=str(data_dir), CODEHUB_BIND=bind, **variables),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
             start_new_session=True,
+            umask=umask,
         )
         instance = Instance(process, log)
         try:

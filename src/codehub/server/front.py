@@ -28,19 +28,20 @@ BACKLOG = 1024
 @contextlib.contextmanager
 def api_socket(settings: Settings) -> Iterator[socket.socket]:
     """Where this process's API listens. Named after the process: replicas may share a data directory."""
-    path = DataDir(settings.data_dir).prepare_sockets() / f"api-{os.getpid()}.sock"
-    path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX)
-    try:
-        before = os.umask(0o177)
-        try:
-            listening.bind(str(path))
-        finally:
-            os.umask(before)
-        yield listening
-    finally:
-        listening.close()
+    with DataDir(settings.data_dir).sockets_in_use() as directory:
+        path = directory / f"api-{os.getpid()}.sock"
         path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            before = os.umask(0o177)
+            try:
+                listening.bind(str(path))
+            finally:
+                os.umask(before)
+            yield listening
+        finally:
+            listening.close()
+            path.unlink(missing_ok=True)
 
 
 def path_of(listening: socket.socket) -> Path:

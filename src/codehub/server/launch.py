@@ -10,6 +10,9 @@ interpreter of its own, which then turns into the program. The process id stays 
 * ``--may-search``: keep, of all of root's powers, the one to pass through directories that are closed to
   others (``/root``, where both the environment and the data directory often live). The alternative is to open
   these directories to everybody, which is not ours to decide.
+
+**access(2) ignores capabilities** of a user other than root unless the securebit NO_SETUID_FIXUP is set, and
+PostgreSQL's programs look for each other with it. So the bit is set as well.
 """
 
 import ctypes
@@ -17,12 +20,19 @@ import os
 import sys
 
 PR_SET_PDEATHSIG = 1
-PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
+SECBIT_NO_SETUID_FIXUP = 1 << 2
+SECBIT_KEEP_CAPS = 1 << 4
 CAP_DAC_OVERRIDE = 1
 CAP_DAC_READ_SEARCH = 2
 CAPABILITY_VERSION_3 = 0x20080522
+
+ADVICE = (
+    "Run CodeHub as an ordinary user, set DATABASE_URL, or put both CodeHub and CODEHUB_DATA_DIR "
+    "where everybody may enter."
+)
 
 
 def main(arguments: list[str]) -> None:
@@ -30,21 +40,31 @@ def main(arguments: list[str]) -> None:
     options, command = arguments[:split], arguments[split + 1 :]
     if "--as" in options:
         at = options.index("--as")
-        become(int(options[at + 1]), int(options[at + 2]), may_search="--may-search" in options)
+        keep_one_of = searching(command[0]) if "--may-search" in options else ()
+        become(int(options[at + 1]), int(options[at + 2]), keep_one_of=keep_one_of)
     if "--dies-with" in options:  # after become(): a change of user clears it
         at = options.index("--dies-with")
         die_with(int(options[at + 1]), int(options[at + 2]))
     os.execv(command[0], command)
 
 
-def become(uid: int, gid: int, *, may_search: bool) -> None:
-    os.setgroups([])
-    os.setresgid(gid, gid, gid)
-    if may_search:
-        prctl(PR_SET_KEEPCAPS, 1)
-    os.setresuid(uid, uid, uid)
-    if may_search and not any(keep_capability(one) for one in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE)):
-        sys.exit("This root may not read other users' directories: choose a CODEHUB_DATA_DIR open to others.")
+def searching(program: str) -> tuple[int, ...]:
+    """Capabilities that do, the least first. It cannot execute a file closed to others (``umask 077``)."""
+    may_everybody_run = os.stat(program).st_mode & 0o001
+    return (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE) if may_everybody_run else (CAP_DAC_OVERRIDE,)
+
+
+def become(uid: int, gid: int, *, keep_one_of: tuple[int, ...]) -> None:
+    if keep_one_of and prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP | SECBIT_KEEP_CAPS) != 0:
+        sys.exit(f"This root has no CAP_SETPCAP. {ADVICE}")
+    try:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        sys.exit(f"This root may not become another user (uid {uid}): {error.strerror}. {ADVICE}")
+    if keep_one_of and not any(keep_capability(one) for one in keep_one_of):
+        sys.exit(f"This root may not pass through directories that are closed to others. {ADVICE}")
 
 
 def keep_capability(capability: int) -> bool:

@@ -6,15 +6,23 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 import os
 import sys
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Protocol, assert_never
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
+
+import platformdirs
+import structlog
 
 from codehub.runtimes.base import Address, Runtime
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
-from codehub.server.settings import RuntimeKind, Settings
+from codehub.server.settings import LocalSandbox, RuntimeKind, Settings
 from codehub.server.variables import SettingsError
 from codehub.store.installation import InstallationRecord
+
+log = structlog.get_logger(__name__)
 
 JOB_COMMAND = (sys.executable, "-m", "codehub.archives.job")
 STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
@@ -80,6 +88,47 @@ async def _local(
         archive_url=settings.archive_url,
         job_env=job_env,
         on_death=on_death,
+        use_bubblewrap=settings.runtime.local_sandbox is not LocalSandbox.OFF,
+        hidden=private_directories(settings),
     )
     await runtime.prepare(create=not has_homes)
+    if not runtime.is_sandboxed:
+        _accept_no_sandbox(settings)
     return runtime
+
+
+def private_directories(settings: Settings) -> tuple[Path, ...]:
+    """What CodeHub keeps outside its data directory, and no workspace may see: archives, login files."""
+    login_files = platformdirs.user_config_path("codehub", appauthor=False)
+    if settings.archive_url.startswith("file://"):
+        return login_files, Path(unquote(urlsplit(settings.archive_url).path))
+    return (login_files,)
+
+
+def serves_others(settings: Settings) -> bool:
+    """Whether anybody but this machine's own people could have a workspace here."""
+    hosts = [settings.http.bind.host, urlsplit(settings.http.base_url or "").hostname or "localhost"]
+    return settings.http.base_domain is not None or not all(_is_loopback(host) for host in hosts)
+
+
+def _accept_no_sandbox(settings: Settings) -> None:
+    match settings.runtime.local_sandbox:
+        case LocalSandbox.OFF:
+            log.warning("workspaces run without a sandbox: whoever has one can take over this CodeHub")
+        case LocalSandbox.AUTO if not serves_others(settings):
+            log.warning("workspaces run without a sandbox (bubblewrap): do not let others in")
+        case _:
+            raise SettingsError(
+                "Workspaces of the local runtime cannot be put into a sandbox on this machine, so whoever "
+                "has one could take over CodeHub. Install bubblewrap (`codehub doctor` says more), "
+                "use CODEHUB_RUNTIME=docker, or accept it with CODEHUB_LOCAL_SANDBOX=off."
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

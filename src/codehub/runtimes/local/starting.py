@@ -15,7 +15,7 @@ from codehub.runtimes.local import locks, logs, ports
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import record_head
-from codehub.runtimes.local.sandbox import sandbox_prefix
+from codehub.runtimes.local.sandbox import Sandbox
 from codehub.runtimes.local.spawn import Child, command_of, spawn_workspace, workspace_environment
 
 
@@ -28,7 +28,7 @@ class Order:
     token: Token
     env: Mapping[str, str]
     base_path: str
-    bubblewrap: str | None
+    sandbox: Sandbox | None
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def start_process(layout: Layout, order: Order, *, lock_fd: int) -> Started:
     port = ports.reserve_port(layout.ports, workspace_id, kept=locks.kept_port(lock_fd))
     locks.keep_port(lock_fd, port)
     command = command_of(order.template, port=port, home=home, base_path=order.base_path)
-    if order.bubblewrap is not None:
-        command = [*sandbox_prefix(order.bubblewrap, data_dir=layout.data_dir, home=home), *command]
+    if order.sandbox is not None:
+        command = [*order.sandbox.prefix(home, command=command), *command]
     logs.rotate(log)
     log_start = logs.size_of(log)
     env = workspace_environment(

