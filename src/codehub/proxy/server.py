@@ -16,7 +16,8 @@ from codehub.proxy.access import Access
 from codehub.proxy.activity import ActivityBook
 from codehub.proxy.client import ClientConnection
 from codehub.proxy.concierge import Concierge
-from codehub.proxy.destinations import Destination, Destinations
+from codehub.proxy.connecting import Connector
+from codehub.proxy.destinations import Destinations
 from codehub.proxy.identity import CookieNames
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.own import OwnEndpoints
@@ -25,7 +26,7 @@ from codehub.proxy.ports import Ports, WorkspaceTarget
 from codehub.proxy.relay import Relay
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings
-from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
+from codehub.proxy.upstream import ConnectFailed, UpstreamPool
 
 BACKLOG = 1024
 SWEEP_EMPTY_SECONDS = 10.0
@@ -48,6 +49,7 @@ class Engine:
         self.own_origins = settings.base_domain is not None
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
+        self.connector = Connector(self.pool, ports.directory, settings, metrics)
         self.relay = Relay.open(self.loop) if settings.use_relay else None
         self.activity = ActivityBook(ports.activity, settings, metrics)
         self.destinations = Destinations(self.pool, self.activity, settings.api)
@@ -103,26 +105,13 @@ class Engine:
     def trusts(self, address: bytes) -> bool:
         return address in self._trusted
 
-    async def connect(self, to: Destination) -> UpstreamConnection:
-        """With short retries: a container that just started opens its port a moment later."""
-        delays = self.settings.connect_delays
-        for attempt, delay in enumerate(delays, start=1):
-            if delay:
-                await asyncio.sleep(delay)
-            try:
-                return await self.pool.connect(to.lane, to.address)
-            except ConnectFailed:
-                if attempt == len(delays):
-                    raise
-        raise ConnectFailed("no attempt was made")
-
     async def probe(self, target: WorkspaceTarget) -> bool:
         """Does the workspace accept connections? The one made to find out is kept for the next request."""
         to = self.destinations.door_of(target)
         if to is None:
             return False
         try:
-            connection = await self.pool.connect(to.lane, to.address)
+            connection = await self.connector.connect_once(to)
         except ConnectFailed:
             return False
         connection.release()

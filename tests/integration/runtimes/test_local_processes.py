@@ -61,7 +61,7 @@ def fetch(address: Address, path: str) -> str:
 
 async def get(runtime: LocalRuntime, workspace_id: UUID, path: str = "/") -> str:
     address = await runtime.address(workspace_id)
-    assert address is not None
+    assert isinstance(address, Address)
     return await until(lambda: asyncio.to_thread(fetch, address, path), seconds=60, what=path)
 
 

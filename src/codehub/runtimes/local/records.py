@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import Address, Endpoint, Token
+from codehub.runtimes.local.ports import HOST
 from codehub.runtimes.local.processes import Identity, read_line
 
 
@@ -25,6 +26,11 @@ class Record:
     identity: Identity
     token: Token
     port: int = 0  # of a workspace; a storage job has none
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the IDE of a workspace listens."""
+        return Address(HOST, self.port)
 
 
 def find_record(path: Path) -> Record | None:

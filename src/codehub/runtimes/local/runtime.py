@@ -8,7 +8,7 @@ several CodeHub processes on one machine may use one data directory, and any of 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import (
     Address,
+    Endpoint,
     Limits,
     Observation,
     ProgressCallback,
@@ -30,8 +31,8 @@ from codehub.runtimes.local import jobs, locks, logs, ports, volumes
 from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
-from codehub.runtimes.local.listeners import listeners, loopback_host, socket_inodes
-from codehub.runtimes.local.processes import Identity, boot_id, is_alive, members
+from codehub.runtimes.local.port_owners import PortOwners
+from codehub.runtimes.local.processes import Identity, boot_id, is_alive
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.sight import Look, look
@@ -86,6 +87,7 @@ class LocalRuntime:
         self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
         self._deaths = DeathWatch(on_death)
+        self._owners = PortOwners()
 
     @property
     def name(self) -> str:
@@ -129,13 +131,17 @@ class LocalRuntime:
         self._deaths.watch(seen.running)
         return seen.observation
 
-    async def address(self, workspace_id: UUID) -> Address | None:
+    async def address(self, workspace_id: UUID) -> Endpoint | None:
         record = await self._threads.run(self._find_running, workspace_id)
-        return None if record is None else Address(ports.HOST, record.port)
+        return None if record is None else record.endpoint
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         """Where to connect for another port of this workspace; None unless its own processes listen there."""
         return await self._threads.run(self._find_port, workspace_id, port)
+
+    async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
+        """Which sockets take connections there; None unless there are some, and all are this workspace's."""
+        return await self._threads.run(self._find_listener, workspace_id, address)
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends when the container has ended and everything was read."""
@@ -363,13 +369,16 @@ class LocalRuntime:
         return record if record is not None and is_alive(record.identity) else None
 
     def _find_port(self, workspace_id: UUID, port: int) -> Address | None:
-        found = listeners(port)
-        record = self._find_running(workspace_id) if found else None
-        if record is None:
-            return None
-        family = members(record.identity, f"{WORKSPACE_VARIABLE}={workspace_id}")
-        host = loopback_host(found, socket_inodes(family))
+        record = self._find_running(workspace_id)
+        host = self._owners.find_host(workspace_id, record.identity, port) if record is not None else None
         return None if host is None else Address(host, port)
+
+    def _find_listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
+        record = self._find_running(workspace_id)
+        if record is None:
+            self._owners.forget(workspace_id)
+            return None
+        return self._owners.find_listener(workspace_id, record.identity, host=address.host, port=address.port)
 
     def _look(self, ids: Collection[UUID] | None) -> Look:
         self._reap()
