@@ -1,8 +1,8 @@
 """The proxy as a server: one engine on one loop, several of them on one port (``reuse_port``).
 
 Start it in a process of its own or inside the all-in-one server. ``stop`` drains: no new connections,
-requests under way finish, WebSockets and event streams are closed at once (their clients come back to
-whoever serves by then).
+requests under way finish, and so do those that arrive within a moment on a connection that is open already;
+WebSockets and event streams are closed at once (their clients come back to whoever serves by then).
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from codehub.proxy.upstream import ConnectFailed, UpstreamPool
 
 BACKLOG = 1024
 SWEEP_EMPTY_SECONDS = 10.0
+LAST_REQUESTS = 0.5  # seconds for requests that were on their way when the draining began
 JUDGE_AGAIN = 15.0
 
 log = structlog.get_logger(__name__)
@@ -93,7 +94,7 @@ class Engine:
         self.empty.clear()
         self.occupied.set()
         self.metrics.connections_open = len(self.connections)
-        return room and not self.draining
+        return room
 
     def left(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)
@@ -185,15 +186,17 @@ class ProxyServer:
 
     async def stop(self, drain_seconds: float = 10.0) -> None:
         engine, server = self._engine, self._server
+        self._engine = self._server = None  # a second call finds nothing left to do
         if engine is None or server is None:
             return
         server.close()
         engine.draining = True
         for connection in list(engine.connections):
             connection.drain()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(drain_seconds):
-                await engine.empty.wait()
+        await _until_empty(engine, seconds=min(LAST_REQUESTS, drain_seconds))
+        for connection in list(engine.connections):
+            connection.close_at_rest()
+        await _until_empty(engine, seconds=drain_seconds)
         for connection in list(engine.connections):
             connection.cut()
         for task in self._tasks:
@@ -205,7 +208,6 @@ class ProxyServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.0):
                 await engine.activity.close()
-        self._engine = self._server = None
 
     async def _sweep(self, engine: Engine) -> None:
         settings = self._settings
@@ -216,3 +218,10 @@ class ProxyServer:
                     await engine.occupied.wait()
             await asyncio.sleep(interval)
             engine.sweep(interval)
+
+
+async def _until_empty(engine: Engine, *, seconds: float) -> None:
+    """Until nobody is connected any more, at most this long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await engine.empty.wait()
