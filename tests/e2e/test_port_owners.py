@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.support.instance import codehub_up
-from tests.support.people import ECHO, QUICK, Person
+from tests.support.people import ECHO_ON_PORT, QUICK, Person
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
 SETTINGS: dict[str, Any] = {
     **QUICK,
-    "LOCAL_IMAGES": json.dumps({"echo": ECHO, "silent": "sh -c 'exec sleep 1000' {port}"}),
+    "LOCAL_IMAGES": json.dumps({"echo": ECHO_ON_PORT, "silent": "sh -c 'exec sleep 1000' {port}"}),
 }
 
 

@@ -1,9 +1,12 @@
 """The local runtime on a temporary directory, with real processes, all of them ended afterwards."""
 
+import hashlib
 import os
 import shlex
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from uuid import UUID
 
@@ -19,8 +22,8 @@ JOB = Path(__file__).with_name("script_job.py")
 _PYTHON = f"{shlex.quote(sys.executable)} -I -S"
 
 
-def server_command(*flags: str) -> str:
-    return " ".join([_PYTHON, shlex.quote(str(SERVER)), "{port}", *flags])
+def server_command(*flags: str, where: str = "{port}") -> str:
+    return " ".join([_PYTHON, shlex.quote(str(SERVER)), where, *flags])
 
 
 IMAGES = {
@@ -29,6 +32,8 @@ IMAGES = {
     "stubborn": server_command("--ignore-term"),
     "family": server_command("--child", "--escape"),
     "based": server_command("{base_path}"),
+    "tiny on a socket": server_command(where="{socket}"),
+    "wrong on a socket": server_command("--fail", where="{socket}"),
 }
 
 
@@ -36,13 +41,19 @@ class LocalBench:
     image = "tiny"
     failing_image = "wrong"
 
-    def __init__(self, root: Path, *, use_bubblewrap: bool = False) -> None:
+    def __init__(self, root: Path, *, use_bubblewrap: bool = False, on_socket: bool = False) -> None:
         self.root = root
         self.use_bubblewrap = use_bubblewrap
+        if on_socket:
+            self.image, self.failing_image = "tiny on a socket", "wrong on a socket"
         self.opened: list[LocalRuntime] = []
 
     def layout(self, installation: str = "one") -> Layout:
-        return Layout(self.root / installation, installation)
+        return Layout(self.root / installation, installation, sockets=self.sockets(installation))
+
+    def sockets(self, installation: str = "one") -> Path:
+        """Tests have long names and sockets short ones. The same directory for the same root each time."""
+        return short_directory(self.root) / installation
 
     async def open(self, installation: str = "one", *, on_death: OnDeath | None = None) -> LocalRuntime:
         runtime = LocalRuntime(
@@ -54,6 +65,7 @@ class LocalBench:
             stop_grace_seconds=2,
             settle_seconds=30,  # all these images listen or end, however busy the machine is
             use_bubblewrap=self.use_bubblewrap,
+            sockets=self.sockets(installation),
             on_death=on_death,
         )
         await runtime.prepare()
@@ -98,6 +110,15 @@ class LocalBench:
                 await (await self.open(installation)).stop_all()
         for runtime in self.opened:
             await runtime.close()
+        shutil.rmtree(short_directory(self.root), ignore_errors=True)
+
+
+def short_directory(root: Path) -> Path:
+    """A private directory whose path leaves room for a socket's name."""
+    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
+    path = Path(tempfile.gettempdir()) / f"chtest-{name}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 async def _kill(record_path: Path) -> None:

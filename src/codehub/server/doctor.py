@@ -189,7 +189,7 @@ async def _runtime(settings: Settings) -> list[Finding]:
         case RuntimeKind.DOCKER:
             return await examine_docker(settings)
         case RuntimeKind.LOCAL:
-            return [_local_runtime(settings)]
+            return [_local_runtime(settings), *_images_on_ports(settings)]
 
 
 def _local_runtime(settings: Settings) -> Finding:
@@ -206,6 +206,17 @@ def _local_runtime(settings: Settings) -> Finding:
         advice = "Install bubblewrap to hide homes from each other; without it, for one trusted team only."
         return Finding("runtime", Verdict.NOTE, detail, advice)
     return Finding("runtime", Verdict.OK, f"{detail}, with bubblewrap")
+
+
+def _images_on_ports(settings: Settings) -> list[Finding]:
+    """Those that everybody with an account on this machine can connect to."""
+    images = settings.runtime.local_images or default_images()
+    open_ones = [name for name, command in images.items() if "{port}" in command]
+    if not open_ones:
+        return []
+    detail = f"{', '.join(open_ones)}: every user of this machine can connect to it past the sign-in"
+    advice = "In LOCAL_IMAGES use {socket} instead of {port}, if the program can listen on a Unix socket."
+    return [Finding("images", Verdict.NOTE, detail, advice)]
 
 
 async def _tools(_: Settings) -> Finding:

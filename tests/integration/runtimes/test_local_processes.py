@@ -3,23 +3,25 @@
 import asyncio
 import json
 import os
-import urllib.request
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
-from codehub.runtimes.base import Address, Limits, Sighting, Token
+from codehub.runtimes.base import Endpoint, Limits, Sighting, Token, UnixSocket
 from codehub.runtimes.local import LocalRuntime, default_images
+from codehub.runtimes.local.listeners import socket_inodes
 from codehub.runtimes.local.locks import open_lock, try_lock
 from codehub.runtimes.local.processes import Identity, boot_id, find_stat, members
 from codehub.runtimes.local.records import find_record, record_head
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import SHIM_FAILED, WORKSPACE_VARIABLE, spawn_workspace
-from tests.support.local_bench import LocalBench
+from tests.support.local_bench import LocalBench, short_directory
 from tests.support.waiting import until
 
 TOKEN = Token(1, 1)
@@ -50,18 +52,20 @@ def marked(workspace_id: UUID) -> set[int]:
     return {stat.pid for stat in members(NOBODY, f"{WORKSPACE_VARIABLE}={workspace_id}")}
 
 
-def fetch(address: Address, path: str) -> str:
+def fetch(endpoint: Endpoint, path: str) -> str:
     """What it answers; nothing while it does not."""
+    uds, host = (endpoint.path, "ide") if isinstance(endpoint, UnixSocket) else (None, f"{endpoint.host}")
+    port = "" if isinstance(endpoint, UnixSocket) else f":{endpoint.port}"
     try:
-        with urllib.request.urlopen(f"http://{address.host}:{address.port}{path}", timeout=10) as answer:
-            return str(answer.read().decode())
-    except OSError:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=uds), timeout=10) as client:
+            return client.get(f"http://{host}{port}{path}").raise_for_status().text
+    except httpx.HTTPError:
         return ""
 
 
 async def get(runtime: LocalRuntime, workspace_id: UUID, path: str = "/") -> str:
     address = await runtime.address(workspace_id)
-    assert isinstance(address, Address)
+    assert address is not None
     return await until(lambda: asyncio.to_thread(fetch, address, path), seconds=60, what=path)
 
 
@@ -318,6 +322,7 @@ async def test_jupyterlab_runs_below_its_path(tmp_path: Path, use_bubblewrap: bo
         job_command=["false"],
         archive_url="file:///nowhere",
         use_bubblewrap=use_bubblewrap,
+        sockets=short_directory(tmp_path),
     )
     await runtime.prepare()
     workspace_id = await bring_up(runtime, "jupyterlab")
@@ -325,7 +330,16 @@ async def test_jupyterlab_runs_below_its_path(tmp_path: Path, use_bubblewrap: bo
         assert runtime.uses_base_path("jupyterlab")
         assert "version" in await get(runtime, workspace_id, f"/w/{workspace_id}/api")
         assert "jupyter-config-data" in await get(runtime, workspace_id, f"/w/{workspace_id}/lab")
+        family = members(NOBODY, f"{WORKSPACE_VARIABLE}={workspace_id}")
+        assert not listening_ports(socket_inodes(family)), "nothing another user could connect to"
     finally:
         await runtime.stop(workspace_id, token=TOKEN)
         await runtime.close()
+        shutil.rmtree(short_directory(tmp_path))
     assert not marked(workspace_id)
+
+
+def listening_ports(inodes: set[int]) -> list[str]:
+    """Addresses, as the kernel writes them, at which one of these sockets listens."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [fields[1] for fields in lines if fields[3] == "0A" and int(fields[9]) in inodes]

@@ -11,6 +11,10 @@
     {data dir}/run/locks/{id}                 one actor at a time; the highest token and the port are in it
     {data dir}/run/locks/{id}.job             held by a storage job; made with the first one
     {data dir}/run/output/{id}.log            what the workspace said; {id}.job.log: its job's complaints
+    {sockets}/{port}/s                        where the IDE listens, if it can on a socket
+
+Sockets have names of 107 bytes at most, so their directory is given by the caller where the data directory's
+path is long, and a workspace's place in it is named by the port reserved for it: short, and its alone.
 
 All of it lies flat: a look costs three directory scans however many workspaces there are, and a start
 makes as few files as it can. The marker is there because an unmounted disk looks exactly like "every
@@ -35,7 +39,7 @@ _VOLUME_NAME = re.compile(r"ws-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 class Layout:
     """Names of files below one data directory. Makes and checks the markers, touches nothing else."""
 
-    def __init__(self, data_dir: Path, installation_id: str) -> None:
+    def __init__(self, data_dir: Path, installation_id: str, *, sockets: Path | None = None) -> None:
         self.data_dir = data_dir
         self.installation_id = installation_id
         self.volumes = data_dir / "volumes"
@@ -47,6 +51,7 @@ class Layout:
         self.ports = self.run / "ports"
         self.locks = self.run / "locks"
         self.outputs = self.run / "output"
+        self.sockets = sockets or self.run / "ide"
 
     def volume(self, workspace_id: UUID) -> Path:
         return self.volumes / f"ws-{workspace_id}-home"
@@ -72,6 +77,10 @@ class Layout:
     def job_output(self, workspace_id: UUID) -> Path:
         return self.outputs / f"{workspace_id}.job.log"
 
+    def socket(self, port: int) -> Path:
+        """Where the IDE of the workspace that owns this port listens, in a directory of its own."""
+        return self.sockets / str(port) / "s"
+
     def prepare(self, *, create: bool) -> None:
         """Make the directories of a data directory used for the first time; check those of an old one.
 
@@ -83,7 +92,7 @@ class Layout:
             if create and not (self.run / MARKER).exists():
                 self._create()
             self.check()
-            below_run = (self.processes, self.jobs, self.ports, self.locks, self.outputs)
+            below_run = (self.processes, self.jobs, self.ports, self.locks, self.outputs, self.sockets)
             for directory in (self.staging, self.trash, *below_run):
                 directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:

@@ -27,7 +27,7 @@ from codehub.runtimes.base import (
     Token,
 )
 from codehub.runtimes.local import images as image_rules
-from codehub.runtimes.local import jobs, locks, logs, ports, volumes
+from codehub.runtimes.local import jobs, locks, logs, places, volumes
 from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
@@ -47,6 +47,7 @@ _FOLLOW_SECONDS = 0.25
 class LocalRuntime:
     """See the module. ``prepare`` comes before the first use.
 
+    ``sockets`` is where IDEs listen, if not below the data directory: a private directory with a short path.
     ``on_death`` is called, in the event loop, when a workspace that was observed running has ended.
     """
 
@@ -65,9 +66,10 @@ class LocalRuntime:
         settle_seconds: float = 1.0,
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
+        sockets: Path | None = None,
         on_death: OnDeath | None = None,
     ) -> None:
-        self._layout = Layout(data_dir.absolute(), installation_id)
+        self._layout = Layout(data_dir.absolute(), installation_id, sockets=sockets)
         self._images = dict(images)
         for name, command in self._images.items():
             image_rules.check_command(name, command)
@@ -351,10 +353,7 @@ class LocalRuntime:
 
     def _forget(self, workspace_id: UUID, lock_fd: int) -> None:
         """What a workspace without a volume needs no more. Its token stays."""
-        port = locks.kept_port(lock_fd)
-        if port is not None:
-            ports.release_port(self._layout.ports, workspace_id, port)
-            locks.keep_port(lock_fd, None)
+        places.give_back(self._layout, workspace_id, lock_fd=lock_fd)
         logs.forget(self._layout.output(workspace_id))
         logs.forget(self._layout.job_output(workspace_id))
 

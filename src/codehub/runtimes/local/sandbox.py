@@ -1,9 +1,9 @@
 """Bubblewrap, where it is installed and works: a workspace then sees its own home and no other.
 
-The data directory (other homes, archives, the embedded database, sockets) is covered by an empty one
-and the own volume put back in; processes are in a pid namespace of their own. Everything else of the
-machine stays visible, the network too. This keeps a trusted team out of each other's homes by accident;
-it is no wall against strangers.
+The data directory (other homes, archives, the embedded database) and the sockets of all IDEs are covered by
+empty directories, and what is the workspace's own is put back in: its volume and the place of its socket.
+Processes are in a pid namespace of their own. Everything else of the machine stays visible, the network too.
+This keeps a trusted team out of each other's homes by accident; it is no wall against strangers.
 
 ``--die-with-parent`` is not used: workspaces outlive CodeHub. The recorded process is bubblewrap's
 outer one; ``processes.members`` finds the rest by session and mark.
@@ -12,6 +12,7 @@ outer one; ``processes.members`` finds the rest by session and mark.
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 _TRIAL_SECONDS = 5
@@ -25,7 +26,7 @@ def find_bubblewrap() -> str | None:
     with tempfile.TemporaryDirectory() as trial:
         home = Path(trial) / "home"
         home.mkdir()
-        command = [*sandbox_prefix(path, data_dir=Path(trial), home=home), "/bin/sh", "-c", ":"]
+        command = [*sandbox_prefix(path, hidden=[Path(trial)], home=home), "/bin/sh", "-c", ":"]
         try:
             done = subprocess.run(command, capture_output=True, timeout=_TRIAL_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):
@@ -33,9 +34,14 @@ def find_bubblewrap() -> str | None:
     return path if done.returncode == 0 else None
 
 
-def sandbox_prefix(bubblewrap: str, *, data_dir: Path, home: Path) -> list[str]:
-    """What to put before a command."""
+def sandbox_prefix(
+    bubblewrap: str, *, hidden: Sequence[Path], home: Path, own: Sequence[Path] = ()
+) -> list[str]:
+    """What to put before a command. ``own``: directories to see besides the home, in hidden ones or not."""
     prefix = [bubblewrap, "--bind", "/", "/", "--dev-bind", "/dev", "/dev"]
     prefix += ["--unshare-pid", "--proc", "/proc"]
-    prefix += ["--tmpfs", str(data_dir), "--bind", str(home), str(home), "--chdir", str(home), "--"]
-    return prefix
+    for directory in hidden:
+        prefix += ["--tmpfs", str(directory)]
+    for directory in (home, *own):
+        prefix += ["--bind", str(directory), str(directory)]
+    return [*prefix, "--chdir", str(home), "--"]
