@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -76,9 +77,19 @@ class NewConnections:
         await until(came, seconds=PATIENCE, what=f"{more} more connections {outcome}")
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-async def test_a_replica_that_ends_refuses_or_answers_each_connection(tmp_path: Path, processes: str) -> None:
-    async with codehub_up(tmp_path / "data", CODEHUB_PROXY_PROCESSES=processes) as instance:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"CODEHUB_PROXY_PROCESSES": "1"},
+        {"CODEHUB_PROXY_PROCESSES": "2"},
+        {"CODEHUB_ROLES": "api,coordinators"},
+    ],
+    ids=["one proxy", "two proxies", "no proxy"],
+)
+async def test_a_replica_that_ends_refuses_or_answers_each_connection(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    async with codehub_up(tmp_path / "data", **settings) as instance:
         connections = NewConnections(instance)
         async with connections.streaming():
             await connections.until_more("answered")
