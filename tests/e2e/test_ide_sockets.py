@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from codehub.kit.unix_sockets import LONGEST_PATH
+from codehub.runtimes.local.layout import Layout
 from tests.support.instance import codehub_up
 from tests.support.people import ECHO, QUICK, Person
 
@@ -25,7 +26,7 @@ async def test_an_ide_is_reached_on_its_socket_whatever_the_data_directory_is_ca
         async with person.socket(f"/w/{workspace_id}/socket") as tab:
             await tab.send("hello")
             assert await tab.recv() == "hello"
-        [place] = [path for path in (data_dir / "run" / "ide").resolve().iterdir() if path.name.isdigit()]
+        [place] = [path for path in Layout(data_dir, "").sockets.iterdir() if path.name.isdigit()]
         assert (place / "s").is_socket()
         assert len(str(place / "s")) <= LONGEST_PATH
         assert [path.stat().st_mode & 0o777 for path in (place.parent, place)] == [0o700, 0o700]

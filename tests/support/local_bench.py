@@ -1,12 +1,9 @@
 """The local runtime on a temporary directory, with real processes, all of them ended afterwards."""
 
-import hashlib
 import os
 import shlex
-import shutil
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from uuid import UUID
 
@@ -49,11 +46,7 @@ class LocalBench:
         self.opened: list[LocalRuntime] = []
 
     def layout(self, installation: str = "one") -> Layout:
-        return Layout(self.root / installation, installation, sockets=self.sockets(installation))
-
-    def sockets(self, installation: str = "one") -> Path:
-        """Tests have long names and sockets short ones. The same directory for the same root each time."""
-        return short_directory(self.root) / installation
+        return Layout(self.root / installation, installation)
 
     async def open(self, installation: str = "one", *, on_death: OnDeath | None = None) -> LocalRuntime:
         runtime = LocalRuntime(
@@ -65,7 +58,6 @@ class LocalBench:
             stop_grace_seconds=2,
             settle_seconds=30,  # all these images listen or end, however busy the machine is
             use_bubblewrap=self.use_bubblewrap,
-            sockets=self.sockets(installation),
             on_death=on_death,
         )
         await runtime.prepare()
@@ -110,15 +102,6 @@ class LocalBench:
                 await (await self.open(installation)).stop_all()
         for runtime in self.opened:
             await runtime.close()
-        shutil.rmtree(short_directory(self.root), ignore_errors=True)
-
-
-def short_directory(root: Path) -> Path:
-    """A private directory whose path leaves room for a socket's name."""
-    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    path = Path(tempfile.gettempdir()) / f"chtest-{name}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path
 
 
 async def _kill(record_path: Path) -> None:

@@ -7,14 +7,9 @@ part is opened as what it is, and the connection goes to exactly that file.
 import os
 import socket
 import stat
-from pathlib import Path
 
 LONGEST_PATH = 107
 """Bytes: ``sun_path`` has 108, the last of which is a NUL."""
-
-
-def path_bytes(path: Path) -> int:
-    return len(os.fsencode(path))
 
 
 def connect_without_links(path: str) -> socket.socket:

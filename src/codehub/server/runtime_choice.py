@@ -6,14 +6,12 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 import os
 import sys
 from collections.abc import Callable, Hashable, Mapping
-from pathlib import Path
 from typing import Protocol, assert_never
 from uuid import UUID
 
 from codehub.runtimes.base import Address, Runtime
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
-from codehub.server.data_dir import DataDir
 from codehub.server.settings import RuntimeKind, Settings
 from codehub.server.variables import SettingsError
 from codehub.store.installation import InstallationRecord
@@ -61,13 +59,6 @@ async def build_runtime(
             assert_never(settings.runtime.kind)
 
 
-def _ide_sockets(data_dir: DataDir) -> Path:
-    """Where IDEs listen: a private directory with a path short enough for a socket's name."""
-    if not data_dir.run.exists():
-        data_dir.prepare_sockets()
-    return data_dir.sockets() / "ide"
-
-
 async def _local(
     settings: Settings,
     installation: InstallationRecord,
@@ -90,7 +81,6 @@ async def _local(
         job_command=JOB_COMMAND,
         archive_url=settings.archive_url,
         job_env=job_env,
-        sockets=_ide_sockets(DataDir(settings.data_dir)),
         on_death=on_death,
     )
     await runtime.prepare(create=not has_homes)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -21,7 +20,7 @@ from codehub.runtimes.local.processes import Identity, boot_id, find_stat, membe
 from codehub.runtimes.local.records import find_record, record_head
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import SHIM_FAILED, WORKSPACE_VARIABLE, spawn_workspace
-from tests.support.local_bench import LocalBench, short_directory
+from tests.support.local_bench import LocalBench
 from tests.support.waiting import until
 
 TOKEN = Token(1, 1)
@@ -322,7 +321,6 @@ async def test_jupyterlab_runs_below_its_path(tmp_path: Path, use_bubblewrap: bo
         job_command=["false"],
         archive_url="file:///nowhere",
         use_bubblewrap=use_bubblewrap,
-        sockets=short_directory(tmp_path),
     )
     await runtime.prepare()
     workspace_id = await bring_up(runtime, "jupyterlab")
@@ -333,9 +331,8 @@ async def test_jupyterlab_runs_below_its_path(tmp_path: Path, use_bubblewrap: bo
         family = members(NOBODY, f"{WORKSPACE_VARIABLE}={workspace_id}")
         assert not listening_ports(socket_inodes(family)), "nothing another user could connect to"
     finally:
-        await runtime.stop(workspace_id, token=TOKEN)
+        await runtime.stop_all()
         await runtime.close()
-        shutil.rmtree(short_directory(tmp_path))
     assert not marked(workspace_id)
 
 

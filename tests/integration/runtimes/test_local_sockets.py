@@ -3,10 +3,10 @@
 import errno
 import os
 import shlex
-import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -16,10 +16,11 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.unix_sockets import connect_without_links
 from codehub.runtimes.base import Address, Limits, Token, UnixSocket
 from codehub.runtimes.local import LocalRuntime
+from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import Identity, boot_id, members
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE
-from tests.support.local_bench import server_command, short_directory
+from tests.support.local_bench import server_command
 
 TOKEN = Token(1, 1)
 SANDBOXES = [False, True] if find_bubblewrap() else [False]
@@ -27,25 +28,27 @@ NOBODY = Identity(pid=0, start_ticks=0, boot_id=boot_id())
 ON_SOCKET, ON_PORT = server_command(where="{socket}"), server_command()
 
 
+@pytest.fixture(params=["run", "long" * 30], ids=["short", "long"])
+def data_dir(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """In a directory with a short path; and one with a path too long for the name of a socket."""
+    with tempfile.TemporaryDirectory(prefix="ch") as short:
+        yield Path(short) / request.param
+
+
 @pytest.fixture
-async def sockets(tmp_path: Path) -> AsyncIterator[Path]:
-    yield short_directory(tmp_path) / "ide"
-    shutil.rmtree(short_directory(tmp_path))
+def sockets(data_dir: Path) -> Path:
+    return Layout(data_dir, "one").sockets
 
 
 @pytest.fixture(params=SANDBOXES, ids=lambda used: "bubblewrap" if used else "plain")
-async def runtime(
-    tmp_path: Path, sockets: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[LocalRuntime]:
-    runtime = await opened(tmp_path, sockets, ON_SOCKET, use_bubblewrap=request.param)
+async def runtime(data_dir: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalRuntime]:
+    runtime = await opened(data_dir, ON_SOCKET, use_bubblewrap=request.param)
     yield runtime
     await runtime.stop_all()
     await runtime.close()
 
 
-async def opened(
-    data_dir: Path, sockets: Path | None, image: str, *, use_bubblewrap: bool = False
-) -> LocalRuntime:
+async def opened(data_dir: Path, image: str, *, use_bubblewrap: bool = False) -> LocalRuntime:
     runtime = LocalRuntime(
         *(data_dir, "one", {"tiny": image}),
         job_command=["false"],
@@ -53,7 +56,6 @@ async def opened(
         stop_grace_seconds=2,
         settle_seconds=30,
         use_bubblewrap=use_bubblewrap,
-        sockets=sockets,
     )
     await runtime.prepare()
     return runtime
@@ -122,11 +124,13 @@ def errno_of_connecting_as(uid: int, path: Path) -> int:
 async def test_it_comes_back_on_the_same_socket_whatever_it_left_there(runtime: LocalRuntime) -> None:
     mine = await bring_up(runtime)
     path = await socket_of(runtime, mine)
-    await runtime.stop(mine, token=TOKEN)
     closed = Path(path).parent / "closed"
     closed.mkdir()
     (closed / "file").write_text("debris")
     closed.chmod(0)
+    await runtime.stop(mine, token=TOKEN)
+    os.mkdir(os.path.dirname(path))
+    os.mkfifo(path)  # and what a killed one left
     await start(runtime, mine)
     assert await socket_of(runtime, mine) == path
     assert "200 OK" in ask(path)
@@ -142,8 +146,8 @@ async def test_the_end_of_a_workspace_is_the_end_of_its_place(runtime: LocalRunt
 
 
 @pytest.mark.skipif(len(SANDBOXES) == 1, reason="without bubblewrap nothing is hidden")
-async def test_in_a_sandbox_only_the_own_place_is_seen(tmp_path: Path, sockets: Path) -> None:
-    runtime = await opened(tmp_path, sockets, ON_SOCKET, use_bubblewrap=True)
+async def test_in_a_sandbox_only_the_own_place_is_seen(data_dir: Path, sockets: Path) -> None:
+    runtime = await opened(data_dir, ON_SOCKET, use_bubblewrap=True)
     try:
         mine, other = await bring_up(runtime), await bring_up(runtime)
         path, their_path = await socket_of(runtime, mine), await socket_of(runtime, other)
@@ -156,12 +160,12 @@ async def test_in_a_sandbox_only_the_own_place_is_seen(tmp_path: Path, sockets: 
         await runtime.close()
 
 
-async def test_one_that_runs_on_a_port_since_before_an_upgrade_goes_on(tmp_path: Path, sockets: Path) -> None:
-    before = await opened(tmp_path, None, ON_PORT)
+async def test_one_that_runs_on_a_port_since_before_an_upgrade_goes_on(data_dir: Path, sockets: Path) -> None:
+    before = await opened(data_dir, ON_PORT)
     workspace_id = await bring_up(before)
     endpoint = await before.address(workspace_id)
     await before.close()
-    after = await opened(tmp_path, sockets, ON_SOCKET)
+    after = await opened(data_dir, ON_SOCKET)
     try:
         assert await after.address(workspace_id) == endpoint
         assert isinstance(endpoint, Address)
@@ -177,23 +181,37 @@ async def test_one_that_runs_on_a_port_since_before_an_upgrade_goes_on(tmp_path:
         await after.close()
 
 
-async def test_a_path_too_long_for_a_socket_is_said_in_words(tmp_path: Path) -> None:
-    runtime = await opened(tmp_path / ("long" * 30), None, ON_SOCKET)
-    with pytest.raises(EffectError, match=r"too long for the name of a socket.*shorter path") as caught:
-        await bring_up(runtime)
-    assert caught.value.failure is FailureCode.CONTAINER_START_FAILED
+async def test_nothing_stays_outside_the_data_directory(data_dir: Path, sockets: Path) -> None:
+    runtime = await opened(data_dir, ON_SOCKET)
+    await bring_up(runtime)
+    await runtime.stop_all()
     await runtime.close()
+    left = os.listdir(sockets.parent) if sockets.parent == Path("/tmp") else []
+    assert sockets.name not in left
 
 
-async def test_a_command_that_never_listens_is_given_its_time(tmp_path: Path, sockets: Path) -> None:
+@pytest.mark.parametrize("mode", [0o755, 0o770])
+async def test_a_directory_others_may_enter_is_not_used(data_dir: Path, sockets: Path, mode: int) -> None:
+    runtime = await opened(data_dir, ON_SOCKET)
+    os.mkdir(sockets)
+    os.chmod(sockets, mode)
+    try:
+        with pytest.raises(EffectError, match="others may enter it") as caught:
+            await bring_up(runtime)
+        assert caught.value.failure is FailureCode.CONTAINER_START_FAILED
+    finally:
+        os.rmdir(sockets)
+        await runtime.close()
+
+
+async def test_a_command_that_never_listens_is_given_its_time(data_dir: Path, sockets: Path) -> None:
     silent = f"{shlex.quote(sys.executable)} -I -S -c 'import time; time.sleep(1000)' {{socket}}"
     runtime = LocalRuntime(
-        *(tmp_path, "one", {"tiny": silent}),
+        *(data_dir, "one", {"tiny": silent}),
         job_command=["false"],
         archive_url="file:///nowhere",
         stop_grace_seconds=0,
         settle_seconds=0.2,
-        sockets=sockets,
     )
     await runtime.prepare()
     workspace_id = await bring_up(runtime)
@@ -203,8 +221,8 @@ async def test_a_command_that_never_listens_is_given_its_time(tmp_path: Path, so
     await runtime.close()
 
 
-def test_a_link_in_its_place_is_not_followed(sockets: Path) -> None:
-    sockets.mkdir()
+def test_a_link_in_its_place_is_not_followed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    sockets = tmp_path_factory.mktemp("s")
     with socket.socket(socket.AF_UNIX) as hidden:
         hidden.bind(str(sockets / "hidden"))
         hidden.listen()

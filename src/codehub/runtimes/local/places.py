@@ -9,15 +9,17 @@ nobody follows a link in it.
 """
 
 import os
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.kit.unix_sockets import LONGEST_PATH, connect_without_links, path_bytes
+from codehub.kit.unix_sockets import connect_without_links
 from codehub.runtimes.local import locks, ports
 from codehub.runtimes.local.layout import Layout
+from codehub.runtimes.local.records import Record
 from codehub.runtimes.local.trash import delete_tree
 
 
@@ -55,6 +57,7 @@ class Place:
 
 def take_place(layout: Layout, workspace_id: UUID, *, lock_fd: int, on_socket: bool) -> Place:
     """A place nobody else has. The caller holds the workspace's lock, and nothing of it runs."""
+    _make_private(layout.sockets)
     kept = locks.kept_port(lock_fd)
     if kept is not None:  # before the port may be given up: then the name may be another's
         _clear(layout.socket(kept).parent)
@@ -63,15 +66,23 @@ def take_place(layout: Layout, workspace_id: UUID, *, lock_fd: int, on_socket: b
     if not on_socket:
         return Place(port)
     path = layout.socket(port)
-    if path_bytes(path) > LONGEST_PATH:
-        raise EffectError(
-            FailureCode.CONTAINER_START_FAILED,
-            f"{path} is too long for the name of a socket, {path_bytes(path)} bytes of {LONGEST_PATH}: "
-            "use a data directory with a shorter path",
-        )
     _clear(path.parent)
     path.parent.mkdir(mode=0o700)
     return Place(port, path)
+
+
+def leave(layout: Layout, record: Record) -> None:
+    """The process of the record has ended."""
+    place = layout.socket(record.port)
+    if record.socket == str(place):  # of an installation that was moved, it is not ours any more
+        _clear(place.parent)
+
+
+def leave_all(layout: Layout) -> None:
+    """Everything has ended: nothing of it stays outside the data directory."""
+    if not layout.sockets.is_relative_to(layout.data_dir):
+        with suppress(OSError):  # not empty: something of it runs
+            os.rmdir(layout.sockets)
 
 
 def give_back(layout: Layout, workspace_id: UUID, *, lock_fd: int) -> None:
@@ -81,6 +92,18 @@ def give_back(layout: Layout, workspace_id: UUID, *, lock_fd: int) -> None:
         _clear(layout.socket(port).parent)
         ports.release_port(layout.ports, workspace_id, port)
         locks.keep_port(lock_fd, None)
+
+
+def _make_private(directory: Path) -> None:
+    """``/tmp`` belongs to everybody: a directory of that name may have been laid out for us by a stranger."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise EffectError(
+            FailureCode.CONTAINER_START_FAILED,
+            f"{directory} belongs to somebody else, or others may enter it: remove it",
+            path=str(directory),
+        )
 
 
 def _clear(directory: Path) -> None:

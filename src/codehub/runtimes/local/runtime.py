@@ -47,7 +47,6 @@ _FOLLOW_SECONDS = 0.25
 class LocalRuntime:
     """See the module. ``prepare`` comes before the first use.
 
-    ``sockets`` is where IDEs listen, if not below the data directory: a private directory with a short path.
     ``on_death`` is called, in the event loop, when a workspace that was observed running has ended.
     """
 
@@ -66,10 +65,9 @@ class LocalRuntime:
         settle_seconds: float = 1.0,
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
-        sockets: Path | None = None,
         on_death: OnDeath | None = None,
     ) -> None:
-        self._layout = Layout(data_dir.absolute(), installation_id, sockets=sockets)
+        self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
         for name, command in self._images.items():
             image_rules.check_command(name, command)
@@ -235,6 +233,7 @@ class LocalRuntime:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+        await self._threads.run(places.leave_all, self._layout)
 
     # Storage jobs
 
@@ -348,6 +347,7 @@ class LocalRuntime:
         """End all processes, then the record: dying in between leaves a record, and this runs again."""
         marker = f"{WORKSPACE_VARIABLE}={workspace_id}"
         await end_all(self._threads, record.identity, marker, grace_seconds=grace_seconds)
+        await self._threads.run(places.leave, self._layout, record)
         self._layout.process(workspace_id).unlink(missing_ok=True)
         self._reap()
 
