@@ -33,7 +33,7 @@ from codehub.store.tables import workspaces
 from tests.chaos.quick_proxy import LEASE_SECONDS
 from tests.support.control import Cell
 from tests.support.instance import environment
-from tests.support.people import ECHO
+from tests.support.people import ECHO_ON_PORT
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
 
@@ -113,7 +113,7 @@ async def house(
             idle=timedelta(days=1),
             absolute=timedelta(days=1),
         )
-    runtime = await cell.runtime(images={"echo": ECHO})
+    runtime = await cell.runtime(images={"echo": ECHO_ON_PORT})
     async with cell.replica(runtime=runtime) as plane, running_proxy(cell) as (proxy, port):
         workspace_id = await cell.create(image="echo", standby_ttl_seconds=600)
         await cell.until_status(workspace_id, "running")
@@ -138,7 +138,7 @@ async def running_proxy(cell: Cell) -> AsyncIterator[tuple[asyncio.subprocess.Pr
                 CODEHUB_ROLES="proxy",
                 CODEHUB_BASE_URL=f"http://127.0.0.1:{port}",
                 CODEHUB_BIND=f"127.0.0.1:{port}",
-                LOCAL_IMAGES=f'{{"echo": "{ECHO}"}}',
+                LOCAL_IMAGES=f'{{"echo": "{ECHO_ON_PORT}"}}',
                 LOG_LEVEL="ERROR",
             ),
         )

@@ -11,12 +11,17 @@ from tests.support.local_bench import LocalBench
 
 __all__ = ["runtime", "ws"]
 
-SANDBOXES = ["bare", "bubblewrap"] if find_bubblewrap() else ["bare"]
+WAYS = [
+    ("on a port", False),
+    ("on a socket", False),
+    *([("on a port", True), ("on a socket", True)] if find_bubblewrap() else []),
+]
 
 
-@pytest.fixture(params=SANDBOXES)
+@pytest.fixture(params=WAYS, ids=lambda way: way[0] + (" in bubblewrap" if way[1] else ""))
 async def bench(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalBench]:
-    bench = LocalBench(tmp_path, use_bubblewrap=request.param == "bubblewrap")
+    where, use_bubblewrap = request.param
+    bench = LocalBench(tmp_path, use_bubblewrap=use_bubblewrap, on_socket=where == "on a socket")
     yield bench
     await bench.close()
 

@@ -150,13 +150,19 @@ async def until_gone(data_dir: Path, *, within: float = 30.0) -> None:
 
 def proxy_pid(instance: Instance) -> int | None:
     """The proxy among the children of this very instance."""
+    return next(iter(proxy_pids(instance)), None)
+
+
+def proxy_pids(instance: Instance) -> list[int]:
+    """The proxies among the children of this very instance, the oldest first."""
+    found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if not entry.name.isdecimal() or _parent(entry) != instance.process.pid:
                 continue
             if b"codehub.server.proxy_process" in (entry / "cmdline").read_bytes():
-                return int(entry.name)
-    return None
+                found.append(int(entry.name))
+    return sorted(found)
 
 
 def _parent(entry: Path) -> int:

@@ -19,8 +19,8 @@ JOB = Path(__file__).with_name("script_job.py")
 _PYTHON = f"{shlex.quote(sys.executable)} -I -S"
 
 
-def server_command(*flags: str) -> str:
-    return " ".join([_PYTHON, shlex.quote(str(SERVER)), "{port}", *flags])
+def server_command(*flags: str, where: str = "{port}") -> str:
+    return " ".join([_PYTHON, shlex.quote(str(SERVER)), where, *flags])
 
 
 IMAGES = {
@@ -29,6 +29,8 @@ IMAGES = {
     "stubborn": server_command("--ignore-term"),
     "family": server_command("--child", "--escape"),
     "based": server_command("{base_path}"),
+    "tiny on a socket": server_command(where="{socket}"),
+    "wrong on a socket": server_command("--fail", where="{socket}"),
 }
 
 
@@ -36,9 +38,11 @@ class LocalBench:
     image = "tiny"
     failing_image = "wrong"
 
-    def __init__(self, root: Path, *, use_bubblewrap: bool = False) -> None:
+    def __init__(self, root: Path, *, use_bubblewrap: bool = False, on_socket: bool = False) -> None:
         self.root = root
         self.use_bubblewrap = use_bubblewrap
+        if on_socket:
+            self.image, self.failing_image = "tiny on a socket", "wrong on a socket"
         self.opened: list[LocalRuntime] = []
 
     def layout(self, installation: str = "one") -> Layout:

@@ -14,7 +14,8 @@ from tests.support.waiting import until
 
 ADMIN_PASSWORD = "an admin's password"
 PASSWORD = "a person's password"
-ECHO = f"{sys.executable} {Path(__file__).with_name('echo_server.py')} {{port}}"
+ECHO = f"{sys.executable} {Path(__file__).with_name('echo_server.py')} {{socket}}"
+ECHO_ON_PORT = ECHO.replace("{socket}", "{port}")
 
 # What a browser says when a person opens an address, and when a script of a page asks for something.
 NAVIGATION = {"Accept": "text/html,*/*;q=0.8", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}

@@ -1,6 +1,6 @@
 """A workspace that starts in no time: answers every request, writes lines, and can be told to misbehave.
 
-python tiny_server.py PORT [--ignore-term] [--child] [--escape] [--crash] [--fail]
+python tiny_server.py PORT-OR-SOCKET [--ignore-term] [--child] [--escape] [--crash] [--fail]
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 
 
 def main() -> None:
-    port, flags = int(sys.argv[1]), sys.argv[2:]
+    where, flags = sys.argv[1], sys.argv[2:]
     if "--fail" in flags:
         print("this command is wrong", flush=True)
         sys.exit(3)
@@ -22,11 +22,11 @@ def main() -> None:
         subprocess.Popen(["sleep", "1000"])
     if "--escape" in flags:  # leaves it
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET if where.isdigit() else socket.AF_UNIX)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
+    listener.bind(("127.0.0.1", int(where)) if where.isdigit() else where)
     listener.listen(64)
-    print(f"pid {os.getpid()} listens on {port} in {os.getcwd()}", flush=True)
+    print(f"pid {os.getpid()} listens on {where} in {os.getcwd()}", flush=True)
     if "--crash" in flags:  # comes up, then goes down by itself
         print("going down", flush=True)
         time.sleep(0.5)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.ports import Credential, Directory, Principal, WorkspaceTarget
-from codehub.proxy.settings import ProxySettings
+from codehub.proxy.settings import Address, ProxySettings
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -93,7 +93,7 @@ class Access:
         self.generation = 0  # grows with every change: whoever remembers something notes it
         self._principals: Memory[str, Principal] = _memory(settings, metrics)
         self._targets: Memory[UUID, WorkspaceTarget] = _memory(settings, metrics)
-        self._ports: Memory[tuple[UUID, int], tuple[str, int]] = _memory(settings, metrics)
+        self._ports: Memory[tuple[UUID, int], Address] = _memory(settings, metrics)
         directory.subscribe(self)
 
     def recall(self, key: str, workspace_id: UUID, now: float) -> Recollection | None:
@@ -109,11 +109,11 @@ class Access:
     async def target(self, workspace_id: UUID) -> WorkspaceTarget | None:
         return await self._targets.get(workspace_id, lambda: self._directory.workspace(workspace_id))
 
-    def recall_port(self, workspace_id: UUID, port: int, now: float) -> tuple[tuple[str, int] | None, float]:
+    def recall_port(self, workspace_id: UUID, port: int, now: float) -> tuple[Address | None, float]:
         """Where the port is reached and until when that counts, if memory knows it."""
         return self._ports.peek((workspace_id, port), now) or (None, now)
 
-    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         return await self._ports.get(
             (workspace_id, port), lambda: self._directory.port_address(workspace_id, port)
         )

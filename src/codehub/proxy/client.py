@@ -317,7 +317,7 @@ class ClientConnection(Connection):
 
     async def _connect(self, exchange: Exchange, to: Destination) -> None:
         try:
-            upstream = await self._engine.connect(to)
+            upstream = await self._engine.connector.connect(to)
         except ConnectFailed:
             answer = await self._engine.concierge.unreachable(exchange.request, to)
             self._end_activity()

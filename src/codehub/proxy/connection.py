@@ -272,11 +272,14 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def drain(self) -> None:
-        """The server is going: what is at rest closes now, what is under way after its answer."""
+        """The server is going: tunnels and streams close now, what is under way after its answer, and what
+        is at rest after one more request, or with ``close_at_rest``."""
         self.closes = True
         exchange = self.exchange
         if exchange is not None and (exchange.tunnel or exchange.is_stream):
             exchange.abandon()
             self.transport.close()
-        elif self.is_idle() and not self._buffer:
+
+    def close_at_rest(self) -> None:
+        if self.is_idle() and not self._buffer:
             self.transport.close()

@@ -6,7 +6,7 @@ from codehub.proxy.activity import ActivityBook, Requests
 from codehub.proxy.ports import WorkspaceTarget
 from codehub.proxy.rewrite import API_POLICY, Policy
 from codehub.proxy.routing import Route
-from codehub.proxy.settings import Address, TcpAddress
+from codehub.proxy.settings import Address
 from codehub.proxy.upstream import Lane, UpstreamPool
 
 
@@ -39,13 +39,10 @@ class Destinations:
         policy = Policy(to_workspace=False, extra=extra) if extra else API_POLICY
         return Destination(self._pool.lane("api"), self._api, policy)
 
-    def workspace(
-        self, target: WorkspaceTarget, route: Route, at: tuple[str, int] | None
-    ) -> Destination | None:
-        """``at``: the workspace's address, or that of the port asked for. None: nobody is there yet."""
-        if at is None:
+    def workspace(self, target: WorkspaceTarget, route: Route, address: Address | None) -> Destination | None:
+        """``address``: the workspace's, or that of the port asked for. None: nobody is there yet."""
+        if address is None:
             return None
-        address = TcpAddress(*at)
         strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
         policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
         lane = self._pool.lane((target.id, address))
@@ -55,5 +52,5 @@ class Destinations:
         """The workspace's own port, whatever the route: for asking whether it answers."""
         if target.address is None:
             return None
-        address = TcpAddress(*target.address)
-        return Destination(self._pool.lane((target.id, address)), address, Policy(to_workspace=True), target)
+        lane = self._pool.lane((target.id, target.address))
+        return Destination(lane, target.address, Policy(to_workspace=True), target)

@@ -6,13 +6,14 @@ implement them in memory. All of them are off the hot path: answers of ``Directo
 seconds and thrown away when the directory reports a change.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
 from codehub.domain.states import Role
+from codehub.proxy.settings import Address, TcpAddress
 
 
 class CredentialKind(StrEnum):
@@ -75,7 +76,7 @@ class WorkspaceTarget:
     name: str
     phase: Phase
     status: str
-    address: tuple[str, int] | None = None
+    address: Address | None = None
     strip_prefix: bool = True
     starting_up: bool = False
     error: ErrorNote | None = None
@@ -126,9 +127,16 @@ class Directory(Protocol):
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None: ...
 
-    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         """Where another port of a running workspace is reached. None unless the workspace itself listens
         there: on a shared host it may be somebody else's, the database's for example."""
+
+    async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
+        """Which socket takes connections at the address; None unless it is this workspace's own.
+
+        Asked right before and right after connecting. An address is remembered for a while, and whoever
+        binds a port its owner has left would get the requests meant for the owner.
+        """
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         """Wish RUNNING in this person's name. Idempotent: a waking workspace answers WAKING."""

@@ -1,8 +1,8 @@
 """The proxy as a server: one engine on one loop, several of them on one port (``reuse_port``).
 
 Start it in a process of its own or inside the all-in-one server. ``stop`` drains: no new connections,
-requests under way finish, WebSockets and event streams are closed at once (their clients come back to
-whoever serves by then).
+requests under way finish, and so do those that arrive within a moment on a connection that is open already;
+WebSockets and event streams are closed at once (their clients come back to whoever serves by then).
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from codehub.proxy.access import Access
 from codehub.proxy.activity import ActivityBook
 from codehub.proxy.client import ClientConnection
 from codehub.proxy.concierge import Concierge
-from codehub.proxy.destinations import Destination, Destinations
+from codehub.proxy.connecting import Connector
+from codehub.proxy.destinations import Destinations
 from codehub.proxy.identity import CookieNames
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.own import OwnEndpoints
@@ -25,10 +26,11 @@ from codehub.proxy.ports import Ports, WorkspaceTarget
 from codehub.proxy.relay import Relay
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings
-from codehub.proxy.upstream import ConnectFailed, UpstreamConnection, UpstreamPool
+from codehub.proxy.upstream import ConnectFailed, UpstreamPool
 
 BACKLOG = 1024
 SWEEP_EMPTY_SECONDS = 10.0
+LAST_REQUESTS = 0.5  # seconds for requests that were on their way when the draining began
 JUDGE_AGAIN = 15.0
 
 log = structlog.get_logger(__name__)
@@ -48,6 +50,7 @@ class Engine:
         self.own_origins = settings.base_domain is not None
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
+        self.connector = Connector(self.pool, ports.directory, settings, metrics)
         self.relay = Relay.open(self.loop) if settings.use_relay else None
         self.activity = ActivityBook(ports.activity, settings, metrics)
         self.destinations = Destinations(self.pool, self.activity, settings.api)
@@ -91,7 +94,7 @@ class Engine:
         self.empty.clear()
         self.occupied.set()
         self.metrics.connections_open = len(self.connections)
-        return room and not self.draining
+        return room
 
     def left(self, connection: ClientConnection) -> None:
         self.connections.discard(connection)
@@ -103,26 +106,13 @@ class Engine:
     def trusts(self, address: bytes) -> bool:
         return address in self._trusted
 
-    async def connect(self, to: Destination) -> UpstreamConnection:
-        """With short retries: a container that just started opens its port a moment later."""
-        delays = self.settings.connect_delays
-        for attempt, delay in enumerate(delays, start=1):
-            if delay:
-                await asyncio.sleep(delay)
-            try:
-                return await self.pool.connect(to.lane, to.address)
-            except ConnectFailed:
-                if attempt == len(delays):
-                    raise
-        raise ConnectFailed("no attempt was made")
-
     async def probe(self, target: WorkspaceTarget) -> bool:
         """Does the workspace accept connections? The one made to find out is kept for the next request."""
         to = self.destinations.door_of(target)
         if to is None:
             return False
         try:
-            connection = await self.pool.connect(to.lane, to.address)
+            connection = await self.connector.connect_once(to)
         except ConnectFailed:
             return False
         connection.release()
@@ -196,15 +186,17 @@ class ProxyServer:
 
     async def stop(self, drain_seconds: float = 10.0) -> None:
         engine, server = self._engine, self._server
+        self._engine = self._server = None  # a second call finds nothing left to do
         if engine is None or server is None:
             return
         server.close()
         engine.draining = True
         for connection in list(engine.connections):
             connection.drain()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(drain_seconds):
-                await engine.empty.wait()
+        await _until_empty(engine, seconds=min(LAST_REQUESTS, drain_seconds))
+        for connection in list(engine.connections):
+            connection.close_at_rest()
+        await _until_empty(engine, seconds=drain_seconds)
         for connection in list(engine.connections):
             connection.cut()
         for task in self._tasks:
@@ -216,7 +208,6 @@ class ProxyServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.0):
                 await engine.activity.close()
-        self._engine = self._server = None
 
     async def _sweep(self, engine: Engine) -> None:
         settings = self._settings
@@ -227,3 +218,10 @@ class ProxyServer:
                     await engine.occupied.wait()
             await asyncio.sleep(interval)
             engine.sweep(interval)
+
+
+async def _until_empty(engine: Engine, *, seconds: float) -> None:
+    """Until nobody is connected any more, at most this long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await engine.empty.wait()

@@ -14,7 +14,10 @@ class TcpAddress:
 
 @dataclass(frozen=True)
 class UnixAddress:
+    """``follow_links`` false where a workspace may write: a link could lead to a socket hidden from it."""
+
     path: str
+    follow_links: bool = True
 
 
 Address = TcpAddress | UnixAddress

@@ -11,9 +11,10 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
 
+from codehub.kit.unix_sockets import connect_without_links
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.response import ResponseHead
-from codehub.proxy.settings import Address, ProxySettings, UnixAddress
+from codehub.proxy.settings import Address, ProxySettings, TcpAddress
 
 if TYPE_CHECKING:
     from codehub.proxy.exchange import Exchange
@@ -119,10 +120,13 @@ class UpstreamPool:
 
         try:
             async with asyncio.timeout(settings.connect_timeout):
-                if isinstance(address, UnixAddress):
+                if isinstance(address, TcpAddress):
+                    _, made = await self._loop.create_connection(make, address.host, address.port)
+                elif address.follow_links:
                     _, made = await self._loop.create_unix_connection(make, address.path)
                 else:
-                    _, made = await self._loop.create_connection(make, address.host, address.port)
+                    sock = connect_without_links(address.path)
+                    _, made = await self._loop.create_unix_connection(make, sock=sock)
         except OSError as error:  # TimeoutError is one
             self._metrics.upstream_connect_failures_total += 1
             raise ConnectFailed(str(error)) from error

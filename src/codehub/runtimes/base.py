@@ -32,10 +32,22 @@ class Token:
 
 @dataclass(frozen=True)
 class Address:
-    """Where the proxy connects for the IDE's own port."""
+    """A TCP port the proxy can connect to."""
 
     host: str
     port: int
+
+
+@dataclass(frozen=True)
+class UnixSocket:
+    """A socket in the file system of the proxy's machine. The workspace may write to its directory, so the
+    last part of the path must not be followed if it is a link."""
+
+    path: str
+
+
+Endpoint = Address | UnixSocket
+"""Where the proxy connects for the IDE itself. Engines whose network is their own report addresses."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class Sighting:
 
     container: ContainerState = ContainerState.NONE
     volume: bool = False
-    address: Address | None = None
+    address: Endpoint | None = None
     storage_job: bool = False  # one is running; it is not a container of the workspace
 
 
@@ -158,7 +170,7 @@ class Runtime(Protocol):
     async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
         """No storage job of this workspace is running any more; confirmed before this returns."""
 
-    async def address(self, workspace_id: UUID) -> Address | None:
+    async def address(self, workspace_id: UUID) -> Endpoint | None:
         """Where the proxy connects, or None when no container runs."""
 
     def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:

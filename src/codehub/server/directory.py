@@ -6,10 +6,10 @@ the same moment, by fifty people who arrive together, is read together.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
+from typing import Protocol, assert_never
 from uuid import UUID
 
 from codehub.domain.causes import Cause, CauseCode
@@ -29,7 +29,8 @@ from codehub.proxy.ports import (
     WakeResult,
     WorkspaceTarget,
 )
-from codehub.runtimes.base import Address
+from codehub.proxy.settings import Address, TcpAddress, UnixAddress
+from codehub.runtimes import base as runtimes
 from codehub.server.proxy_activity import StandbyTtls
 from codehub.server.workspace_cookies import SignedSignIn
 from codehub.services import workspaces
@@ -50,10 +51,13 @@ STARTING_UP = timedelta(seconds=60)
 class Addresses(Protocol):
     """The part of a runtime the proxy needs."""
 
-    async def address(self, workspace_id: UUID) -> Address | None: ...
+    async def address(self, workspace_id: UUID) -> runtimes.Endpoint | None: ...
 
-    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> runtimes.Address | None:
         """None unless the port is this workspace's own."""
+
+    async def listener(self, workspace_id: UUID, address: runtimes.Address) -> Hashable | None:
+        """Which socket takes connections there, if it is this workspace's own."""
 
 
 class Directory:
@@ -102,14 +106,16 @@ class Directory:
         if record is None or record.view.deleted_at is not None:
             return None
         self.ttls.note(record.view, sure=doubts == self.ttls.doubts)
-        address = None
+        endpoint = None
         if record.view.observed_status is ObservedStatus.RUNNING:
-            address = await self._addresses.address(workspace_id)
-        return self._target(record, address)
+            endpoint = await self._addresses.address(workspace_id)
+        return self._target(record, endpoint)
 
-    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
-        address = await self._addresses.port_address(workspace_id, port)
-        return (address.host, address.port) if address is not None else None
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+        return _address_of(await self._addresses.port_address(workspace_id, port))
+
+    async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
+        return await self._addresses.listener(workspace_id, runtimes.Address(address.host, address.port))
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         known = await self._identities.of_user(principal.user_id, fresh=True)
@@ -200,7 +206,7 @@ class Directory:
         async with self._reading() as session:
             return {record.view.id: record for record in await find_many(session, ids)}
 
-    def _target(self, record: WorkspaceRecord, address: Address | None) -> WorkspaceTarget:
+    def _target(self, record: WorkspaceRecord, endpoint: runtimes.Endpoint | None) -> WorkspaceTarget:
         view = record.view
         return WorkspaceTarget(
             id=view.id,
@@ -208,12 +214,24 @@ class Directory:
             name=record.name,
             phase=_phase(view),
             status=record.status,
-            address=(address.host, address.port) if address is not None else None,
+            address=_address_of(endpoint),
             strip_prefix=not self._uses_base_path(view.image_ref),
             starting_up=view.operation is Operation.STARTING or _just_came_up(view),
             error=_error_note(view) if view.in_error else None,
             version=view.version,
         )
+
+
+def _address_of(endpoint: runtimes.Endpoint | None) -> Address | None:
+    match endpoint:
+        case None:
+            return None
+        case runtimes.Address(host, port):
+            return TcpAddress(host, port)
+        case runtimes.UnixSocket(path):
+            return UnixAddress(path, follow_links=False)
+        case _:
+            assert_never(endpoint)
 
 
 def _phase(view: WorkspaceView) -> Phase:

@@ -201,7 +201,8 @@ async def _runtime(settings: Settings) -> list[Finding]:
         case RuntimeKind.DOCKER:
             return await examine_docker(settings)
         case RuntimeKind.LOCAL:
-            return [_local_runtime(settings), await _guarded("sandbox", examine_sandbox, settings)]
+            sandbox = await _guarded("sandbox", examine_sandbox, settings)
+            return [_local_runtime(settings), sandbox, *_images_on_ports(settings)]
 
 
 def _local_runtime(settings: Settings) -> Finding:
@@ -214,6 +215,17 @@ def _local_runtime(settings: Settings) -> Finding:
             "Install one (pip install 'codehub[jupyter]'), or name one in LOCAL_IMAGES.",
         )
     return Finding("runtime", Verdict.OK, f"local processes: {', '.join(images)}")
+
+
+def _images_on_ports(settings: Settings) -> list[Finding]:
+    """Those that everybody with an account on this machine can connect to."""
+    images = settings.runtime.local_images or default_images()
+    open_ones = [name for name, command in images.items() if "{port}" in command]
+    if not open_ones:
+        return []
+    detail = f"{', '.join(open_ones)}: every user of this machine can connect to it past the sign-in"
+    advice = "In LOCAL_IMAGES use {socket} instead of {port}, if the program can listen on a Unix socket."
+    return [Finding("images", Verdict.NOTE, detail, advice)]
 
 
 async def _tools(_: Settings) -> Finding:

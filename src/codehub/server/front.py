@@ -15,6 +15,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY
 
+from codehub.kit.listening import stop_arrivals
 from codehub.server.data_dir import DataDir
 from codehub.server.embedded import Endpoints
 from codehub.server.proxy_metrics import ProxyCollector, numbers_file
@@ -60,7 +61,11 @@ async def proxies(
             await supervisor.start(_child(settings, where, number=number, taken=taken, api=api))
         yield
     finally:
-        await supervisor.stop()
+        # The proxies take in who is in the queue. Closed only then, and by all at once: otherwise the kernel
+        # would go on connecting people whom nobody accepts.
+        await stop_arrivals(taken)
+        taken.close()
+        await supervisor.stop(together=True)
         collector.close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from codehub.kit.listening import stop_arrivals
 from codehub.server.bind import Bind, explain_bind_error
 
 DRAIN_SECONDS = 5
@@ -59,6 +60,8 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
         # Two processes may bind one port as long as neither listens; the second one to listen learns it here.
         raise explain_bind_error(error, bind) from error
     finally:
+        if server.started:
+            await stop_arrivals(taken)
         server.should_exit = True
         server.ending.set()
         await asyncio.gather(task, return_exceptions=True)

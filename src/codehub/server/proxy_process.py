@@ -16,6 +16,7 @@ import structlog
 import uvloop
 
 from codehub.kit import descriptors, logs, memory
+from codehub.kit.listening import stop_arrivals
 from codehub.proxy.ports import Ports
 from codehub.proxy.server import ProxyServer
 from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
@@ -50,8 +51,12 @@ async def run_proxy(
     redis_url: str,
     api: Address,
     numbers: Path | None = None,
+    shares_socket: bool = False,
 ) -> None:
-    """Serve until cancelled; then drain. ``numbers``: where to leave the counters for ``/metrics``."""
+    """Serve until cancelled; then drain. ``numbers``: where to leave the counters for ``/metrics``.
+
+    ``shares_socket``: others accept from it too, and serve who is in its queue when this one ends.
+    """
     descriptors.allow_many()  # a WebSocket takes four
     async with AsyncExitStack() as stack:
         pool = create_pool(database_url, pool_size=14, application_name="codehub-proxy")
@@ -103,6 +108,8 @@ async def run_proxy(
                 await keep_writing(server.metrics, numbers)
             await asyncio.Event().wait()
         finally:
+            if not shares_socket:
+                await stop_arrivals(sock)
             await server.stop(DRAIN_SECONDS)
 
 
@@ -134,6 +141,7 @@ def main() -> None:
         redis_url=settings.redis.url.get_secret_value(),
         api=upstream_of(settings),
         numbers=Path(sys.argv[2]),
+        shares_socket=True,
     )
 
     async def until_told() -> None:

@@ -5,7 +5,7 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol, assert_never
@@ -35,6 +35,8 @@ class HostedRuntime(Runtime, Protocol):
     def uses_base_path(self, image_ref: str) -> bool: ...
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None: ...
+
+    async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None: ...
 
     async def stop_all(self) -> None:
         """End every workspace; homes and wishes stay."""

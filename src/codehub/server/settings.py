@@ -182,7 +182,8 @@ class RuntimeSettings(Group):
     )
     local_images: Mapping[str, str] | None = variable(
         "LOCAL_IMAGES",
-        meaning="JSON object, name → command line for the local runtime, with {port}, {home} and {base_path}",
+        meaning="JSON object, name → command line for the local runtime, with {socket} or {port}, {home} and "
+        "{base_path}",
         shown="JupyterLab, and code-server where it is found",
     )
 
@@ -207,8 +208,12 @@ class RuntimeSettings(Group):
         for name, command in images.items():
             if not name.strip() or not isinstance(command, str) or not command.strip():
                 raise ValueError(f"image {name!r} needs a command line, as a string")
-            if "{port}" not in command:
-                raise ValueError(f"the command line of image {name!r} lacks {{port}}, where it must listen")
+            if ("{socket}" in command) == ("{port}" in command):
+                said = "uses both" if "{port}" in command else "uses neither of"
+                raise ValueError(
+                    f"the command line of image {name!r} {said} {{socket}} and {{port}}: "
+                    "it must listen at exactly one of them, {socket} if it can"
+                )
         return images
 
 

@@ -93,14 +93,19 @@ class Supervisor:
         await self._wait_until_ready(child)
         child.keeper = asyncio.create_task(self._keep(child), name=f"keep {spec.name}")
 
-    async def stop(self) -> None:
-        """End all children, the last one first. Returns when none is left."""
+    async def stop(self, *, together: bool = False) -> None:
+        """End all children, the last one first, or all at the same time. Returns when none is left."""
+        if together:
+            await asyncio.gather(*(self._stop(child) for child in self._children))
         for child in reversed(self._children):
-            if child.keeper is not None:
-                child.keeper.cancel()
-                await asyncio.gather(child.keeper, return_exceptions=True)
-            await _end(child)
+            await self._stop(child)
         self._children.clear()
+
+    async def _stop(self, child: _Child) -> None:
+        if child.keeper is not None:
+            child.keeper.cancel()
+            await asyncio.gather(child.keeper, return_exceptions=True)
+        await _end(child)
 
     async def _keep(self, child: _Child) -> None:
         pause = FIRST_PAUSE

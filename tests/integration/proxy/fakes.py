@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 from codehub.domain.states import Role
@@ -18,6 +19,7 @@ from codehub.proxy.ports import (
     WakeResult,
     WorkspaceTarget,
 )
+from codehub.proxy.settings import Address, TcpAddress
 
 SESSION = "s3ss10n"
 TOKEN = "chp_t0k3n"
@@ -44,6 +46,8 @@ class FakeDirectory:
         self.calls: Counter[str] = Counter()
         self.listeners: list[ChangeListener] = []
         self.ports: set[tuple[UUID, int]] = set()  # those that workspaces listen on themselves
+        # Which socket listens at an address, as the runtime would say: the same one at each, all the time.
+        self.listening: Callable[[UUID, TcpAddress], Hashable | None] = lambda _, address: address
         self.gate: asyncio.Event | None = None  # holds every lookup while it is set and clear
         self.broken = False
 
@@ -51,12 +55,12 @@ class FakeDirectory:
         base = WorkspaceTarget(
             id=uuid4(), owner_id=self.owner.user_id, name="alpha", phase=Phase.RUNNING, status="running"
         )
-        target = replace(base, **fields)  # type: ignore[arg-type]
+        target = replace(base, **_typed(fields))
         self.targets[target.id] = target
         return target
 
     def change(self, workspace_id: UUID, **fields: object) -> None:
-        self.targets[workspace_id] = replace(self.targets[workspace_id], **fields)  # type: ignore[arg-type]
+        self.targets[workspace_id] = replace(self.targets[workspace_id], **_typed(fields))
         for listener in self.listeners:
             listener.workspace_changed(workspace_id)
 
@@ -74,10 +78,13 @@ class FakeDirectory:
         await self._pass()
         return answer
 
-    async def port_address(self, workspace_id: UUID, port: int) -> tuple[str, int] | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         self.calls["port_address"] += 1
         await self._pass()
-        return ("127.0.0.1", port) if (workspace_id, port) in self.ports else None
+        return TcpAddress("127.0.0.1", port) if (workspace_id, port) in self.ports else None
+
+    async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
+        return self.listening(workspace_id, address)
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         self.wakes.append((workspace_id, principal.user_id))
@@ -94,6 +101,12 @@ class FakeDirectory:
             raise ConnectionError("the database is away")
         if self.gate is not None:
             await self.gate.wait()
+
+
+def _typed(fields: dict[str, Any]) -> dict[str, Any]:
+    """A pair of host and port is a TCP address."""
+    address = fields.get("address")
+    return fields | {"address": TcpAddress(*address)} if isinstance(address, tuple) else fields
 
 
 class FakeSignIn:

@@ -1,11 +1,13 @@
 """When the other side dies, stalls or cannot be reached: a broken transfer, never a short success."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from codehub.proxy.settings import UnixAddress
 from tests.integration.proxy.conftest import MakeHouse
-from tests.integration.proxy.raw import Received, ok, until
+from tests.integration.proxy.raw import RawUpstream, Received, ok, replies, until
 
 
 @pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
@@ -208,3 +210,67 @@ async def test_an_upstream_that_closes_its_side_after_each_answer_is_not_asked_a
     for _ in range(200):
         await client.send(house.request())
         assert (await client.response()).body == b"hello"
+
+
+async def test_a_workspace_on_a_socket_is_reached_and_a_link_in_its_place_is_not_followed(
+    make_house: MakeHouse, tmp_path: Path
+) -> None:
+    """The API's socket is there too, hidden from the workspace; the proxy must not be led to it."""
+    house = await make_house()
+    workspace = RawUpstream(replies(ok(b"workspace")))
+    path = tmp_path / "s"
+    await workspace.start(str(path))
+    house.directory.change(house.workspace.id, address=UnixAddress(str(path), follow_links=False))
+    assert (await house.get()).body == b"workspace"
+    await workspace.stop()
+    path.unlink(missing_ok=True)
+    path.symlink_to(tmp_path / "api0.sock")
+    assert (await house.get()).status == 502
+    assert house.api.requests == []
+
+
+# A port that somebody else has taken ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", ["before", "while connecting"])
+async def test_a_stranger_at_the_address_gets_no_request(make_house: MakeHouse, changes: str) -> None:
+    house = await make_house()
+    answers = iter([None, None] if changes == "before" else ["first", "second", "third", "fourth"])
+    house.directory.listening = lambda _, __: next(answers)
+    answer = await house.get()
+    assert answer.status == 502
+    assert house.upstream.requests == []
+    assert house.directory.hints == [house.workspace.id]
+
+
+async def test_not_knowing_who_listens_is_nobody(make_house: MakeHouse) -> None:
+    house = await make_house()
+
+    def fail(*_: object) -> None:
+        raise OSError("no /proc here")
+
+    house.directory.listening = fail
+    assert (await house.get()).status == 502
+    assert house.upstream.requests == []
+
+
+async def test_an_upstream_that_ends_while_its_owner_is_looked_up(make_house: MakeHouse) -> None:
+    """The connection is made, but nobody could hear of its end: the request must not wait for ever."""
+    house = await make_house()
+    connected: asyncio.Event = asyncio.Event()
+    calls = 0
+
+    async def listener(*_: object) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # after connecting
+            await until(lambda: house.upstream.connections == 1)
+            await house.upstream.stop()
+            await until(lambda: house.upstream.closed == 1)
+            connected.set()
+        return "the same"
+
+    house.directory.listener = listener  # type: ignore[assignment,method-assign]
+    answer = await house.get()
+    assert connected.is_set()
+    assert answer.status == 502

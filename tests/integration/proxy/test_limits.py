@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.integration.proxy.conftest import MakeHouse
+from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.raw import RawClient, Received, ok, until
 
 
@@ -148,3 +148,23 @@ async def test_draining_lets_requests_finish_and_takes_no_new_ones(make_house: M
     assert answer.values(b"connection") == [b"close"]
     await stopping
     assert house.activity.leases == set()
+
+
+async def test_draining_answers_a_request_that_was_on_its_way(house: House) -> None:
+    """On a connection that has had an answer, and on one that has not said anything yet."""
+    resting, fresh = await house.client(), await house.client()
+    await resting.send(house.request())
+    await resting.response()
+    await until(lambda: house.server.metrics.connections_open == 2)
+    request, port = house.request(), house.server.port
+    stopping = asyncio.create_task(house.server.stop(drain_seconds=20))
+    await asyncio.sleep(0)  # one turn of the loop: it has begun
+    with pytest.raises(ConnectionRefusedError):
+        await RawClient.connect(port)
+    for client in (resting, fresh):
+        await client.send(request)
+        answer = await client.response()
+        assert answer.status == 200
+        assert answer.values(b"connection") == [b"close"]
+        assert await client.rest() == b""
+    await stopping

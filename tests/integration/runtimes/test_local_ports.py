@@ -55,13 +55,15 @@ async def bring_up(runtime: LocalRuntime) -> tuple[UUID, Address]:
     await runtime.provision(workspace_id, token=TOKEN)
     await runtime.start(workspace_id, token=TOKEN, image_ref="echo", env={}, limits=Limits())
     address = await runtime.address(workspace_id)
-    assert address is not None
+    assert isinstance(address, Address)
     return workspace_id, address
 
 
-async def listen(address: Address, *, host: str = "127.0.0.1", child: bool = False) -> int:
+async def listen(
+    address: Address, *, host: str = "127.0.0.1", child: bool = False, shared: bool = False
+) -> int:
     async with httpx.AsyncClient(trust_env=False) as client:
-        query = f"host={host}" + ("&child=1" if child else "")
+        query = f"host={host}" + ("&child=1" if child else "") + ("&shared=1" if shared else "")
         return int((await client.get(f"http://{address.host}:{address.port}/listen?{query}")).text)
 
 
@@ -106,3 +108,36 @@ async def test_a_closed_port_and_one_of_a_sleeping_workspace_are_nobodys(runtime
     await runtime.stop(mine, token=TOKEN)
     assert await runtime.port_address(mine, again) is None
     assert await runtime.port_address(mine, address.port) is None
+
+
+async def test_the_ides_own_port_is_its_own_only_while_it_listens_there(runtime: LocalRuntime) -> None:
+    mine, address = await bring_up(runtime)
+    other, _ = await bring_up(runtime)
+    socket_of_ide = await runtime.listener(mine, address)
+    assert socket_of_ide is not None
+    assert await runtime.listener(mine, address) == socket_of_ide
+    assert await runtime.listener(other, address) is None
+    async with httpx.AsyncClient(trust_env=False) as client:
+        await client.get(f"http://{address.host}:{address.port}/leave")
+
+    async def left() -> bool:
+        return await runtime.listener(mine, address) is None
+
+    await until(left)
+    with socket.create_server((address.host, address.port)):
+        assert await runtime.listener(mine, address) is None, "a stranger is there, the workspace runs on"
+    assert await runtime.address(mine) == address
+
+
+async def test_a_stranger_beside_the_ide_on_the_same_port_makes_it_nobodys(runtime: LocalRuntime) -> None:
+    mine, address = await bring_up(runtime)
+    other, _ = await bring_up(runtime)
+    port = await listen(address, host="127.0.0.1", shared=True)
+    there = Address("127.0.0.1", port)
+    assert await runtime.listener(mine, there) is not None
+    with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
+        assert await runtime.listener(mine, there) is None
+        assert await runtime.listener(other, there) is None

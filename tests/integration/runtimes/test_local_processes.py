@@ -3,17 +3,18 @@
 import asyncio
 import json
 import os
-import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
-from codehub.runtimes.base import Address, Limits, Sighting, Token
+from codehub.runtimes.base import Endpoint, Limits, Sighting, Token, UnixSocket
 from codehub.runtimes.local import LocalRuntime, default_images
+from codehub.runtimes.local.listeners import socket_inodes
 from codehub.runtimes.local.locks import open_lock, try_lock
 from codehub.runtimes.local.processes import Identity, boot_id, find_stat, members
 from codehub.runtimes.local.records import find_record, record_head
@@ -50,12 +51,14 @@ def marked(workspace_id: UUID) -> set[int]:
     return {stat.pid for stat in members(NOBODY, f"{WORKSPACE_VARIABLE}={workspace_id}")}
 
 
-def fetch(address: Address, path: str) -> str:
+def fetch(endpoint: Endpoint, path: str) -> str:
     """What it answers; nothing while it does not."""
+    uds, host = (endpoint.path, "ide") if isinstance(endpoint, UnixSocket) else (None, f"{endpoint.host}")
+    port = "" if isinstance(endpoint, UnixSocket) else f":{endpoint.port}"
     try:
-        with urllib.request.urlopen(f"http://{address.host}:{address.port}{path}", timeout=10) as answer:
-            return str(answer.read().decode())
-    except OSError:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=uds), timeout=10) as client:
+            return client.get(f"http://{host}{port}{path}").raise_for_status().text
+    except httpx.HTTPError:
         return ""
 
 
@@ -325,7 +328,15 @@ async def test_jupyterlab_runs_below_its_path(tmp_path: Path, use_bubblewrap: bo
         assert runtime.uses_base_path("jupyterlab")
         assert "version" in await get(runtime, workspace_id, f"/w/{workspace_id}/api")
         assert "jupyter-config-data" in await get(runtime, workspace_id, f"/w/{workspace_id}/lab")
+        family = members(NOBODY, f"{WORKSPACE_VARIABLE}={workspace_id}")
+        assert not listening_ports(socket_inodes(family)), "nothing another user could connect to"
     finally:
-        await runtime.stop(workspace_id, token=TOKEN)
+        await runtime.stop_all()
         await runtime.close()
     assert not marked(workspace_id)
+
+
+def listening_ports(inodes: set[int]) -> list[str]:
+    """Addresses, as the kernel writes them, at which one of these sockets listens."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [fields[1] for fields in lines if fields[3] == "0A" and int(fields[9]) in inodes]

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from codehub.runtimes.local import LocalRuntime, default_images
+from codehub.runtimes.local.places import Place
 from codehub.runtimes.local.spawn import command_of, job_environment, workspace_environment
 
 SECRETS = {
@@ -24,7 +25,7 @@ def runtime_with(tmp_path: Path, images: dict[str, str]) -> LocalRuntime:
 def test_placeholders_are_filled_after_splitting() -> None:
     command = command_of(
         "ide --bind 127.0.0.1:{port} --root {home} '--base={base_path} x' {other}",
-        port=20001,
+        place=Place(20001),
         home=Path("/homes/with space; rm -rf"),
         base_path="/w/1/",
     )
@@ -34,9 +35,25 @@ def test_placeholders_are_filled_after_splitting() -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["", "ide 'unclosed {port}", "ide --no-port"])
-def test_a_command_nobody_could_use_is_refused_by_name(tmp_path: Path, command: str) -> None:
-    with pytest.raises(ValueError, match="'odd'"):
+def test_a_command_is_given_the_place_it_can_listen_at_and_no_other() -> None:
+    on_socket = Place(20001, Path("/run/ide/20001/s"))
+    words = command_of("ide --sock={socket} {port}", place=on_socket, home=Path("/home"), base_path="/")
+    assert words == ["ide", "--sock=/run/ide/20001/s", "{port}"]
+    assert on_socket.variables == {"CODEHUB_SOCKET": "/run/ide/20001/s"}
+    assert Place(20001).variables == {"CODEHUB_PORT": "20001"}
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", "no command"),
+        ("ide 'unclosed {port}", "quotation"),
+        ("ide --no-port", r"uses neither \{socket\} nor \{port\}"),
+        ("ide {socket} {port}", r"uses both \{socket\} and \{port\}"),
+    ],
+)
+def test_a_command_nobody_could_use_is_refused_by_name(tmp_path: Path, command: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"'odd'.*{words}"):
         runtime_with(tmp_path, {"odd": command})
 
 
@@ -45,7 +62,11 @@ def test_no_secret_reaches_a_workspace_or_a_job(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
     workspace_id = uuid4()
     env = workspace_environment(
-        workspace_id, home=Path("/home/x"), port=1, base_path="/w/", given={"GREETING": "hello", "HOME": "/"}
+        workspace_id,
+        home=Path("/home/x"),
+        place=Place(1),
+        base_path="/w/",
+        given={"GREETING": "hello", "HOME": "/"},
     )
     job = job_environment(workspace_id, {"ONLY": "this"})
     assert "secret" not in str(env) + str(job)
@@ -72,5 +93,6 @@ def test_code_server_is_offered_where_it_is_found(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))
     command = default_images()["code-server"]
     assert command.startswith(str(binary))
-    assert "127.0.0.1:{port}" in command
+    assert "--socket {socket}" in command
+    assert "{port}" not in command
     assert "{base_path}" not in command  # it serves at the root, wherever it is mounted

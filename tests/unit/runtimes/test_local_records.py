@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codehub.domain.errors import EffectError
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import Address, Token, UnixSocket
 from codehub.runtimes.local.locks import admit, highest_token, keep_port, kept_port, open_lock
 from codehub.runtimes.local.processes import Identity, boot_id, find_stat, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
@@ -30,6 +30,25 @@ def test_a_record_names_its_process(tmp_path: Path) -> None:
     assert record is not None
     assert (record.token, record.port) == (Token(7, 8), 20001)
     assert is_alive(record.identity)
+
+
+def test_a_record_of_a_version_without_sockets_speaks_of_a_port(tmp_path: Path) -> None:
+    boot = "1e1e0b41-0a4a-4c5d-9a34-3a5a0e0f6f10"
+    old = f'{{"pid": 7, "start_ticks": 8, "boot_id": "{boot}", "op_seq": 1, "epoch": 2, "port": 20001}}\n'
+    (tmp_path / "record").write_text(old)
+    record = find_record(tmp_path / "record")
+    assert record is not None
+    assert record.endpoint == Address("127.0.0.1", 20001)
+    assert record_head(token=Token(1, 2), port=20001, boot=boot) == old.partition("8, ")[2].strip()
+
+
+def test_a_record_names_its_socket(tmp_path: Path) -> None:
+    path = os.fsdecode(b"/run/with space/\xff/s")  # a name that is no UTF-8
+    head = record_head(token=Token(1, 2), port=20001, boot="boot", socket=Path(path))
+    (tmp_path / "record").write_text(f'{{"pid": 7, "start_ticks": 8, {head}\n')
+    record = find_record(tmp_path / "record")
+    assert record is not None
+    assert record.endpoint == UnixSocket(path)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,8 @@ def test_bind(written: str, url: str) -> None:
         ("LOCAL_IMAGES", "{", "not JSON"),
         ("LOCAL_IMAGES", "{}", "at least one image"),
         ("LOCAL_IMAGES", '{"a": ["b"]}', "'a'"),
-        ("LOCAL_IMAGES", '{"a": "b"}', "{port}"),
+        ("LOCAL_IMAGES", '{"a": "b"}', "neither of {socket} and {port}"),
+        ("LOCAL_IMAGES", '{"a": "b {socket} {port}"}', "both {socket} and {port}"),
         ("LOG_LEVEL", "loud", "warning"),
     ],
 )

@@ -7,7 +7,7 @@ better, so any number of CodeHubs may use one engine, and any of them may die an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from uuid import UUID
 
@@ -132,6 +132,10 @@ class DockerRuntime:
         """Any port: the container's address is its alone."""
         address = await self.address(workspace_id)
         return Address(address.host, port) if address is not None else None
+
+    async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
+        """Whoever listens: nobody but the container's own processes can, at its address."""
+        return address
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends with the container."""

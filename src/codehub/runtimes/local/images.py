@@ -1,8 +1,11 @@
 """What runs without any configuration: the IDEs that are already on this machine.
 
-An image of the local runtime is a command line with ``{port}``, ``{home}`` and ``{base_path}``. One that
-uses ``{base_path}`` serves itself below that path, and the proxy leaves the path alone; for others the
-proxy removes it.
+An image of the local runtime is a command line with ``{socket}`` or ``{port}``, ``{home}`` and
+``{base_path}``. One that uses ``{base_path}`` serves itself below that path, and the proxy leaves the path
+alone; for others the proxy removes it.
+
+A socket is the better place to listen: only CodeHub's user can open it, while a port of the loopback is open
+to everybody who has an account on the machine.
 """
 
 import shlex
@@ -12,19 +15,21 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 BASE_PATH_PLACEHOLDER = "{base_path}"
+SOCKET_PLACEHOLDER = "{socket}"
+PORT_PLACEHOLDER = "{port}"
 
-# Neither token nor password: it listens on loopback and CodeHub's proxy has signed the person in. The
-# proxy also checks Origin, and passes the browser's Host, so Jupyter's own check of Origin against Host
+# Neither token nor password: nobody but CodeHub reaches its socket, and the proxy has signed the person in.
+# The proxy also checks Origin, and passes the browser's Host, so Jupyter's own check of Origin against Host
 # keeps working and nothing needs to be opened; "remote access" only means a Host that is not localhost.
 _JUPYTERLAB = (
-    "{python} -m jupyterlab --no-browser --ip=127.0.0.1 --port={{port}} --ServerApp.port_retries=0"
+    "{python} -m jupyterlab --no-browser --ServerApp.sock={{socket}}"
     " --ServerApp.base_url={{base_path}} --ServerApp.root_dir={{home}}"
     " --IdentityProvider.token= --PasswordIdentityProvider.hashed_password="
     " --ServerApp.allow_remote_access=True --ServerApp.trust_xheaders=True"
     " --ServerApp.quit_button=False --allow-root"
 )
 _CODE_SERVER = (
-    "{binary} --bind-addr 127.0.0.1:{{port}} --auth none --disable-telemetry --disable-update-check"
+    "{binary} --socket {{socket}} --socket-mode 600 --auth none --disable-telemetry --disable-update-check"
     " --disable-getting-started-override --disable-workspace-trust {{home}}"
 )
 
@@ -44,6 +49,11 @@ def uses_base_path(images: Mapping[str, str], image_ref: str) -> bool:
     return BASE_PATH_PLACEHOLDER in images.get(image_ref, "")
 
 
+def uses_socket(command: str) -> bool:
+    """Whether it listens on a socket; otherwise on a port."""
+    return SOCKET_PLACEHOLDER in command
+
+
 def check_command(name: str, command: str) -> None:
     """Raises ``ValueError`` with a sentence for whoever wrote it into LOCAL_IMAGES."""
     try:
@@ -52,5 +62,13 @@ def check_command(name: str, command: str) -> None:
         raise ValueError(f"LOCAL_IMAGES: {name!r}: {error}") from error
     if not words:
         raise ValueError(f"LOCAL_IMAGES: {name!r} has no command")
-    if "{port}" not in command:
-        raise ValueError(f"LOCAL_IMAGES: {name!r} does not use {{port}}, so nobody could reach it")
+    places = [each for each in (SOCKET_PLACEHOLDER, PORT_PLACEHOLDER) if each in command]
+    if not places:
+        raise ValueError(
+            f"LOCAL_IMAGES: {name!r} uses neither {{socket}} nor {{port}}, so nobody could reach it"
+        )
+    if len(places) > 1:
+        raise ValueError(
+            f"LOCAL_IMAGES: {name!r} uses both {{socket}} and {{port}}: CodeHub connects to one of them. "
+            "Use {socket} if the program can listen on a Unix socket."
+        )

@@ -11,6 +11,11 @@
     {data dir}/run/locks/{id}                 one actor at a time; the highest token and the port are in it
     {data dir}/run/locks/{id}.job             held by a storage job; made with the first one
     {data dir}/run/output/{id}.log            what the workspace said; {id}.job.log: its job's complaints
+    {data dir}/run/ide/{port}/s               where the IDE listens, if it can on a socket
+
+A socket's name has 107 bytes at most. Below a data directory with a long path, ``run/ide`` is a directory in
+``/tmp`` named after it instead, and a workspace's place is named by the port reserved for it: short, and its
+alone.
 
 All of it lies flat: a look costs three directory scans however many workspaces there are, and a start
 makes as few files as it can. The marker is there because an unmounted disk looks exactly like "every
@@ -18,6 +23,7 @@ home is gone": without the marker of this installation in ``volumes`` nothing is
 made.
 """
 
+import hashlib
 import os
 import re
 import secrets
@@ -26,6 +32,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.unix_sockets import LONGEST_PATH
 from codehub.runtimes.local.processes import read_line
 
 MARKER = ".installation"
@@ -47,6 +54,7 @@ class Layout:
         self.ports = self.run / "ports"
         self.locks = self.run / "locks"
         self.outputs = self.run / "output"
+        self.sockets = _socket_directory(data_dir)
 
     def volume(self, workspace_id: UUID) -> Path:
         return self.volumes / f"ws-{workspace_id}-home"
@@ -71,6 +79,10 @@ class Layout:
 
     def job_output(self, workspace_id: UUID) -> Path:
         return self.outputs / f"{workspace_id}.job.log"
+
+    def socket(self, port: int) -> Path:
+        """Where the IDE of the workspace that owns this port listens, in a directory of its own."""
+        return self.sockets / str(port) / "s"
 
     def prepare(self, *, create: bool) -> None:
         """Make the directories of a data directory used for the first time; check those of an old one.
@@ -124,6 +136,15 @@ class Layout:
         _mark(self.volumes, self.installation_id)
         self.run.mkdir(mode=0o700, exist_ok=True)
         _mark(self.run, self.installation_id)
+
+
+def _socket_directory(data_dir: Path) -> Path:
+    """The same one for the same data directory every time: workspaces outlive the servers that look here."""
+    directory = data_dir / "run" / "ide"
+    if len(os.fsencode(directory / "65535" / "s")) <= LONGEST_PATH:
+        return directory
+    digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+    return Path("/tmp") / f"codehub-ide-{os.geteuid()}-{digest}"
 
 
 @lru_cache(maxsize=2**16)  # the same names at every look

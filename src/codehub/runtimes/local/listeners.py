@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -22,7 +23,7 @@ from codehub.runtimes.local.processes import Stat
 _LISTEN = "0A"
 _V4, _V6 = ip_address("127.0.0.1"), ip_address("::1")
 # What a connection to the address may end up at. Programs that listen on "::" take IPv4 too, as a rule.
-_REACHED_BY = {
+_REACHED_BY: dict[IPv4Address | IPv6Address, set[IPv4Address | IPv6Address]] = {
     _V4: {_V4, *map(ip_address, ("0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"))},
     _V6: {_V6, ip_address("::")},
 }
@@ -39,13 +40,20 @@ def listeners(port: int) -> list[Listener]:
     return [*_read_table("/proc/net/tcp", port), *_read_table("/proc/net/tcp6", port)]
 
 
-def loopback_host(found: Iterable[Listener], own_inodes: set[int]) -> str | None:
+def loopback_host(found: Iterable[Listener], own_inodes: AbstractSet[int]) -> str | None:
     """The loopback address where all that may answer is one's own; None: there is no such address."""
-    for address, reached in _REACHED_BY.items():
-        there = [each for each in found if each.address in reached]
+    found = list(found)
+    for address in map(str, _REACHED_BY):
+        there = reached_at(address, found)
         if there:
-            return str(address) if all(each.inode in own_inodes for each in there) else None
+            return address if all(each.inode in own_inodes for each in there) else None
     return None
+
+
+def reached_at(host: str, found: Iterable[Listener]) -> list[Listener]:
+    """Those that a connection to this loopback address may end up at."""
+    reached = _REACHED_BY[ip_address(host)]
+    return [each for each in found if each.address in reached]
 
 
 def socket_inodes(processes: Iterable[Stat]) -> set[int]:

@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import Address, Endpoint, Token, UnixSocket
+from codehub.runtimes.local.ports import HOST
 from codehub.runtimes.local.processes import Identity, read_line
 
 
@@ -25,6 +26,12 @@ class Record:
     identity: Identity
     token: Token
     port: int = 0  # of a workspace; a storage job has none
+    socket: str | None = None  # of a workspace that does not listen on its port
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the IDE of a workspace listens."""
+        return UnixSocket(self.socket) if self.socket else Address(HOST, self.port)
 
 
 def find_record(path: Path) -> Record | None:
@@ -42,6 +49,7 @@ def find_record(path: Path) -> Record | None:
             identity=Identity(int(value["pid"]), int(value["start_ticks"]), str(value["boot_id"])),
             token=Token(int(value["op_seq"]), int(value["epoch"])),
             port=int(value["port"]),
+            socket=value.get("socket"),  # of one that listens on a port there is no word
         )
     except (ValueError, KeyError, TypeError) as error:
         if _is_from_an_earlier_boot(path):
@@ -49,9 +57,16 @@ def find_record(path: Path) -> Record | None:
         raise UnreadableRecord(f"{path.name} is not a record") from error
 
 
-def record_head(*, token: Token, port: int, boot: str) -> str:
+def record_head(*, token: Token, port: int, boot: str, socket: Path | None = None) -> str:
     """The part of the record its writer knows beforehand; the shim adds pid and start."""
-    fields = {"boot_id": boot, "op_seq": token.op_seq, "epoch": token.epoch, "port": port}
+    fields: dict[str, str | int] = {
+        "boot_id": boot,
+        "op_seq": token.op_seq,
+        "epoch": token.epoch,
+        "port": port,
+    }
+    if socket is not None:
+        fields["socket"] = str(socket)
     return json.dumps(fields)[1:]
 
 

@@ -8,7 +8,7 @@ several CodeHub processes on one machine may use one data directory, and any of 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import (
     Address,
+    Endpoint,
     Limits,
     Observation,
     ProgressCallback,
@@ -26,12 +27,12 @@ from codehub.runtimes.base import (
     Token,
 )
 from codehub.runtimes.local import images as image_rules
-from codehub.runtimes.local import jobs, locks, logs, ports, volumes
+from codehub.runtimes.local import jobs, locks, logs, places, volumes
 from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
-from codehub.runtimes.local.listeners import listeners, loopback_host, socket_inodes
-from codehub.runtimes.local.processes import Identity, boot_id, is_alive, members
+from codehub.runtimes.local.port_owners import PortOwners
+from codehub.runtimes.local.processes import Identity, boot_id, is_alive
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
 from codehub.runtimes.local.sandbox import Sandbox
 from codehub.runtimes.local.sandbox_check import make_sandbox
@@ -89,6 +90,7 @@ class LocalRuntime:
         self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
         self._deaths = DeathWatch(on_death)
+        self._owners = PortOwners()
 
     @property
     def name(self) -> str:
@@ -106,7 +108,9 @@ class LocalRuntime:
         """
         await self._threads.run(self._layout.prepare, create=create)
         if self._use_bubblewrap:
-            self._sandbox = await self._threads.run(make_sandbox, self._layout.data_dir, self._hidden)
+            self._sandbox = await self._threads.run(
+                make_sandbox, self._layout.data_dir, (*self._hidden, self._layout.sockets)
+            )
         self._trash.sweep_soon()
 
     async def close(self) -> None:
@@ -132,13 +136,17 @@ class LocalRuntime:
         self._deaths.watch(seen.running)
         return seen.observation
 
-    async def address(self, workspace_id: UUID) -> Address | None:
+    async def address(self, workspace_id: UUID) -> Endpoint | None:
         record = await self._threads.run(self._find_running, workspace_id)
-        return None if record is None else Address(ports.HOST, record.port)
+        return None if record is None else record.endpoint
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         """Where to connect for another port of this workspace; None unless its own processes listen there."""
         return await self._threads.run(self._find_port, workspace_id, port)
+
+    async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
+        """Which sockets take connections there; None unless there are some, and all are this workspace's."""
+        return await self._threads.run(self._find_listener, workspace_id, address)
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends when the container has ended and everything was read."""
@@ -230,6 +238,7 @@ class LocalRuntime:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+        await self._threads.run(places.leave_all, self._layout)
 
     # Storage jobs
 
@@ -343,15 +352,13 @@ class LocalRuntime:
         """End all processes, then the record: dying in between leaves a record, and this runs again."""
         marker = f"{WORKSPACE_VARIABLE}={workspace_id}"
         await end_all(self._threads, record.identity, marker, grace_seconds=grace_seconds)
+        await self._threads.run(places.leave, self._layout, record)
         self._layout.process(workspace_id).unlink(missing_ok=True)
         self._reap()
 
     def _forget(self, workspace_id: UUID, lock_fd: int) -> None:
         """What a workspace without a volume needs no more. Its token stays."""
-        port = locks.kept_port(lock_fd)
-        if port is not None:
-            ports.release_port(self._layout.ports, workspace_id, port)
-            locks.keep_port(lock_fd, None)
+        places.give_back(self._layout, workspace_id, lock_fd=lock_fd)
         logs.forget(self._layout.output(workspace_id))
         logs.forget(self._layout.job_output(workspace_id))
 
@@ -366,13 +373,16 @@ class LocalRuntime:
         return record if record is not None and is_alive(record.identity) else None
 
     def _find_port(self, workspace_id: UUID, port: int) -> Address | None:
-        found = listeners(port)
-        record = self._find_running(workspace_id) if found else None
-        if record is None:
-            return None
-        family = members(record.identity, f"{WORKSPACE_VARIABLE}={workspace_id}")
-        host = loopback_host(found, socket_inodes(family))
+        record = self._find_running(workspace_id)
+        host = self._owners.find_host(workspace_id, record.identity, port) if record is not None else None
         return None if host is None else Address(host, port)
+
+    def _find_listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
+        record = self._find_running(workspace_id)
+        if record is None:
+            self._owners.forget(workspace_id)
+            return None
+        return self._owners.find_listener(workspace_id, record.identity, host=address.host, port=address.port)
 
     def _look(self, ids: Collection[UUID] | None) -> Look:
         self._reap()

@@ -2,7 +2,8 @@
 
 The rule, not a list of what happens to lie where:
 
-* the whole machine is read-only, the home apart: CodeHub's program, too, cannot be changed from inside;
+* the whole machine is read-only, the home and the directory of the workspace's own socket apart: CodeHub's
+  program, too, cannot be changed from inside;
 * where programs keep sockets and passing things (``/tmp``, ``/var/tmp``, ``/run``, ``XDG_RUNTIME_DIR``,
   shared memory) there is an empty place of the workspace's own, so a directory of CodeHub's is out of sight
   wherever in them it is, and so are other people's sockets (a Docker engine, a database that trusts by user);
@@ -38,8 +39,13 @@ class Sandbox:
     data_dir: Path
     hidden: tuple[Path, ...] = ()
 
-    def prefix(self, home: Path, *, command: Sequence[str] = ()) -> list[str]:
-        """What to put before ``command``. What its words name stays in sight, to read."""
+    def prefix(
+        self, home: Path, *, command: Sequence[str] = (), own: Sequence[Path] = ()
+    ) -> list[str]:
+        """What to put before ``command``. What its words name stays in sight, to read.
+
+        ``own``: directories the workspace may write to besides its home, in hidden ones or not.
+        """
         fresh = fresh_places()
         prefix = [self.bubblewrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         prefix += ["--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
@@ -47,16 +53,18 @@ class Sandbox:
             prefix += ["--dev-bind-try", device, device]
         for place in fresh:
             prefix += ["--tmpfs", str(place)]
-        for path in (*_NAME_RESOLUTION, *_programs(command, fresh)):
-            prefix += ["--ro-bind-try", path, path]
+        for kept in (*_NAME_RESOLUTION, *_programs(command, fresh)):
+            prefix += ["--ro-bind-try", kept, kept]
         for cover in self.covered():
             prefix += ["--tmpfs", str(cover)]
         # An environment inside the data directory, or beside it in a fresh place, is needed all the same.
-        for path in {sys.prefix, sys.base_prefix}:
-            if _is_below(Path(path), (*fresh, *self.covered())):
-                prefix += ["--ro-bind", path, path]
+        for program in {sys.prefix, sys.base_prefix}:
+            if _is_below(Path(program), (*fresh, *self.covered())):
+                prefix += ["--ro-bind", program, program]
         home = home.resolve()
-        return [*prefix, "--bind", str(home), str(home), "--chdir", str(home), "--"]
+        for path in (home, *(each.resolve() for each in own)):
+            prefix += ["--bind", str(path), str(path)]
+        return [*prefix, "--chdir", str(home), "--"]
 
     def covered(self) -> list[Path]:
         """Real directories to cover. One that cannot be made now cannot be made by us later, either."""

@@ -13,10 +13,9 @@ from uuid import UUID
 
 from codehub.domain.errors import EffectError
 from codehub.domain.states import ContainerState
-from codehub.runtimes.base import Address, Observation, Sighting
+from codehub.runtimes.base import Endpoint, Observation, Sighting
 from codehub.runtimes.local import logs
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable, workspace_of
-from codehub.runtimes.local.ports import HOST
 from codehub.runtimes.local.processes import Identity, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record
 from codehub.runtimes.local.volumes import has_volume
@@ -68,10 +67,12 @@ def look(layout: Layout, ids: Collection[UUID] | None) -> Look:
 
 
 def _sight(layout: Layout, workspace_id: UUID, listing: _Listing) -> tuple[Sighting, Identity | None]:
-    container, address, running = ContainerState.NONE, None, None
+    container = ContainerState.NONE
+    address: Endpoint | None = None
+    running: Identity | None = None
     if workspace_id in listing.processes and (record := find_record(layout.process(workspace_id))):
         if is_alive(record.identity):
-            container, address = ContainerState.RUNNING, Address(HOST, record.port)
+            container, address = ContainerState.RUNNING, record.endpoint
             running = record.identity
             logs.rotate(layout.output(workspace_id))
         else:

@@ -21,6 +21,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.local.places import Place
 
 WORKSPACE_VARIABLE = "CODEHUB_WORKSPACE_ID"
 JOB_VARIABLE = "CODEHUB_STORAGE_JOB_OF"
@@ -103,7 +104,7 @@ def spawn_job(
 
 
 def workspace_environment(
-    workspace_id: UUID, *, home: Path, port: int, base_path: str, given: Mapping[str, str]
+    workspace_id: UUID, *, home: Path, place: Place, base_path: str, given: Mapping[str, str]
 ) -> dict[str, str]:
     """What a workspace sees. Built up from little, so that no secret of CodeHub's is in it by accident."""
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -116,8 +117,8 @@ def workspace_environment(
         **given,
         "HOME": str(home),
         WORKSPACE_VARIABLE: str(workspace_id),
-        "CODEHUB_PORT": str(port),
         "CODEHUB_BASE_PATH": base_path,
+        **place.variables,
     }
 
 
@@ -129,12 +130,12 @@ def job_environment(workspace_id: UUID, given: Mapping[str, str]) -> dict[str, s
     return {**env, **given, JOB_VARIABLE: str(workspace_id)}
 
 
-def command_of(template: str, *, port: int, home: Path, base_path: str) -> list[str]:
+def command_of(template: str, *, place: Place, home: Path, base_path: str) -> list[str]:
     """The words of a command line with their placeholders filled in.
 
     Split first, filled second: a home with spaces stays one word, and no shell ever sees any of it.
     """
-    values = {"{port}": str(port), "{home}": str(home), "{base_path}": base_path}
+    values = {**place.values, "{home}": str(home), "{base_path}": base_path}
     words = shlex.split(template)
     for placeholder, value in values.items():
         words = [word.replace(placeholder, value) for word in words]

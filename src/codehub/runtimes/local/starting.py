@@ -1,7 +1,7 @@
-"""One start: port, command, process, and the first moment of its life.
+"""One start: a place to listen, command, process, and the first moment of its life.
 
 The caller holds the workspace's lock, has found a volume and no container. Dying anywhere in here leaves
-at most a reserved port, or a process that has recorded itself (see ``spawn``).
+at most a reserved port and an empty directory, or a process that has recorded itself (see ``spawn``).
 """
 
 import asyncio
@@ -11,8 +11,10 @@ from uuid import UUID
 
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Token
-from codehub.runtimes.local import locks, logs, ports
+from codehub.runtimes.local import logs
+from codehub.runtimes.local.images import uses_socket
 from codehub.runtimes.local.layout import Layout
+from codehub.runtimes.local.places import Place, take_place
 from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import record_head
 from codehub.runtimes.local.sandbox import Sandbox
@@ -34,7 +36,7 @@ class Order:
 @dataclass(frozen=True)
 class Started:
     child: Child
-    port: int
+    place: Place
     log_start: int  # where in the output this attempt begins
 
 
@@ -42,26 +44,26 @@ def start_process(layout: Layout, order: Order, *, lock_fd: int) -> Started:
     """Blocking; for a thread."""
     workspace_id, home = order.workspace_id, layout.volume(order.workspace_id)
     log = layout.output(workspace_id)
-    port = ports.reserve_port(layout.ports, workspace_id, kept=locks.kept_port(lock_fd))
-    locks.keep_port(lock_fd, port)
-    command = command_of(order.template, port=port, home=home, base_path=order.base_path)
+    place = take_place(layout, workspace_id, lock_fd=lock_fd, on_socket=uses_socket(order.template))
+    command = command_of(order.template, place=place, home=home, base_path=order.base_path)
     if order.sandbox is not None:
-        command = [*order.sandbox.prefix(home, command=command), *command]
+        own = [] if place.socket is None else [place.socket.parent]
+        command = [*order.sandbox.prefix(home, command=command, own=own), *command]
     logs.rotate(log)
     log_start = logs.size_of(log)
     env = workspace_environment(
-        workspace_id, home=home, port=port, base_path=order.base_path, given=order.env
+        workspace_id, home=home, place=place, base_path=order.base_path, given=order.env
     )
     child = spawn_workspace(
         command,
         record=layout.process(workspace_id),
-        head=record_head(token=order.token, port=port, boot=boot_id()),
+        head=record_head(token=order.token, port=place.port, boot=boot_id(), socket=place.socket),
         lock_fd=lock_fd,
         output=log,
         home=home,
         env=env,
     )
-    return Started(child, port, log_start)
+    return Started(child, place, log_start)
 
 
 async def settle(started: Started, *, seconds: float) -> int | None:
@@ -75,7 +77,7 @@ async def settle(started: Started, *, seconds: float) -> int | None:
     while (waited := monotonic() - began) < seconds:
         if (exit_code := started.child.poll()) is not None:
             return exit_code
-        if await ports.answers(started.port):
+        if await started.place.answers():
             return None
         # A seventh of the wait so far: hardly later than it could be for one, and fifty that start at once
         # are not kept from starting by being asked.

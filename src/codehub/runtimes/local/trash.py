@@ -49,10 +49,11 @@ def empty_trash(layout: Layout) -> None:
         return
     for name in entries:
         with suppress(OSError):  # what cannot go now is tried again next time
-            _delete_tree(layout.trash / name)
+            delete_tree(layout.trash / name)
 
 
-def _delete_tree(path: Path) -> None:
+def delete_tree(path: Path) -> None:
+    """Whatever it is, links not followed; as far as possible."""
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return

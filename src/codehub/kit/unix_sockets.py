@@ -1,0 +1,30 @@
+"""Connecting to a Unix socket in a directory that somebody else may write to.
+
+Its owner could put a link there instead, to a socket that only the caller can reach. So the path's last
+part is opened as what it is, and the connection goes to exactly that file.
+"""
+
+import os
+import socket
+import stat
+
+LONGEST_PATH = 107
+"""Bytes: ``sun_path`` has 108, the last of which is a NUL."""
+
+
+def connect_without_links(path: str) -> socket.socket:
+    """A connected, non-blocking socket. Raises ``OSError`` at once if nobody listens or it is no socket."""
+    found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(found).st_mode):
+            raise ConnectionRefusedError(f"{path} is not a socket")
+        connected = socket.socket(socket.AF_UNIX)
+        try:
+            connected.setblocking(False)
+            connected.connect(f"/proc/self/fd/{found}")
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+    finally:
+        os.close(found)
