@@ -45,6 +45,7 @@ class ActivitySource(Protocol):
 @dataclass(frozen=True)
 class Timing:
     interval_seconds: float = 60.0
+    batch_size: int = 200
 
 
 class TtlManager:
@@ -65,6 +66,7 @@ class TtlManager:
         self._nudges = nudges
         self._timing = timing
         self._held: dict[UUID, datetime] = {}
+        self._more = False
 
     async def on_elected(self) -> None:
         self._held = {}  # forgetting a hold can only begin it anew
@@ -73,36 +75,51 @@ class TtlManager:
         """Nothing runs beside the loop."""
 
     def next_wait_seconds(self) -> float:
-        return self._timing.interval_seconds
+        return 0.0 if self._more else self._timing.interval_seconds
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
+        batch = self._timing.batch_size
+        now = await self._lead.database_time()
+        running, idle = await self._find_idle(now=now)
         async with self._lead.transaction() as session:
-            now = self._lead.now
-            running = await ttl.load_standby_candidates(session, now=now)
-            forgotten = await ttl.load_archive_candidates(session, now=now)
+            forgotten = await ttl.load_archive_candidates(session, now=now, limit=batch)
             await terms.record_tick(session, self._lead.name, detail={})
         lowered = 0
-        for ws in await self._idle(running, now=now):
+        for ws in idle[:batch]:
             lowered += await self._lower(ws, DesiredState.STANDBY, cause=idle_cause(ws))
         for ws in forgotten:
             lowered += await self._lower(ws, DesiredState.PENDING, cause=forgotten_cause(ws))
+        # The rest is due already. Not if nothing could be lowered: then it would be the same ones again.
+        self._more = lowered > 0 and max(len(idle), len(forgotten) + 1) > batch
         if lowered:
             await self._nudges.wake(HintTarget.RECONCILER)
-        return TickReport(seen=len(running) + len(forgotten), changed=lowered)
+        return TickReport(seen=running + len(forgotten), changed=lowered)
 
-    async def _idle(self, running: Sequence[WorkspaceView], *, now: datetime) -> list[WorkspaceView]:
-        """Those that may be put to sleep now."""
-        if not running:
-            self._held = {}
+    async def _find_idle(self, *, now: datetime) -> tuple[int, list[WorkspaceView]]:
+        """How many run, and those that may be put to sleep now. Read page by page, judged together."""
+        running, idle = 0, []
+        after = ttl.FIRST_PAGE
+        while True:
+            async with self._lead.statement() as session:
+                page = await ttl.load_standby_candidates(
+                    session, now=now, after=after, limit=self._timing.batch_size
+                )
+            running += len(page)
+            try:
+                idle += await self._idle_of(page, now=now)
+            except RedisUnavailable as error:
+                log.warning("nobody is put to sleep: activity cannot be read", error=str(error))
+                return running, []
+            if len(page) < self._timing.batch_size:
+                return running, self._without_held(idle, running=running, now=now)
+            after = page[-1].id
+
+    async def _idle_of(self, page: Sequence[WorkspaceView], *, now: datetime) -> list[WorkspaceView]:
+        if not page:
             return []
-        try:
-            reading = await self._activity.read([ws.id for ws in running])
-        except RedisUnavailable as error:
-            log.warning("nobody is put to sleep: activity cannot be read", error=str(error))
-            return []
-        idle = [ws for ws in running if _is_idle(ws, reading, now=now)]
-        return self._without_held(idle, running=len(running), now=now)
+        reading = await self._activity.read([ws.id for ws in page])
+        return [ws for ws in page if _is_idle(ws, reading, now=now)]
 
     def _without_held(
         self, idle: Sequence[WorkspaceView], *, running: int, now: datetime

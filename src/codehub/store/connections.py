@@ -52,12 +52,15 @@ USER_TIMEOUT_MILLISECONDS = 8_000
 # ten thousand would be looked for by reading all of them.
 PLANNER_SETTINGS: Mapping[str, str] = {"random_page_cost": "1.1"}
 
+IDLE_SESSION_SECONDS = 10
+
 COORDINATOR_SETTINGS: Mapping[str, str] = {
     **PLANNER_SETTINGS,
     # A leader that was frozen (SIGSTOP, swapped out) holds its lock while its kernel answers for it:
-    # the server must end such a session by itself, in a transaction or not.
-    "idle_session_timeout": "30s",
-    "idle_in_transaction_session_timeout": "10s",
+    # the server must end such a session by itself, in a transaction or not. A leader that is well speaks more
+    # often than that (``coordinators/leadership.session_idle_seconds``).
+    "idle_session_timeout": f"{IDLE_SESSION_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SESSION_SECONDS}s",
     "tcp_keepalives_idle": str(KEEPALIVE_IDLE_SECONDS),
     "tcp_keepalives_interval": str(KEEPALIVE_INTERVAL_SECONDS),
     "tcp_keepalives_count": str(KEEPALIVE_COUNT),
