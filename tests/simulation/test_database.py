@@ -137,6 +137,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "acquire_term": lambda: side.call("acquire_term", LOCK, "me"),
         "hold_term": lambda: side.call("hold_term", LOCK, dice.choice((1, 2, 3))),
         "record_tick": lambda: side.call("record_tick", LOCK, detail={"n": dice.choice((1, 2))}),
+        "record_error": lambda: side.call("record_error", LOCK, "ValueError: no"),
         "last_tick_at": lambda: side.call("last_tick_at", LOCK),
     }
     if claim is not None:

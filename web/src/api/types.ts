@@ -147,6 +147,8 @@ export interface Leader {
   last_error: string | null;
   /** Engines that do not answer, with what they last said. */
   away: Record<string, unknown>;
+  /** Others that lead the same coordinator under another COORDINATOR_LOCK_ID. */
+  rivals: { holder_id: string; lock_name: string }[];
 }
 
 export interface CoordinatorHealth {
