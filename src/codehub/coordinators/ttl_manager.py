@@ -2,8 +2,8 @@
 
 It decides nothing by itself and writes no column: it finds candidates in the database, asks Redis who is
 using them, and then wishes through the services layer like everybody else, as a compare-and-set. Every doubt
-keeps a workspace awake: Redis away, its memory younger than the idle period, more workspaces idle at once
-than people stop working at once.
+keeps a workspace awake: Redis away, its memory too young to be believed, its clock that jumped, more
+workspaces idle at once than people stop working at once.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,19 @@ from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wakeups import Nudges, Wakeups
 from codehub.domain.states import DesiredState
-from codehub.domain.ttl import archives_now, forgotten_cause, idle_cause, is_mass_idle, sleeps_now
+from codehub.domain.ttl import (
+    archives_now,
+    can_be_believed,
+    forgotten_cause,
+    idle_cause,
+    is_mass_idle,
+    sleeps_now,
+)
 from codehub.domain.workspace import WorkspaceView
+from codehub.kit.clock import boottime
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor
-from codehub.signals.activity import ActivityReading
+from codehub.signals.activity import ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintTarget
 from codehub.store import leadership as terms
@@ -33,6 +41,9 @@ log = structlog.get_logger(__name__)
 
 MASS_IDLE = Counter("codehub_ttl_mass_idle_total", "Ticks that found suspiciously many idle at once")
 LOWERED = Counter("codehub_ttl_transitions_total", "Wishes lowered because a TTL was over", ["to"])
+
+CLOCK_SLACK_SECONDS = 5.0
+"""Two readings may take this long to arrive, and clocks are set right by small steps."""
 
 TTL = Actor("ttl", is_admin=True)
 
@@ -46,6 +57,30 @@ class ActivitySource(Protocol):
 class Timing:
     interval_seconds: float = 60.0
     batch_size: int = 200
+
+
+class RedisMemory:
+    """How old the memory of Redis is, counted anew when its clock jumps.
+
+    Leases and timers end by the clock of Redis's host. If that is put forward they all end at once, as if
+    Redis had been flushed, and only the proxies' next renewals tell who is there.
+    """
+
+    def __init__(self) -> None:
+        self._seen: tuple[float, float] | None = None  # by Redis's clock, and by ours
+        self._jumped_at: float | None = None
+
+    def age_seconds(self, identity: RedisIdentity) -> float:
+        now = boottime()
+        if self._seen is not None:
+            jump = (identity.now_seconds - self._seen[0]) - (now - self._seen[1])
+            if abs(jump) > CLOCK_SLACK_SECONDS:
+                log.warning("the clock of Redis jumped: nobody is put to sleep for now", seconds=round(jump))
+                self._jumped_at = now
+        self._seen = (identity.now_seconds, now)
+        if self._jumped_at is None:
+            return identity.age_seconds
+        return min(identity.age_seconds, now - self._jumped_at)
 
 
 class TtlManager:
@@ -67,6 +102,7 @@ class TtlManager:
         self._timing = timing
         self._held: dict[UUID, datetime] = {}
         self._more = False
+        self._memory = RedisMemory()
 
     async def on_elected(self) -> None:
         self._held = {}  # forgetting a hold can only begin it anew
@@ -119,7 +155,7 @@ class TtlManager:
         if not page:
             return []
         reading = await self._activity.read([ws.id for ws in page])
-        return [ws for ws in page if _is_idle(ws, reading, now=now)]
+        return [ws for ws in page if self._is_idle(ws, reading, now=now)]
 
     def _without_held(
         self, idle: Sequence[WorkspaceView], *, running: int, now: datetime
@@ -148,7 +184,7 @@ class TtlManager:
                     reading = await self._activity.read([ws.id])
                 except RedisUnavailable:
                     return False
-                return _is_idle(ws, reading, now=now)
+                return self._is_idle(ws, reading, now=now)
 
             done = await workspaces.lower(session, seen, desired, actor=TTL, cause=cause, still_due=still_due)
         if done:
@@ -156,9 +192,8 @@ class TtlManager:
             log.info("lowered", workspace_id=str(seen.id), to=desired.value, cause=cause)
         return done
 
-
-def _is_idle(ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
-    # "No lease" in a memory younger than the idle period means nothing.
-    if reading.identity.age_seconds <= ws.standby_ttl_seconds:
-        return False
-    return sleeps_now(ws, activity=reading.activities[ws.id], now=now)
+    def _is_idle(self, ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
+        age = self._memory.age_seconds(reading.identity)
+        if not can_be_believed(age, standby_ttl_seconds=ws.standby_ttl_seconds):
+            return False
+        return sleeps_now(ws, activity=reading.activities[ws.id], now=now)
