@@ -121,7 +121,7 @@ class EventListener:
         if monotonic() < self._tell_at and all(map(_may_be_answered, self._untold)):
             return
         untold, self._untold = self._untold, []
-        if untold and not await self._live.publish_changes(_newest(untold)):
+        if untold and not await self._live.publish_changes(_newest(untold), each=untold):
             self._owes_resync = True
 
     async def _receive(self) -> None:

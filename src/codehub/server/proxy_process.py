@@ -60,7 +60,11 @@ async def run_proxy(
         async with sessions() as session, session.begin():
             installation = await get_or_create(session)
             has_homes = await workspaces.any_home(session)
-        redis = RedisLink(redis_url, client_name=f"{settings.coordinator.node_id}-proxy")
+        redis = RedisLink(
+            redis_url,
+            client_name=f"{settings.coordinator.node_id}-proxy",
+            channel_prefix=settings.redis.channel_prefix,
+        )
         stack.push_async_callback(redis.close)
         live = LiveFeed(redis)
         live.start()

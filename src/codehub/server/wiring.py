@@ -87,7 +87,11 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         installation = await get_or_create(session)
         has_homes = await workspaces.any_home(session)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
-    redis = RedisLink(endpoints.redis_url, client_name=settings.coordinator.node_id)
+    redis = RedisLink(
+        endpoints.redis_url,
+        client_name=settings.coordinator.node_id,
+        channel_prefix=settings.redis.channel_prefix,
+    )
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
     runtime = await build_runtime(
         settings, installation, has_homes=has_homes, on_death=_Obituaries(hints).publish
