@@ -22,6 +22,8 @@ from codehub.coordinators.wakeups import Wakeups
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint
 from codehub.store import leadership as terms
+from codehub.store.errors import is_outage
+from codehub.store.outage import DATABASE
 
 log = structlog.get_logger(__name__)
 
@@ -272,7 +274,10 @@ class CoordinatorLoop:
 
     def _note_error(self, error: Exception) -> None:
         self.status.last_error = f"{type(error).__name__}: {error}"
-        if isinstance(error, LeadershipLost):
+        cause = error.__cause__ if isinstance(error, LeadershipLost) else error
+        if cause is not None and is_outage(cause):
+            DATABASE.failed(self.coordinator.name, cause)
+        elif isinstance(error, LeadershipLost):
             self._log.warning("leadership lost", error=str(error))
         else:
             self._log.error("tick failed", error=self.status.last_error, exc_info=error)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import structlog
 
+from codehub.kit.tasks import hear_out
 from codehub.proxy.access import Access
 from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
 from codehub.proxy.destinations import Destination, Destinations
@@ -154,6 +155,7 @@ class Concierge:
             task = asyncio.create_task(self._directory.wake(workspace_id, principal))
             self._wakes[key] = task
             task.add_done_callback(lambda _: self._wakes.pop(key, None))
+            task.add_done_callback(hear_out)
         outcome = await asyncio.shield(task)
         self._access.workspace_changed(workspace_id)
         return outcome

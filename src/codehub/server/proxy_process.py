@@ -36,6 +36,7 @@ from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store import workspaces
 from codehub.store.connections import create_pool, reading_session_factory, session_factory
 from codehub.store.installation import get_or_create
+from codehub.store.outage import on_loop_error
 
 log = structlog.get_logger(__name__)
 
@@ -141,6 +142,7 @@ def main() -> None:
     )
 
     async def until_told() -> None:
+        asyncio.get_running_loop().set_exception_handler(on_loop_error)
         task = asyncio.ensure_future(work)
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, task.cancel)
