@@ -134,6 +134,7 @@ class Leadership:
         self.term: Term | None = None
         self.now = datetime.min.replace(tzinfo=UTC)
         self.lost = asyncio.Event()
+        self.lost_by: BaseException | None = None  # what ended the last term, where that is known
 
     @property
     def is_leader(self) -> bool:
@@ -167,6 +168,7 @@ class Leadership:
             await self.discard()
             raise
         self.lost.clear()
+        self.lost_by = None
         self._verified_at = boottime()
         self.now = self.term.acquired_at
         return self.term
@@ -182,6 +184,7 @@ class Leadership:
                 )
             except BaseException as error:
                 await self.discard()
+                self.lost_by = error
                 if isinstance(error, Exception):
                     raise LeadershipLost(f"could not verify: {type(error).__name__}: {error}") from error
                 raise
@@ -261,6 +264,7 @@ class Leadership:
                 yield term
             except (*DATABASE_FAILED, asyncio.CancelledError, LeadershipLost, TermOver) as error:
                 await self.discard()
+                self.lost_by = error
                 match error:
                     case asyncio.CancelledError() | LeadershipLost():
                         raise

@@ -22,7 +22,7 @@ from codehub.coordinators.wakeups import Wakeups
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint
 from codehub.store import leadership as terms
-from codehub.store.errors import is_outage
+from codehub.store.errors import database_failure
 from codehub.store.outage import DATABASE
 
 log = structlog.get_logger(__name__)
@@ -274,9 +274,9 @@ class CoordinatorLoop:
 
     def _note_error(self, error: Exception) -> None:
         self.status.last_error = f"{type(error).__name__}: {error}"
-        cause = error.__cause__ if isinstance(error, LeadershipLost) else error
-        if cause is not None and is_outage(cause):
-            DATABASE.failed(self.coordinator.name, cause)
+        failure = database_failure(error) or database_failure(self.leadership.lost_by)
+        if failure is not None:
+            DATABASE.failed(self.coordinator.name, failure)
         elif isinstance(error, LeadershipLost):
             self._log.warning("leadership lost", error=str(error))
         else:
