@@ -34,7 +34,7 @@ from tests.chaos.quick_proxy import LEASE_SECONDS
 from tests.support.control import Cell
 from tests.support.instance import environment
 from tests.support.people import ECHO_ON_PORT
-from tests.support.redis import RedisServer
+from tests.support.redis import RedisServer, make_memory_old
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -226,6 +226,7 @@ async def test_an_open_tab_survives_a_redis_that_forgets(house: House, redis_ser
         await tab.send("here")
         assert await tab.recv() == "here"
         assert await house.desired() is DesiredState.RUNNING
+    await make_memory_old(house.cell.redis_url)
     await house.cell.until_status(house.workspace_id, "standby")
 
 

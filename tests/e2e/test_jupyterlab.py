@@ -99,7 +99,7 @@ async def test_work_survives_reload_sleep_and_archive_behind_one_link(url: str) 
             # Asleep by itself once the page is closed, awake by the link.
             await person.change(workspace_id, standby_ttl_seconds=2)
             await page.goto("about:blank")
-            await person.until_status(workspace_id, "standby", seconds=90)
+            await person.until_status(workspace_id, "standby", seconds=150)
             await person.change(workspace_id, standby_ttl_seconds=600)
             await page.goto(link)
             await expect(page.locator("main[data-page=waiting]")).to_be_visible()

@@ -70,7 +70,7 @@ async def headers_seen(person: Person, workspace_id: str) -> dict[str, str]:
 
 async def test_an_idle_workspace_sleeps_and_says_why(ann: Person) -> None:
     workspace_id = await ann.running("idle", standby_ttl_seconds=2)
-    seen = await ann.until_status(workspace_id, "standby")
+    seen = await ann.until_status(workspace_id, "standby", seconds=150)
     assert seen["desired_state"] == "STANDBY"
     history = await ann.api("GET", f"/workspaces/{workspace_id}/history")
     causes = [(entry["actor"], entry["cause"]) for entry in history["items"]]
@@ -91,7 +91,7 @@ async def test_an_open_socket_keeps_it_awake_and_its_end_lets_it_sleep(ann: Pers
         await tab.send("still here")
         assert await tab.recv() == "still here"
         assert (await ann.workspace(workspace_id))["desired_state"] == "RUNNING"
-    await ann.until_status(workspace_id, "standby")
+    await ann.until_status(workspace_id, "standby", seconds=150)
 
 
 async def test_a_forgotten_tab_never_wakes_and_a_person_does(ann: Person, url: str) -> None:

@@ -40,6 +40,7 @@ class Connection(_DriverConnection):
     def __init__(self, database: Database) -> None:
         self.database = database
         self.backend = database.connect(CURRENT.get())
+        self.lock_key = 0
 
     def swap(self) -> None:
         old = self.backend
@@ -60,6 +61,9 @@ class Connection(_DriverConnection):
             return False
         if "clock_timestamp" in query:
             return self.database.now()
+        if "set_config('codehub.lock_key'" in query:
+            self.lock_key = int(args[0])
+            return args[0]
         if "pg_try_advisory_lock" in query:
             return self.database.try_advisory(self.backend, args[0])
         if "pg_locks" in query:
@@ -71,7 +75,7 @@ class Connection(_DriverConnection):
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         await self._pass(query, timeout)
         if "pg_advisory_lock" in query:
-            await self.database.wait_advisory(self.backend, int(query.split("'")[1]))
+            await self.database.wait_advisory(self.backend, self.lock_key)
         elif "pg_advisory_unlock_all" in query:
             self.database.unlock_all(self.backend)
         else:

@@ -243,6 +243,10 @@ class Database:
     def holds_advisory(self, backend: Backend, key: int) -> bool:
         return backend.open and self._advisory.get(key) is backend
 
+    def is_advisory_held(self, key: int) -> bool:
+        holder = self._advisory.get(key)
+        return holder is not None and holder.open
+
     def notify(self, payload: str) -> None:
         for backend in list(self.backends):
             for listener in backend.listeners:

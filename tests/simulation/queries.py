@@ -5,16 +5,18 @@ the real one sends, so that a fault can fall between any two of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from codehub.coordinators.leadership import lock_key
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.claims import Claim
-from codehub.store.leadership import Term
+from codehub.store.leadership import LAST_ERROR, LONGEST_ERROR, Term
 from codehub.store.steps import Done, Step
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
@@ -76,7 +78,8 @@ async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term
     await db.statement(transaction, "acquire_term")
     await db.lock(transaction, (TERMS, lock_name))
     old: Term | None = db.get(transaction, TERMS, lock_name)
-    epoch, ticked, detail = (old.epoch + 1, old.last_tick_at, old.detail) if old else (1, None, {})
+    epoch, ticked, told = (old.epoch + 1, old.last_tick_at, old.detail) if old else (1, None, {})
+    detail = {key: value for key, value in told.items() if key != LAST_ERROR}
     term = Term(lock_name, holder_id, db.now(), epoch, ticked, detail)
     db.put(transaction, TERMS, lock_name, term)
     return term
@@ -109,6 +112,25 @@ async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, 
         assert term is not None
         renewed = Term(lock_name, term.holder_id, term.acquired_at, term.epoch, db.now(), detail)
         db.put(transaction, TERMS, lock_name, renewed)
+
+
+async def record_error(session: Session, lock_name: str, error: str) -> None:
+    db, transaction = session.db, session.transaction
+    await db.statement(transaction, "record_error")
+    await db.lock(transaction, (TERMS, lock_name))
+    term: Term | None = db.get(transaction, TERMS, lock_name)
+    if term is not None:
+        told = replace(term, detail={**term.detail, LAST_ERROR: error[:LONGEST_ERROR]})
+        db.put(transaction, TERMS, lock_name, told)
+
+
+async def read_terms(session: Session) -> dict[str, Term]:
+    await session.db.statement(session.transaction, "read_terms")
+    found = session.db.scan(session.transaction, TERMS)
+    return {
+        term.lock_name: replace(term, is_held=session.db.is_advisory_held(lock_key(term.lock_name)))
+        for term in found
+    }
 
 
 async def last_tick_at(session: Session, lock_name: str) -> datetime | None:

@@ -69,21 +69,22 @@ async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
 # ttl
 
 
-async def load_standby_candidates(session: Session, *, now: datetime) -> list[WorkspaceView]:
+async def load_standby_candidates(
+    session: Session, *, now: datetime, after: UUID, limit: int
+) -> list[WorkspaceView]:
     await session.db.statement(session.transaction, "load_standby_candidates")
     found = [
         ws
         for ws in views(session)
         if rows.may_sleep(ws)
+        and ws.id > after
         and (ws.awake_until is None or ws.awake_until <= now)
         and (ws.active_until is None or ws.active_until <= now)
     ]
-    return sorted(found, key=lambda ws: ws.id)
+    return sorted(found, key=lambda ws: ws.id)[:limit]
 
 
-async def load_archive_candidates(
-    session: Session, *, now: datetime, limit: int = 1000
-) -> list[WorkspaceView]:
+async def load_archive_candidates(session: Session, *, now: datetime, limit: int) -> list[WorkspaceView]:
     await session.db.statement(session.transaction, "load_archive_candidates")
     due = [(at, ws) for ws in views(session) if (at := rows.archive_due_at(ws)) is not None and at < now]
     return [ws for _, ws in sorted(due, key=lambda each: each[0])][:limit]

@@ -19,9 +19,12 @@ from tests.simulation.rows import Row
 # observations
 
 
-async def load_watched(session: Session) -> list[Observable]:
+async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Observable]:
     await session.db.statement(session.transaction, "load_watched")
-    return [_observable(ws) for ws in views(session) if rows.watched(ws)]
+    watched = sorted(
+        (ws for ws in views(session) if rows.watched(ws) and ws.id > after), key=lambda ws: ws.id
+    )
+    return [_observable(ws) for ws in watched[:limit]]
 
 
 async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:

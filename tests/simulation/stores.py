@@ -143,7 +143,8 @@ class Live:
         self._world = world
         self.known: dict[UUID, int] = {}
 
-    async def publish_changes(self, changes: Sequence[Change]) -> bool:
+    async def publish_changes(self, changes: Sequence[Change], *, each: Sequence[Change] = ()) -> bool:
+        del each
         if self._world.chaos.strikes("redis"):
             return False
         for change in changes:

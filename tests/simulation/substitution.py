@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 _worlds: list["World"] = []
 
 SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
-    leadership: (queries, ("acquire_term", "hold_term", "record_tick", "last_tick_at")),
+    leadership: (
+        queries,
+        ("acquire_term", "hold_term", "record_tick", "record_error", "read_terms", "last_tick_at"),
+    ),
     due: (queries_due, ("load_in_flight", "load_work")),
     claims: (
         queries,

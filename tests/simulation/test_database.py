@@ -22,7 +22,7 @@ from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Op
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store import users
 from codehub.store.claims import Claim
-from codehub.store.observations import Observed
+from codehub.store.observations import FIRST_PAGE, Observed
 from codehub.store.records import VIEW_COLUMNS, to_view
 from codehub.store.session import Lone, Sessions
 from codehub.store.steps import Done, Step
@@ -106,7 +106,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "stamp_in_flight": lambda: side.call("stamp_in_flight", [each], observed_at=seen_at),
         "stamp_coarse": lambda: side.call("stamp_coarse", observed_at=now, older_than=seen_at),
         "set_invariant_error": lambda: side.call("set_invariant_error", each, error),
-        "load_watched": lambda: side.call("load_watched"),
+        "load_watched": lambda: side.call("load_watched", after=FIRST_PAGE, limit=dice.choice((1, 100))),
         "load_named": lambda: side.call("load_named", [each]),
         "load_work": lambda: side.call("load_work", limit=10, retried_before=seen_at),
         "load_in_flight": lambda: side.call("load_in_flight", retried_before=seen_at),
@@ -122,9 +122,14 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "recover": lambda: side.call("recover", each, home=home),
         "find": lambda: side.call("find", each),
         "usage_for": lambda: side.call("usage_for", OWNER, actor="user:a", cause="b"),
-        "load_standby_candidates": lambda: side.call("load_standby_candidates", now=now),
+        "load_standby_candidates": lambda: side.call(
+            "load_standby_candidates",
+            now=now,
+            after=dice.choice((FIRST_PAGE, each)),
+            limit=dice.choice((1, 100)),
+        ),
         "load_archive_candidates": lambda: side.call(
-            "load_archive_candidates", now=now + timedelta(days=dice.choice((0, 2)))
+            "load_archive_candidates", now=now + timedelta(days=dice.choice((0, 2))), limit=100
         ),
         "load_owners": lambda: side.call("load_owners", [each]),
         "replace_seen": lambda: side.call("replace_seen", dice.sample(["a", "b", "c"], 2)),
@@ -132,6 +137,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "acquire_term": lambda: side.call("acquire_term", LOCK, "me"),
         "hold_term": lambda: side.call("hold_term", LOCK, dice.choice((1, 2, 3))),
         "record_tick": lambda: side.call("record_tick", LOCK, detail={"n": dice.choice((1, 2))}),
+        "record_error": lambda: side.call("record_error", LOCK, "ValueError: no"),
         "last_tick_at": lambda: side.call("last_tick_at", LOCK),
     }
     if claim is not None:

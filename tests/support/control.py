@@ -31,6 +31,7 @@ from codehub.store import events, users
 from codehub.store.records import WorkspaceRecord
 from codehub.store.session import Sessions
 from codehub.store.workspaces import find
+from tests.support.redis import make_memory_old
 from tests.support.waiting import until
 
 TINY_SERVER = Path(__file__).with_name("tiny_server.py")
@@ -80,6 +81,7 @@ class Cell:
 
     async def prepare(self) -> None:
         (self.data_dir / "archives").mkdir(parents=True, exist_ok=True)
+        await make_memory_old(self.redis_url)
         async with self.sessions() as session, session.begin():
             await users.create(
                 session, user_id=self.owner_id, username="tester", password_hash="-", role=Role.USER

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -107,6 +107,21 @@ class PostgresServer:
             self._process.send_signal(how)
             self._process.wait(timeout=START_TIMEOUT_SECONDS)
             self._process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """SIGSTOP: the kernel accepts connections and takes what is sent, and nobody ever answers."""
+        os.kill(self.pid, signal.SIGSTOP)  # first: it starts no more of the others then
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        stopped = [self.pid, *map(int, children)]
+        for pid in stopped[1:]:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def _answers(self) -> bool:
         where = ("-h", self.directory, "-p", str(self.port or 5432), "-d", "postgres")

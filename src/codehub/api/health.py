@@ -1,5 +1,7 @@
 """What an orchestrator and a monitor ask, without signing in: at the root, outside ``/api/v1``."""
 
+import asyncio
+
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
@@ -10,6 +12,8 @@ from codehub.domain.status import Status
 from codehub.store.errors import DATABASE_FAILED
 
 router = APIRouter(tags=["health"])
+
+COUNTS_WITHIN_SECONDS = 3.0
 
 WORKSPACES = Gauge("codehub_workspaces", "Workspaces by status, deleted ones aside", ["status"])
 
@@ -47,7 +51,8 @@ async def coordinator(parts: TheParts) -> CoordinatorReport:
 )
 async def metrics(parts: TheParts) -> Response:
     try:
-        counts = await parts.overviews.counts()
+        async with asyncio.timeout(COUNTS_WITHIN_SECONDS):
+            counts = await parts.overviews.counts()
     except DATABASE_FAILED:
         WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
     else:

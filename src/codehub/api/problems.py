@@ -18,6 +18,7 @@ from codehub.domain.errors import CodeHubError, EffectError
 from codehub.services.errors import LimitReached
 from codehub.services.sign_in import TooManyAttempts
 from codehub.store.errors import DATABASE_FAILED, is_outage
+from codehub.store.outage import DATABASE
 
 log = structlog.get_logger(__name__)
 
@@ -187,7 +188,7 @@ def of_database_error(error: Exception) -> Response:
     if not is_outage(error):
         log.error("the database refused a statement", exc_info=error)
         return internal()
-    log.warning("the database does not answer", error=type(error).__name__)
+    DATABASE.failed("api", error)
     return unavailable("The database does not answer. Try again in a moment.")
 
 

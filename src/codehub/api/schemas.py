@@ -342,6 +342,11 @@ class Health(Answer):
     status: Literal["ok"]
 
 
+class RivalLeader(Answer):
+    holder_id: str
+    lock_name: str
+
+
 class CoordinatorState(Answer):
     is_leader: bool
     holder_id: str | None = None
@@ -350,6 +355,10 @@ class CoordinatorState(Answer):
     last_tick_at: datetime | None = None
     last_error: str | None = None
     away: dict[str, Any] = Field({}, description="Engines that do not answer, as the leader sees them")
+    rivals: list[RivalLeader] = Field(
+        [],
+        description="Others that lead the same: replicas whose COORDINATOR_LOCK_ID differs from this one's",
+    )
 
 
 class CoordinatorReport(Answer):

@@ -93,7 +93,7 @@ async def _tell_of(user: UserRecord) -> None:
         url = redis.url(data_dir)
     else:
         return
-    link = RedisLink(url, client_name="codehub-cli")
+    link = RedisLink(url, client_name="codehub-cli", channel_prefix=settings.redis.channel_prefix)
     try:
         await LivePublisher(link).publish_person(user.id)
     finally:

@@ -86,6 +86,7 @@ class Coordinator(TypedDict):
     last_tick_at: str | None
     last_error: str | None
     away: dict[str, Any]
+    rivals: list[dict[str, str]]
 
 
 class CoordinatorReport(TypedDict):

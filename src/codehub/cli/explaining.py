@@ -166,6 +166,12 @@ def _obstacles(ws: Workspace, report: CoordinatorReport | None, *, now: datetime
                 f"{clean(leader['holder_id'])} leads {name}, which {TASKS[name]}, and has not worked for "
                 f"{_for(tick, now=now)}: it hangs, or it died and nobody took over."
             )
+    for name, leader in report["coordinators"].items():
+        found += [
+            f"Two lead {clean(name)}: {clean(rival['holder_id'])} does so too, with another"
+            " COORDINATOR_LOCK_ID. Give all replicas the same value and restart them."
+            for rival in leader.get("rivals") or ()
+        ]
     for leader in report["coordinators"].values():
         for engine, why in (leader.get("away") or {}).items():
             found.append(f"The {clean(engine)} does not answer ({clean(why)}): what needs it waits.")

@@ -59,7 +59,7 @@ class EventListener:
         self._untold: list[Change] = []
         self._tell_at = 0.0
         self._owes_resync = True
-        self._feed_lost: str | None = None
+        self._feed_lost: FeedLost | None = None
         self._record_at = 0.0
 
     async def on_elected(self) -> None:
@@ -84,7 +84,7 @@ class EventListener:
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
         if self._feed_lost is not None:
-            raise LeadershipLost(self._feed_lost)
+            raise LeadershipLost(str(self._feed_lost)) from self._feed_lost
         changes, self._queue = self._queue, []
         if not self._untold:
             self._tell_at = monotonic() + ANSWERED_SECONDS
@@ -121,7 +121,7 @@ class EventListener:
         if monotonic() < self._tell_at and all(map(_may_be_answered, self._untold)):
             return
         untold, self._untold = self._untold, []
-        if untold and not await self._live.publish_changes(_newest(untold)):
+        if untold and not await self._live.publish_changes(_newest(untold), each=untold):
             self._owes_resync = True
 
     async def _receive(self) -> None:
@@ -132,7 +132,7 @@ class EventListener:
                 self._queue.extend(batch)
                 self.wakeups.poke()
         except FeedLost as error:
-            self._feed_lost = str(error)
+            self._feed_lost = error
             self.wakeups.poke()
 
 

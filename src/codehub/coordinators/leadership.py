@@ -16,7 +16,9 @@ Three things keep a leader that does not know it has been replaced from doing ha
   ago it last saw its lock in ``pg_locks``. A process thawed after a long freeze finds that too long ago.
 
 If the process dies anywhere in here, the server notices the closed socket and frees the lock; a frozen
-one is ended by ``idle_session_timeout``.
+one is ended by ``idle_session_timeout``, ten seconds after it last spoke. A leader that is well verifies more
+often than that. What it verified last counts for no longer than its session may be silent: before that the
+server cannot have given the lock to anybody else.
 """
 
 import asyncio
@@ -31,7 +33,7 @@ import structlog
 from codehub.domain.errors import CodeHubError
 from codehub.kit.clock import boottime
 from codehub.store import leadership as terms
-from codehub.store.connections import Connector
+from codehub.store.connections import IDLE_SESSION_SECONDS, Connector
 from codehub.store.errors import DATABASE_FAILED, TermOver
 from codehub.store.fencing import Fence, FencedSession
 from codehub.store.session import Connection, Lone, Session
@@ -40,7 +42,8 @@ log = structlog.get_logger(__name__)
 
 LOCK_CALL_SECONDS = 5.0
 VERIFY_SECONDS = 2.0
-MAX_VERIFICATION_AGE_SECONDS = 15.0
+LONGEST_VERIFICATION_AGE_SECONDS = 15.0
+VERIFICATIONS_IN_A_SILENCE = 2.5
 
 _VERIFY = """
 SELECT EXISTS (
@@ -52,10 +55,12 @@ SELECT EXISTS (
 """
 
 # To have waited in vain is no error. Unless it is caught here, the server writes one into its log, for every
-# coordinator of every replica that waits, every five seconds.
+# coordinator of every replica that waits, every five seconds. A DO block takes no parameters: it reads the
+# key from a setting of the session, which is made with one.
+_SET_KEY = "SELECT set_config('codehub.lock_key', $1, false)"
 _WAIT = """
 DO $$ BEGIN
-  PERFORM pg_advisory_lock('{key}'::bigint);
+  PERFORM pg_advisory_lock(current_setting('codehub.lock_key')::bigint);
 EXCEPTION WHEN lock_not_available THEN
   NULL;
 END $$
@@ -85,6 +90,14 @@ def lock_name(coordinator: str, *, lock_id: str | None = None) -> str:
     return f"{lock_id}:coordinator:{coordinator}" if lock_id else f"coordinator:{coordinator}"
 
 
+def session_idle_seconds(verify_seconds: float) -> float:
+    """How long the lock's session may be silent before the server ends it, and the next in line leads.
+
+    Ten seconds. Longer only where a leader verifies so rarely that it would be ended while it is well.
+    """
+    return max(float(IDLE_SESSION_SECONDS), VERIFICATIONS_IN_A_SILENCE * verify_seconds)
+
+
 @dataclass(frozen=True)
 class Term:
     """One stretch of leadership."""
@@ -101,7 +114,16 @@ class Leadership:
     the write-back of an action that ended take turns, each for the length of one short transaction.
     """
 
-    def __init__(self, *, connector: Connector, name: str, holder_id: str) -> None:
+    def __init__(
+        self,
+        *,
+        connector: Connector,
+        name: str,
+        holder_id: str,
+        idle_seconds: float = IDLE_SESSION_SECONDS,
+    ) -> None:
+        """``idle_seconds``: after so long a silence the server ends the connector's sessions."""
+        self._max_age = min(idle_seconds, LONGEST_VERIFICATION_AGE_SECONDS)
         self._connector = connector
         self._name = name
         self._key = lock_key(name)
@@ -112,6 +134,7 @@ class Leadership:
         self.term: Term | None = None
         self.now = datetime.min.replace(tzinfo=UTC)
         self.lost = asyncio.Event()
+        self.lost_by: BaseException | None = None  # what ended the last term, where that is known
 
     @property
     def is_leader(self) -> bool:
@@ -145,6 +168,7 @@ class Leadership:
             await self.discard()
             raise
         self.lost.clear()
+        self.lost_by = None
         self._verified_at = boottime()
         self.now = self.term.acquired_at
         return self.term
@@ -160,6 +184,7 @@ class Leadership:
                 )
             except BaseException as error:
                 await self.discard()
+                self.lost_by = error
                 if isinstance(error, Exception):
                     raise LeadershipLost(f"could not verify: {type(error).__name__}: {error}") from error
                 raise
@@ -178,7 +203,7 @@ class Leadership:
     def assert_recent(self) -> None:
         """Immediately before a side effect: is what we know of our leadership fresh enough to act on?"""
         age = boottime() - self._verified_at
-        if self.term is None or age > MAX_VERIFICATION_AGE_SECONDS:
+        if self.term is None or age > self._max_age:
             raise LeadershipLost(f"last verified {age:.0f} s ago")
 
     @asynccontextmanager
@@ -239,6 +264,7 @@ class Leadership:
                 yield term
             except (*DATABASE_FAILED, asyncio.CancelledError, LeadershipLost, TermOver) as error:
                 await self.discard()
+                self.lost_by = error
                 match error:
                     case asyncio.CancelledError() | LeadershipLost():
                         raise
@@ -277,7 +303,8 @@ class Leadership:
     async def _try_lock(self, raw: Connection) -> bool:
         if await raw.fetchval("SELECT pg_try_advisory_lock($1)", self._key, timeout=LOCK_CALL_SECONDS):
             return True
-        await raw.execute(_WAIT.format(key=self._key), timeout=LOCK_CALL_SECONDS * 2)
+        await raw.fetchval(_SET_KEY, str(self._key), timeout=LOCK_CALL_SECONDS)
+        await raw.execute(_WAIT, timeout=LOCK_CALL_SECONDS * 2)
         held = await raw.fetchval(_VERIFY, self._key, raw.get_server_pid(), timeout=LOCK_CALL_SECONDS)
         return bool(held)
 

@@ -21,6 +21,9 @@ from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.wakeups import Wakeups
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint
+from codehub.store import leadership as terms
+from codehub.store.errors import database_failure
+from codehub.store.outage import DATABASE
 
 log = structlog.get_logger(__name__)
 
@@ -29,12 +32,18 @@ LONGEST_PAUSE_SECONDS = 1.0
 SPRINT_SECONDS = 0.05
 PROOF_SECONDS = 1.0
 """A tick believes a look into pg_locks that is younger: its transaction asks for the term all the same."""
+RIVALS_SECONDS = 60.0
 JITTER = 0.3
 
 TICK_SECONDS = Histogram("codehub_tick_duration_seconds", "How long a tick took", ["coordinator"])
 TICK_FAILURES = Counter("codehub_tick_failures_total", "Ticks that failed", ["coordinator"])
 TICK_LAG = Histogram("codehub_tick_lag_seconds", "How much later than intended a tick began", ["coordinator"])
 IS_LEADER = Gauge("codehub_is_leader", "1 while this process leads", ["coordinator"])
+RIVALS = Gauge(
+    "codehub_rival_leaders",
+    "Others that lead the same coordinator under another COORDINATOR_LOCK_ID",
+    ["coordinator"],
+)
 ELECTIONS = Counter("codehub_elections_won_total", "Terms begun by this process", ["coordinator"])
 
 
@@ -73,7 +82,7 @@ class Coordinator(Protocol):
 @dataclass(frozen=True)
 class LoopTiming:
     retry_seconds: float = 5.0
-    verify_seconds: float = 10.0
+    verify_seconds: float = 4.0
     start_jitter_seconds: float = 5.0
 
 
@@ -95,6 +104,8 @@ class CoordinatorLoop:
         self._timing = timing
         self._stopping = asyncio.Event()
         self._sprinted = 0.0
+        self._recorded_error: str | None = None
+        self._rivals_at = 0.0
         self._verified_at = 0.0  # by the event loop's clock, which nothing makes jump
         self._log = log.bind(coordinator=coordinator.name)
 
@@ -125,6 +136,7 @@ class CoordinatorLoop:
         ELECTIONS.labels(name).inc()
         try:
             async with self._proving_leadership():
+                self._recorded_error, self._rivals_at = None, 0.0
                 await self.coordinator.on_elected()
                 while not self._stopping.is_set():
                     await self._tick_once()
@@ -150,9 +162,10 @@ class CoordinatorLoop:
                 raise LeadershipLost(str(error)) from error
             TICK_FAILURES.labels(self.coordinator.name).inc()
             self._note_error(error)
+            await self._record_error()
         else:
             self.status.last_report = report
-            self.status.last_error = None
+            self.status.last_error = self._recorded_error = None
             self.status.ticks += 1
             self.status.last_tick_at = datetime.now(UTC)
         took = monotonic() - began
@@ -161,6 +174,32 @@ class CoordinatorLoop:
         await self._catch_breath(took)
         await self._wait_for_work()
         self._sprinted = max(0.0, self._sprinted - (monotonic() - rested_at))
+
+    async def _record_error(self) -> None:
+        """For people who ask another process than this one. Once, however often the tick fails that way."""
+        error = self.status.last_error
+        if error is None or error == self._recorded_error:
+            return
+        async with self.leadership.statement() as session:
+            await terms.record_error(session, self.leadership.name, error)
+        self._recorded_error = error
+
+    async def _look_for_rivals(self) -> None:
+        """Replicas with different lock ids each elect a leader, and all of these write the same rows."""
+        now = asyncio.get_running_loop().time()
+        if now < self._rivals_at:
+            return
+        self._rivals_at = now + RIVALS_SECONDS
+        async with self.leadership.statement() as session:
+            found = terms.rivals_of(self.leadership.name, (await terms.read_terms(session)).values())
+        RIVALS.labels(self.coordinator.name).set(len(found))
+        for rival in found:
+            self._log.error(
+                "two leaders of one coordinator: replicas differ in COORDINATOR_LOCK_ID, give all the same",
+                lock=self.leadership.name,
+                other_lock=rival.lock_name,
+                other_holder=rival.holder_id,
+            )
 
     async def _catch_breath(self, took: float) -> None:
         """Fast when there is little to do, never a flood: after a few ticks at most half of the time is spent
@@ -226,6 +265,7 @@ class CoordinatorLoop:
         asked_at = asyncio.get_running_loop().time()
         await self.leadership.verify()
         self._verified_at = asked_at
+        await self._look_for_rivals()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -234,7 +274,10 @@ class CoordinatorLoop:
 
     def _note_error(self, error: Exception) -> None:
         self.status.last_error = f"{type(error).__name__}: {error}"
-        if isinstance(error, LeadershipLost):
+        failure = database_failure(error) or database_failure(self.leadership.lost_by)
+        if failure is not None:
+            DATABASE.failed(self.coordinator.name, failure)
+        elif isinstance(error, LeadershipLost):
             self._log.warning("leadership lost", error=str(error))
         else:
             self._log.error("tick failed", error=self.status.last_error, exc_info=error)

@@ -8,7 +8,7 @@ A look that failed is not an observation. Nothing is written then, and nothing i
 from an error.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -45,6 +45,7 @@ _NOTHING = Sighting()
 class Timing:
     idle_seconds: float = 10.0
     active_seconds: float = 2.0
+    batch_size: int = 1000
 
 
 @dataclass
@@ -63,6 +64,30 @@ class News:
     def is_one_statement(self) -> bool:
         """Several rows are locked in order first; what is broken, or was left, takes a write more."""
         return len(self.observed) + len(self.in_flight) == 1 and not (self.broken or self.left_running)
+
+
+@dataclass
+class FullLook:
+    """One look at everything: what the runtime listed, and how far the database has been compared with it."""
+
+    began_at: datetime
+    seen: Observation
+    compared: int = 0
+    changed: int = 0
+    busy: bool = False
+    strange: set[UUID] = field(init=False)  # seen, and not found in the database so far
+
+    def __post_init__(self) -> None:
+        self.strange = set(self.seen.sightings) | self.seen.unreadable
+
+    def note(self, rows: Sequence[Observable]) -> None:
+        for row in rows:
+            self.compared += len(row.ids)
+            self.busy |= row.operation is not Operation.NONE
+            self.strange.difference_update(row.ids)
+
+    def orphans(self) -> dict[UUID, Sighting]:
+        return {each: self.seen.sightings[each] for each in self.strange if each in self.seen.sightings}
 
 
 class Observer:
@@ -116,26 +141,45 @@ class Observer:
         # Set before the look: an engine that is away is asked again after a pause, not in a tight circle.
         self._next_full = monotonic() + self._timing.active_seconds
         began_at = await self._lead.database_time()
-        seen = await self._runtime.observe()
-        async with self._lead.transaction(actor="observer") as session:
-            rows = await observations.load_watched(session)
-            strange = _not_of(rows, set(seen.sightings) | seen.unreadable)
-            if strange:
-                # Seen, although at rest on record; one that left its rest meanwhile is found here, too.
-                named = await observations.load_named(session, strange)
-                strange = _not_of(named, strange)
-                rows += named
-            news = _compare(rows, seen)
-            changed = await self._write(session, news, began_at=began_at)
-            await self._stamp_coarsely(session, seen, began_at=began_at)
+        look = FullLook(began_at, await self._runtime.observe())
+        async for rows in self._pages():
+            await self._take_in(look, rows)
+        for some in _batches(look.strange, self._timing.batch_size):
+            # Seen, although at rest on record; one that left its rest meanwhile is found here, too.
+            async with self._lead.statement() as session:
+                named = await observations.load_named(session, some)
+            await self._take_in(look, named)
+        await self._stamp_coarsely(look)
+        async with self._lead.statement() as session:
             await terms.record_tick(session, self._lead.name, detail={})
-        self._busy = any(row.operation is not Operation.NONE for row in rows)
+        self._busy = look.busy
         interval = self._timing.active_seconds if self._busy else self._timing.idle_seconds
         self._next_full = monotonic() + interval
+        await self._sweep_orphans(look.orphans(), now=began_at)
+        return TickReport(seen=look.compared, changed=look.changed)
+
+    async def _pages(self) -> AsyncIterator[list[Observable]]:
+        """What is watched, a batch at a time. Rows are judged one by one: no two need to be of one moment."""
+        after, limit = observations.FIRST_PAGE, self._timing.batch_size
+        while True:
+            async with self._lead.statement() as session:
+                rows = await observations.load_watched(session, after=after, limit=limit)
+            yield rows
+            ids = [each for row in rows for each in row.ids]
+            if len(ids) < limit:
+                return
+            after = max(ids)
+
+    async def _take_in(self, look: "FullLook", rows: Sequence[Observable]) -> None:
+        """Compare one batch with what was seen, and write its news in one transaction."""
+        look.note(rows)
+        news = _compare(rows, look.seen)
+        changed: list[UUID] = []
+        if news:
+            async with self._lead.transaction(actor="observer") as session:
+                changed = await self._write(session, news, began_at=look.began_at)
+        look.changed += len(changed)
         await self._tell([*changed, *news.in_flight])
-        orphans = {each: seen.sightings[each] for each in strange if each in seen.sightings}
-        await self._sweep_orphans(orphans, now=began_at)
-        return TickReport(seen=sum(len(row.ids) for row in rows), changed=len(changed))
 
     async def _write(self, session: Session, news: News, *, began_at: datetime) -> list[UUID]:
         if not news:
@@ -153,14 +197,15 @@ class Observer:
         await access.touch(session, *(each for each in news.left_running if each in changed))
         return changed
 
-    async def _stamp_coarsely(self, session: Session, seen: Observation, *, began_at: datetime) -> None:
+    async def _stamp_coarsely(self, look: "FullLook") -> None:
         """``observed_at`` of rows at rest moves every few minutes, in one statement, not every tick."""
-        if seen.unreadable or monotonic() < self._next_coarse:
+        if look.seen.unreadable or monotonic() < self._next_coarse:
             return
         self._next_coarse = monotonic() + COARSE_STAMP_EVERY.total_seconds()
-        await observations.stamp_coarse(
-            session, observed_at=began_at, older_than=began_at - COARSE_STAMP_EVERY
-        )
+        async with self._lead.transaction(actor="observer") as session:
+            await observations.stamp_coarse(
+                session, observed_at=look.began_at, older_than=look.began_at - COARSE_STAMP_EVERY
+            )
 
     async def _tell(self, looked_at: Sequence[UUID]) -> None:
         """Also of what did not change: a fresh stamp may be all that a completion waits for."""
@@ -180,8 +225,9 @@ class Observer:
                 await self._runtime.remove_orphan_container(each)
 
 
-def _not_of(rows: Sequence[Observable], ids: set[UUID]) -> set[UUID]:
-    return ids.difference(*(row.ids for row in rows))
+def _batches(ids: Collection[UUID], size: int) -> list[list[UUID]]:
+    ordered = sorted(ids)
+    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
 
 
 def _compare(rows: Sequence[Observable], seen: Observation) -> News:

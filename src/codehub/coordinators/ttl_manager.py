@@ -2,8 +2,8 @@
 
 It decides nothing by itself and writes no column: it finds candidates in the database, asks Redis who is
 using them, and then wishes through the services layer like everybody else, as a compare-and-set. Every doubt
-keeps a workspace awake: Redis away, its memory younger than the idle period, more workspaces idle at once
-than people stop working at once.
+keeps a workspace awake: Redis away, its memory too young to be believed, its clock that jumped, more
+workspaces idle at once than people stop working at once.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,19 @@ from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wakeups import Nudges, Wakeups
 from codehub.domain.states import DesiredState
-from codehub.domain.ttl import archives_now, forgotten_cause, idle_cause, is_mass_idle, sleeps_now
+from codehub.domain.ttl import (
+    archives_now,
+    can_be_believed,
+    forgotten_cause,
+    idle_cause,
+    is_mass_idle,
+    sleeps_now,
+)
 from codehub.domain.workspace import WorkspaceView
+from codehub.kit.clock import boottime
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor
-from codehub.signals.activity import ActivityReading
+from codehub.signals.activity import ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintTarget
 from codehub.store import leadership as terms
@@ -33,6 +41,9 @@ log = structlog.get_logger(__name__)
 
 MASS_IDLE = Counter("codehub_ttl_mass_idle_total", "Ticks that found suspiciously many idle at once")
 LOWERED = Counter("codehub_ttl_transitions_total", "Wishes lowered because a TTL was over", ["to"])
+
+CLOCK_SLACK_SECONDS = 5.0
+"""Two readings may take this long to arrive, and clocks are set right by small steps."""
 
 TTL = Actor("ttl", is_admin=True)
 
@@ -45,6 +56,31 @@ class ActivitySource(Protocol):
 @dataclass(frozen=True)
 class Timing:
     interval_seconds: float = 60.0
+    batch_size: int = 200
+
+
+class RedisMemory:
+    """How old the memory of Redis is, counted anew when its clock jumps.
+
+    Leases and timers end by the clock of Redis's host. If that is put forward they all end at once, as if
+    Redis had been flushed, and only the proxies' next renewals tell who is there.
+    """
+
+    def __init__(self) -> None:
+        self._seen: tuple[float, float] | None = None  # by Redis's clock, and by ours
+        self._jumped_at: float | None = None
+
+    def age_seconds(self, identity: RedisIdentity) -> float:
+        now = boottime()
+        if self._seen is not None:
+            jump = (identity.now_seconds - self._seen[0]) - (now - self._seen[1])
+            if abs(jump) > CLOCK_SLACK_SECONDS:
+                log.warning("the clock of Redis jumped: nobody is put to sleep for now", seconds=round(jump))
+                self._jumped_at = now
+        self._seen = (identity.now_seconds, now)
+        if self._jumped_at is None:
+            return identity.age_seconds
+        return min(identity.age_seconds, now - self._jumped_at)
 
 
 class TtlManager:
@@ -65,6 +101,8 @@ class TtlManager:
         self._nudges = nudges
         self._timing = timing
         self._held: dict[UUID, datetime] = {}
+        self._more = False
+        self._memory = RedisMemory()
 
     async def on_elected(self) -> None:
         self._held = {}  # forgetting a hold can only begin it anew
@@ -73,36 +111,51 @@ class TtlManager:
         """Nothing runs beside the loop."""
 
     def next_wait_seconds(self) -> float:
-        return self._timing.interval_seconds
+        return 0.0 if self._more else self._timing.interval_seconds
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
+        batch = self._timing.batch_size
+        now = await self._lead.database_time()
+        running, idle = await self._find_idle(now=now)
         async with self._lead.transaction() as session:
-            now = self._lead.now
-            running = await ttl.load_standby_candidates(session, now=now)
-            forgotten = await ttl.load_archive_candidates(session, now=now)
+            forgotten = await ttl.load_archive_candidates(session, now=now, limit=batch)
             await terms.record_tick(session, self._lead.name, detail={})
         lowered = 0
-        for ws in await self._idle(running, now=now):
+        for ws in idle[:batch]:
             lowered += await self._lower(ws, DesiredState.STANDBY, cause=idle_cause(ws))
         for ws in forgotten:
             lowered += await self._lower(ws, DesiredState.PENDING, cause=forgotten_cause(ws))
+        # The rest is due already. Not if nothing could be lowered: then it would be the same ones again.
+        self._more = lowered > 0 and max(len(idle), len(forgotten) + 1) > batch
         if lowered:
             await self._nudges.wake(HintTarget.RECONCILER)
-        return TickReport(seen=len(running) + len(forgotten), changed=lowered)
+        return TickReport(seen=running + len(forgotten), changed=lowered)
 
-    async def _idle(self, running: Sequence[WorkspaceView], *, now: datetime) -> list[WorkspaceView]:
-        """Those that may be put to sleep now."""
-        if not running:
-            self._held = {}
+    async def _find_idle(self, *, now: datetime) -> tuple[int, list[WorkspaceView]]:
+        """How many run, and those that may be put to sleep now. Read page by page, judged together."""
+        running, idle = 0, []
+        after = ttl.FIRST_PAGE
+        while True:
+            async with self._lead.statement() as session:
+                page = await ttl.load_standby_candidates(
+                    session, now=now, after=after, limit=self._timing.batch_size
+                )
+            running += len(page)
+            try:
+                idle += await self._idle_of(page, now=now)
+            except RedisUnavailable as error:
+                log.warning("nobody is put to sleep: activity cannot be read", error=str(error))
+                return running, []
+            if len(page) < self._timing.batch_size:
+                return running, self._without_held(idle, running=running, now=now)
+            after = page[-1].id
+
+    async def _idle_of(self, page: Sequence[WorkspaceView], *, now: datetime) -> list[WorkspaceView]:
+        if not page:
             return []
-        try:
-            reading = await self._activity.read([ws.id for ws in running])
-        except RedisUnavailable as error:
-            log.warning("nobody is put to sleep: activity cannot be read", error=str(error))
-            return []
-        idle = [ws for ws in running if _is_idle(ws, reading, now=now)]
-        return self._without_held(idle, running=len(running), now=now)
+        reading = await self._activity.read([ws.id for ws in page])
+        return [ws for ws in page if self._is_idle(ws, reading, now=now)]
 
     def _without_held(
         self, idle: Sequence[WorkspaceView], *, running: int, now: datetime
@@ -131,7 +184,7 @@ class TtlManager:
                     reading = await self._activity.read([ws.id])
                 except RedisUnavailable:
                     return False
-                return _is_idle(ws, reading, now=now)
+                return self._is_idle(ws, reading, now=now)
 
             done = await workspaces.lower(session, seen, desired, actor=TTL, cause=cause, still_due=still_due)
         if done:
@@ -139,9 +192,8 @@ class TtlManager:
             log.info("lowered", workspace_id=str(seen.id), to=desired.value, cause=cause)
         return done
 
-
-def _is_idle(ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
-    # "No lease" in a memory younger than the idle period means nothing.
-    if reading.identity.age_seconds <= ws.standby_ttl_seconds:
-        return False
-    return sleeps_now(ws, activity=reading.activities[ws.id], now=now)
+    def _is_idle(self, ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
+        age = self._memory.age_seconds(reading.identity)
+        if not can_be_believed(age, standby_ttl_seconds=ws.standby_ttl_seconds):
+            return False
+        return sleeps_now(ws, activity=reading.activities[ws.id], now=now)

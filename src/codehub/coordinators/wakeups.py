@@ -66,7 +66,10 @@ class Wakeups:
 
 
 class Nudges:
-    """Wakes another coordinator by the shortest way: a poke if it leads in this process, Redis if not."""
+    """Wakes another coordinator by the shortest way: a poke if it leads in this process, Redis if not.
+
+    Redis hears of it either way, after the poke and without anybody waiting for it: an operator may listen.
+    """
 
     def __init__(self, board: HintBoard) -> None:
         self._board = board
@@ -79,5 +82,6 @@ class Nudges:
         wakeups, is_leader = self._local.get(target, (None, None))
         if wakeups is not None and is_leader is not None and is_leader():
             wakeups.poke(ids)
+            self._board.announce(target, ids)
         else:
             await self._board.publish(target, ids)

@@ -12,6 +12,9 @@ from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 
+LEASE_SECONDS = 90.0
+"""How long the lease of a connection lasts unless its proxy renews it, which it does every 30 s."""
+
 MASS_IDLE_FLOOR = 5
 MASS_IDLE_SHARE = 0.2
 
@@ -37,6 +40,16 @@ class Transition:
     to: DesiredState
     at: datetime
     why: str
+
+
+def can_be_believed(memory_age_seconds: float, *, standby_ttl_seconds: float) -> bool:
+    """Whether "nobody uses it" means anything in a memory of activity that is this old.
+
+    Two things may be missing in a young one. Use that is over would count for the TTL. Use that goes on is
+    told again with the next renewal of its lease, however short the TTL: after the length of a lease every
+    living proxy has renewed, or cannot reach Redis and has said so in PostgreSQL (``active_until``) by then.
+    """
+    return memory_age_seconds > max(standby_ttl_seconds, LEASE_SECONDS)
 
 
 def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from codehub.kit.tasks import hear_out
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.ports import Credential, Directory, Principal, WorkspaceTarget
 from codehub.proxy.settings import Address, ProxySettings
@@ -46,6 +47,7 @@ class Memory(Generic[K, V]):
         if task is None:
             self._metrics.cache_misses_total += 1
             task = asyncio.create_task(self._load(key, load))
+            task.add_done_callback(hear_out)
             self._loads[key] = task
         # Shielded: the first to ask may leave while others still wait.
         return await asyncio.shield(task)

@@ -4,8 +4,9 @@ The hot path only counts in memory. A background task turns the counts into port
 holds a lease of its own, all requests in flight of one workspace share one (kept a few seconds beyond the
 last, so that a page load is one lease, not fifty), and requests touch the idle timer at most once in ten
 seconds. Leases are renewed every 30 s and expire after 90: what this process held when it was killed
-expires by itself. A call that fails is made again on the next turn; if all fail for 30 s, the proxy says
-"in use" through the service layer instead.
+expires by itself. A call that fails is made again on the next turn. While they fail, the proxy says "in use"
+through the service layer instead: of a lease that Redis has never heard of at once, because nothing else
+keeps that workspace awake, and of everything after 30 s, well before the leases Redis knows expire.
 """
 
 import asyncio
@@ -72,6 +73,8 @@ class ActivityBook:
         self._news = asyncio.Event()
         self._looked_at = float("-inf")
         self._failing_since: float | None = None
+        self._unheard: set[Lease] = set()  # wanted, and neither Redis nor PostgreSQL knows
+        self._vouched: set[Lease] = set()  # wanted, and only PostgreSQL knows
         self._loop = asyncio.get_running_loop()
 
     def requests(self, workspace_id: UUID) -> Requests:
@@ -148,6 +151,7 @@ class ActivityBook:
     def _give_up(self, lease: Lease) -> None:
         self._to_take.discard(lease)
         self._held.pop(lease, None)
+        self._forget_failure(lease)
         self._to_release.add(lease)  # also if taking it is under way, or failed half-way
         self._news.set()
 
@@ -175,7 +179,8 @@ class ActivityBook:
                 except Exception as error:  # noqa: BLE001 - whatever the port met: the next turn tries again
                     failures += 1
                     self._metrics.activity_failures_total += 1
-                    log.warning("activity not recorded", error=str(error))
+                    if failures == 1 and self._failing_since is None:  # once for each outage
+                        log.warning("activity not recorded", error=str(error))
 
         await asyncio.gather(*(one(call) for call in calls))
         if not failures:
@@ -189,9 +194,16 @@ class ActivityBook:
         except Exception:
             if lease not in self._to_release:
                 self._to_take.add(lease)
+                if lease not in self._held and lease not in self._vouched:
+                    self._unheard.add(lease)
             raise
+        self._forget_failure(lease)
         if lease not in self._to_release:  # given up meanwhile: the next turn returns it
             self._held[lease] = self._loop.time()
+
+    def _forget_failure(self, lease: Lease) -> None:
+        self._unheard.discard(lease)
+        self._vouched.discard(lease)
 
     async def _release(self, lease: Lease) -> None:
         try:
@@ -209,12 +221,19 @@ class ActivityBook:
 
     async def _report_outage(self) -> None:
         now = self._loop.time()
-        if self._failing_since is None or now - self._failing_since < OUTAGE:
+        lasts = self._failing_since is not None and now - self._failing_since >= OUTAGE
+        unheard = set(self._unheard)
+        if not (lasts or unheard):
             return
-        in_use = {workspace_id for workspace_id, _ in [*self._held, *self._to_take]} | self._to_touch
+        in_use = {workspace_id for workspace_id, _ in unheard}
+        if lasts:
+            in_use |= {workspace_id for workspace_id, _ in [*self._held, *self._to_take]} | self._to_touch
         try:
             await self._port.mark_active(in_use)
         except Exception as error:  # noqa: BLE001 - PostgreSQL is away too; both are tried again
             log.warning("activity not recorded anywhere", error=str(error))
         else:
-            self._failing_since = now  # say it again in 30 s if it lasts
+            self._vouched |= unheard & self._unheard
+            self._unheard -= unheard
+            if lasts:
+                self._failing_since = now  # say it again in 30 s if it lasts

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import structlog
 
+from codehub.kit.tasks import hear_out
 from codehub.proxy.access import Access
 from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
 from codehub.proxy.destinations import Destination, Destinations
@@ -27,6 +28,7 @@ from codehub.proxy.settings import ProxySettings
 log = structlog.get_logger(__name__)
 
 PATIENCE = 10.0  # with the directory
+LINE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Concierge:
         self._pages = pages
         self._metrics = metrics
         self._scheme = settings.scheme.encode()
+        self._tell_at = float("-inf")
         self._wakes: dict[tuple[UUID, UUID], asyncio.Task[WakeOutcome]] = {}
 
     async def receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
@@ -64,8 +67,16 @@ class Concierge:
             async with asyncio.timeout(PATIENCE):
                 return await self._receive(request, route, identity)
         except Exception as error:  # noqa: BLE001 - whatever the directory met, the person gets an answer
-            log.warning("directory did not answer", error=repr(error), workspace_id=str(route.workspace_id))
+            self._tell_of_failure(error)
             return self._unavailable(request)
+
+    def _tell_of_failure(self, error: Exception) -> None:
+        """One line a minute: while the database is away every request meets this."""
+        self._metrics.directory_failures_total += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._tell_at:
+            self._tell_at = now + LINE_SECONDS
+            log.warning("directory did not answer", error=repr(error))
 
     async def _receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
         principal = await self._principal(identity)
@@ -154,6 +165,7 @@ class Concierge:
             task = asyncio.create_task(self._directory.wake(workspace_id, principal))
             self._wakes[key] = task
             task.add_done_callback(lambda _: self._wakes.pop(key, None))
+            task.add_done_callback(hear_out)
         outcome = await asyncio.shield(task)
         self._access.workspace_changed(workspace_id)
         return outcome

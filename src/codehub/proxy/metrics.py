@@ -22,5 +22,6 @@ class Metrics:
     cache_misses_total: int = 0
     wakes_total: int = 0
     activity_failures_total: int = 0
+    directory_failures_total: int = 0
     answers: Counter[int] = field(default_factory=Counter)  # the proxy's own answers, by status
     refusals: Counter[str] = field(default_factory=Counter)  # malformed or hostile requests, by cause

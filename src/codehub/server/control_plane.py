@@ -18,7 +18,7 @@ from codehub.coordinators.archive_gc import ArchiveGc, ArchiveShelf
 from codehub.coordinators.engines import Engine, Engines
 from codehub.coordinators.event_listener import EventListener
 from codehub.coordinators.executions import Executions
-from codehub.coordinators.leadership import Leadership, lock_name
+from codehub.coordinators.leadership import Leadership, lock_name, session_idle_seconds
 from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
 from codehub.coordinators.observer import Observer
 from codehub.coordinators.reconciler import OPERATIONS, Reconciler
@@ -113,13 +113,17 @@ class _Builder:
         build: Callable[[Leadership, Wakeups], Coordinator],
     ) -> CoordinatorLoop:
         config = self._settings.coordinator
+        idle_seconds = session_idle_seconds(config.verify_interval)
         connector = coordinator_connector(
             self._parts.database_url,
             application_name=f"codehub-{name}",
-            settings=self._parts.session_settings,
+            settings={"idle_session_timeout": f"{idle_seconds * 1000:.0f}", **self._parts.session_settings},
         )
         leadership = Leadership(
-            connector=connector, name=lock_name(name, lock_id=config.lock_id), holder_id=config.node_id
+            connector=connector,
+            name=lock_name(name, lock_id=config.lock_id),
+            holder_id=config.node_id,
+            idle_seconds=idle_seconds,
         )
         wakeups = Wakeups(self._parts.hints.subscribe(target) if target is not None else None)
         if target is not None:
@@ -149,7 +153,11 @@ class _Builder:
             runtime=self._parts.runtime,
             nudges=self._nudges,
             wakeups=wakeups,
-            timing=observer.Timing(idle_seconds=config.interval, active_seconds=config.active_interval),
+            timing=observer.Timing(
+                idle_seconds=config.interval,
+                active_seconds=config.active_interval,
+                batch_size=config.batch_size,
+            ),
         )
 
     def reconciler(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
@@ -201,7 +209,9 @@ class _Builder:
             activity=self._parts.activity,
             nudges=self._nudges,
             wakeups=wakeups,
-            timing=ttl_manager.Timing(interval_seconds=self._settings.ttl.interval),
+            timing=ttl_manager.Timing(
+                interval_seconds=self._settings.ttl.interval, batch_size=self._settings.ttl.batch_size
+            ),
         )
 
     def archive_gc(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:

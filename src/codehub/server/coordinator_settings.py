@@ -23,7 +23,11 @@ class CoordinatorSettings(Group):
         "COORDINATOR_RETRY_INTERVAL", 5.0, meaning="Seconds to wait after a failed election", gt=0
     )
     verify_interval: float = variable(
-        "COORDINATOR_VERIFY_INTERVAL", 10.0, meaning="Seconds between checks that a leader still leads", gt=0
+        "COORDINATOR_VERIFY_INTERVAL",
+        4.0,
+        meaning="Seconds between checks that a leader still leads; above 4 a frozen one is replaced later",
+        gt=0,
+        le=11,
     )
     start_jitter: float = variable(
         "COORDINATOR_START_JITTER", 5.0, meaning="Longest random delay at the start, in seconds", ge=0
@@ -39,6 +43,9 @@ class ObserverSettings(Group):
     interval: float = variable("OBSERVER_INTERVAL", 10.0, meaning="Seconds between looks when idle", gt=0)
     active_interval: float = variable(
         "OBSERVER_ACTIVE_INTERVAL", 2.0, meaning="Seconds between looks while operations run", gt=0
+    )
+    batch_size: int = variable(
+        "OBSERVER_BATCH_SIZE", 1000, meaning="Rows it compares and writes in one transaction", ge=1
     )
 
 
@@ -86,6 +93,9 @@ class ReconcilerSettings(Group):
 
 class TtlSettings(Group):
     interval: float = variable("TTL_INTERVAL", 60.0, meaning="Seconds between ticks", gt=0)
+    batch_size: int = variable(
+        "TTL_BATCH_SIZE", 200, meaning="Rows it reads at once, and puts to sleep in one tick at most", ge=1
+    )
     standby_seconds: WholeSeconds = variable(
         "TTL_STANDBY_SECONDS", 300, meaning="Idle time before a new workspace sleeps; 0: never", ge=0
     )

@@ -33,6 +33,7 @@ from codehub.server.http import answers, serving
 from codehub.server.proxy_process import run_proxy, upstream_of
 from codehub.server.settings import ProcessRole, Settings
 from codehub.services.accounts import FirstAdmin
+from codehub.store.outage import on_loop_error
 
 log = structlog.get_logger(__name__)
 
@@ -142,6 +143,7 @@ def run_until_signal(work: Coroutine[Any, Any, None], *, on_stopping: Callable[[
             task.cancel()
 
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(on_loop_error)
         for one in SIGNALS:
             loop.add_signal_handler(one, ask)
         try:

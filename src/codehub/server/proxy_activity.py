@@ -5,10 +5,11 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
+from codehub.domain.ttl import LEASE_SECONDS
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import access
 from codehub.services.batching import Batched
-from codehub.signals.activity import LEASE_SECONDS, ActivityLog, Ended, Lease, Touch
+from codehub.signals.activity import ActivityLog, Ended, Lease, Touch
 from codehub.signals.activity_news import ActivityNews
 from codehub.store.errors import DATABASE_FAILED
 from codehub.store.records import WorkspaceRecord

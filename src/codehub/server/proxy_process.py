@@ -37,6 +37,7 @@ from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store import workspaces
 from codehub.store.connections import create_pool, reading_session_factory, session_factory
 from codehub.store.installation import get_or_create
+from codehub.store.outage import on_loop_error
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +66,11 @@ async def run_proxy(
         async with sessions() as session, session.begin():
             installation = await get_or_create(session)
             has_homes = await workspaces.any_home(session)
-        redis = RedisLink(redis_url, client_name=f"{settings.coordinator.node_id}-proxy")
+        redis = RedisLink(
+            redis_url,
+            client_name=f"{settings.coordinator.node_id}-proxy",
+            channel_prefix=settings.redis.channel_prefix,
+        )
         stack.push_async_callback(redis.close)
         live = LiveFeed(redis)
         live.start()
@@ -145,6 +150,7 @@ def main() -> None:
     )
 
     async def until_told() -> None:
+        asyncio.get_running_loop().set_exception_handler(on_loop_error)
         task = asyncio.ensure_future(work)
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, task.cancel)

@@ -151,10 +151,16 @@ class RedisSettings(Group):
         shown="embedded",
         secret=True,
     )
+    channel_prefix: str = variable(
+        "REDIS_CHANNEL_PREFIX",
+        "",
+        meaning="Stands before the name of every channel; one per installation on a shared Redis",
+        shown="none",
+    )
     channel_wake_prefix: str = variable(
         "REDIS_CHANNEL_WAKE_PREFIX",
         "codehub:wake",
-        meaning="Prefix of the channels that wake coordinators; one per installation on a shared Redis",
+        meaning="First part of the names of the channels that wake coordinators",
     )
 
     @field_validator("url")

@@ -4,7 +4,6 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -13,10 +12,10 @@ from fastapi import FastAPI
 from codehub.api.app import create_app
 from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
-from codehub.coordinators.leadership import lock_name
 from codehub.domain.errors import EffectError
 from codehub.proxy.identity import verify_principal
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
+from codehub.server.coordinator_health import CoordinatorHealth
 from codehub.server.embedded import Endpoints
 from codehub.server.runtime_choice import HostedRuntime, build_runtime
 from codehub.server.settings import ProcessRole, Settings
@@ -29,17 +28,12 @@ from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
-from codehub.store import leadership as terms
 from codehub.store import workspaces
 from codehub.store.connections import asyncpg_dsn, create_pool, reading_session_factory, session_factory
-from codehub.store.errors import DATABASE_FAILED
 from codehub.store.installation import get_or_create
 from codehub.store.pool import Pool
-from codehub.store.session import Sessions
 
 log = structlog.get_logger(__name__)
-
-COORDINATORS = ("wc", "observer", "ttl", "gc", "events")
 
 
 @dataclass
@@ -93,7 +87,11 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         installation = await get_or_create(session)
         has_homes = await workspaces.any_home(session)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
-    redis = RedisLink(endpoints.redis_url, client_name=settings.coordinator.node_id)
+    redis = RedisLink(
+        endpoints.redis_url,
+        client_name=settings.coordinator.node_id,
+        channel_prefix=settings.redis.channel_prefix,
+    )
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
     runtime = await build_runtime(
         settings, installation, has_homes=has_homes, on_death=_Obituaries(hints).publish
@@ -176,52 +174,3 @@ def _alone(settings: Settings) -> Settings:
         return settings
     at_once = settings.coordinator.model_copy(update={"start_jitter": 0.0})
     return settings.model_copy(update={"coordinator": at_once})
-
-
-class CoordinatorHealth:
-    """``/health/coordinator``: this process's part in each coordination, and who leads in the cluster."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        control_plane: ControlPlane | None,
-        sessions: Sessions,
-    ) -> None:
-        self._settings = settings
-        self._control_plane = control_plane
-        self._sessions = sessions
-        self._started_at = datetime.now(UTC)
-
-    async def __call__(self) -> dict[str, Any]:
-        own = self._control_plane.health() if self._control_plane is not None else {}
-        leads = await self._terms()
-        lock_id = self._settings.coordinator.lock_id
-        coordinators = {
-            name: _merged(own.get(name, {}), leads.get(lock_name(name, lock_id=lock_id)))
-            for name in COORDINATORS
-        }
-        return {
-            "node_id": self._settings.coordinator.node_id,
-            "uptime_seconds": int((datetime.now(UTC) - self._started_at).total_seconds()),
-            "is_leader": any(each["is_leader"] for each in coordinators.values()),
-            "coordinators": coordinators,
-        }
-
-    async def _terms(self) -> dict[str, terms.Term]:
-        try:
-            async with self._sessions() as session:
-                return await terms.read_terms(session)
-        except DATABASE_FAILED:
-            return {}  # what this process knows of itself is worth telling all the same
-
-
-def _merged(own: dict[str, Any], term: terms.Term | None) -> dict[str, Any]:
-    return {
-        "is_leader": own.get("is_leader", False),
-        "holder_id": term.holder_id if term else None,
-        "acquired_at": term.acquired_at if term else None,
-        "epoch": term.epoch if term else None,
-        "last_tick_at": own.get("last_tick_at") or (term.last_tick_at if term else None),
-        "last_error": own.get("last_error"),
-        "away": dict(term.detail.get("away", {})) if term else {},
-    }

@@ -5,8 +5,8 @@ workspace awake too long and must never put one to sleep that is in use. So:
 
 - each open connection is a *lease* that expires unless renewed, never a count that could leak or lie;
 - all times are Redis's own (``TIME``): proxies with wrong clocks cannot disagree;
-- a reading carries the ``RedisIdentity`` it was made under. Readers must not call anything idle before
-  ``identity.age_seconds`` exceeds the idle period, because "no lease" in a young memory means nothing;
+- a reading carries the ``RedisIdentity`` it was made under. Readers must not call anything idle unless
+  ``domain/ttl.can_be_believed`` says so of its age, because "no lease" in a young memory means nothing;
 - every failure raises ``RedisUnavailable``: the absence of an answer is never "idle".
 """
 
@@ -21,12 +21,11 @@ from uuid import UUID
 
 from redis.exceptions import NoScriptError
 
-from codehub.domain.ttl import Activity
+from codehub.domain.ttl import LEASE_SECONDS, Activity
 from codehub.signals import activity_scripts as scripts
 from codehub.signals.connection import RedisLink, RedisUnavailable
 from codehub.signals.outage import Outage
 
-LEASE_SECONDS = 90.0
 EPOCH_KEY = "codehub:epoch"
 WRITE_CHUNK = 1000
 READ_CHUNK = 500
@@ -56,6 +55,7 @@ class RedisIdentity:
     run_id: str
     epoch: str
     age_seconds: float
+    now_seconds: float = 0.0  # by Redis's clock
 
     def memory_lost(self, previous: "RedisIdentity | None") -> bool:
         """Whether anything may have been forgotten since ``previous`` was seen."""
@@ -245,7 +245,8 @@ def _ms(seconds: float) -> int:
 
 
 def _identity(answer: Sequence[Any]) -> RedisIdentity:
-    return RedisIdentity(run_id=answer[1].decode(), epoch=answer[0].decode(), age_seconds=answer[2] / 1000)
+    epoch, run_id, age_ms, now_ms = answer
+    return RedisIdentity(run_id.decode(), epoch.decode(), age_ms / 1000, now_ms / 1000)
 
 
 def _activity(fields: Sequence[Any]) -> Activity:

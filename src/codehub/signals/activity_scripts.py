@@ -98,7 +98,7 @@ return 1
 """
 )
 
-# KEYS epoch; ARGV new_token → {token, run_id, age_ms}
+# KEYS epoch; ARGV new_token → {token, run_id, age_ms, now_ms}
 #
 # Redis forgot something when the key is gone (flushed, restarted empty) or was written by another
 # process (restarted from an older snapshot, failed over to a replica that lagged). Either way a new
@@ -110,9 +110,9 @@ local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local known = redis.call('HMGET', KEYS[1], 'token', 'run_id', 'born')
 if not known[1] or known[2] ~= run_id then
   redis.call('HSET', KEYS[1], 'token', ARGV[1], 'run_id', run_id, 'born', now)
-  return {ARGV[1], run_id, 0}
+  return {ARGV[1], run_id, 0, now}
 end
-return {known[1], run_id, math.max(0, now - known[3])}
+return {known[1], run_id, math.max(0, now - known[3]), now}
 """
 )
 

@@ -37,8 +37,11 @@ class RedisLink:
         client_name: str = "codehub",
         timeout_seconds: float = 1.0,
         max_connections: int = 32,
+        channel_prefix: str = "",
     ) -> None:
+        """``channel_prefix`` stands before the name of every channel: installations may share a Redis."""
         self.timeout_seconds = timeout_seconds
+        self._channel_prefix = channel_prefix
         self._url = url
         self._client_name = client_name
         # One immediate retry, for a pooled connection that Redis closed meanwhile. Never after a
@@ -53,6 +56,9 @@ class RedisLink:
                 **self._connection_options(client_name),
             )
         )
+
+    def channel(self, name: str) -> str:
+        return f"{self._channel_prefix}{name}"
 
     def subscription_client(self) -> Redis:
         """A client that reports a lost connection instead of healing it behind the reader's back.

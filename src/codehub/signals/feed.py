@@ -58,11 +58,12 @@ class LiveFeed:
 
     def __init__(self, link: RedisLink, *, max_behind: int = MAX_BEHIND) -> None:
         self._max_behind = max_behind
+        self._link = link
         self._subscribers: dict[UUID | str, set[LiveSubscription]] = {}  # what → who waits for it
         self._redis = Subscription(
             link,
             use="live feed",
-            channels=[LIVE_CHANNEL, RESYNC_CHANNEL, PEOPLE_CHANNEL],
+            channels=[link.channel(each) for each in (LIVE_CHANNEL, RESYNC_CHANNEL, PEOPLE_CHANNEL)],
             on_message=self._receive,
             on_subscribed=self.resync_all,
         )
@@ -116,10 +117,10 @@ class LiveFeed:
                 del self._subscribers[subscriber.what]
 
     def _receive(self, channel: str, payload: bytes) -> None:
-        if channel == RESYNC_CHANNEL:
+        if channel == self._link.channel(RESYNC_CHANNEL):
             self.resync_all()
             return
-        if channel == PEOPLE_CHANNEL:
+        if channel == self._link.channel(PEOPLE_CHANNEL):
             self._tell_of_person(payload)
             return
         for notice in parse_notices(payload):

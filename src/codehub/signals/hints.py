@@ -2,8 +2,12 @@
 
 Published by the event listener, the Reconciler, the Observer, the TTL manager, the proxy and runtime
 events; waited for by the coordinators' loop. A hint may name workspaces, and that is all of a payload that
-is believed. Many hints between two waits make one. Losing every hint makes a coordinator slow, never
-wrong: ``wait`` then simply times out.
+is believed: **any** payload wakes, and one that cannot be read asks for a look at everything. Many hints
+between two waits make one. Losing every hint makes a coordinator slow, never wrong: ``wait`` then simply
+times out.
+
+A coordinator that leads in the same process is woken without Redis. The hint is published all the same
+(``announce``), for an operator who listens; it carries the name of its process, which does not heed it again.
 
 After each (re-)subscription the source fires one hint of its own that names nothing, because hints
 published while it was not listening are lost.
@@ -14,8 +18,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
-from uuid import UUID
+from typing import Any, Protocol
+from uuid import UUID, uuid4
 
 from prometheus_client import Counter
 
@@ -28,7 +32,10 @@ MAX_NAMED = 1000
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 
-IGNORED = Counter("codehub_hints_ignored_total", "Hints whose payload made no sense")
+LOOK_CHANNEL = "monitor:trigger"
+"""An older name for "look now", with the id of a workspace: it wakes the Observer."""
+
+UNREADABLE = Counter("codehub_hints_unreadable_total", "Hints whose payload could not be read; they wake too")
 
 
 class HintTarget(StrEnum):
@@ -72,6 +79,9 @@ class HintBoard(Protocol):
     async def publish(self, target: HintTarget, ids: Collection[UUID] = ()) -> bool:
         """Fire and forget. False: it certainly did not go out."""
 
+    def announce(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
+        """For whoever listens elsewhere; in this process it is known already. Waits for nothing."""
+
     def subscribe(self, target: HintTarget) -> HintSource: ...
 
 
@@ -88,11 +98,28 @@ class Hints:
         self._outage = Outage("hints")
         self._sources: dict[str, set[_RedisHintSource]] = {self._channel(each): set() for each in HintTarget}
         self._subscription: Subscription | None = None
+        self._process = uuid4().hex
+        self._to_announce: dict[HintTarget, Hint] = {}
+        self._announcing: asyncio.Task[None] | None = None
 
     async def publish(self, target: HintTarget, ids: Collection[UUID] = ()) -> bool:
+        return await self._send(target, encode_hint(ids))
+
+    def announce(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
+        self._to_announce[target] = _merged(self._to_announce.get(target), Hint(frozenset(ids)))
+        if self._announcing is None or self._announcing.done():
+            self._announcing = asyncio.create_task(self._announce_all(), name="announce hints")
+
+    async def _announce_all(self) -> None:
+        """What comes while one is under way goes out together."""
+        while self._to_announce:
+            target, hint = self._to_announce.popitem()
+            await self._send(target, encode_hint(hint.ids, process=self._process))
+
+    async def _send(self, target: HintTarget, payload: bytes) -> bool:
         try:
             async with self._link.bounded(self._outage) as client:
-                await client.publish(self._channel(target), encode_hint(ids))
+                await client.publish(self._channel(target), payload)
         except RedisUnavailable:
             return False
         return True
@@ -105,7 +132,7 @@ class Hints:
             self._subscription = Subscription(
                 self._link,
                 use=f"subscription to {self._prefix}:*",
-                channels=list(self._sources),
+                channels=[*self._sources, self._link.channel(LOOK_CHANNEL)],
                 on_message=self._receive,
                 on_subscribed=self._wake_all,
             )
@@ -122,12 +149,13 @@ class Hints:
             await subscription.close()
 
     def _receive(self, channel: str, payload: bytes) -> None:
-        hint = parse_hint(payload)
-        if hint is None:
-            IGNORED.inc()
-            return
+        content = _load(payload)
+        if isinstance(content, dict) and content.get("process") == self._process:
+            return  # announced from here: whom it wakes has been woken
+        if channel == self._link.channel(LOOK_CHANNEL):
+            channel = self._channel(HintTarget.OBSERVER)
         for source in self._sources.get(channel, ()):
-            source.add(hint)
+            source.add(_read(content))
 
     def _wake_all(self) -> None:
         for sources in self._sources.values():
@@ -135,7 +163,7 @@ class Hints:
                 source.add(EVERYTHING)
 
     def _channel(self, target: HintTarget) -> str:
-        return f"{self._prefix}:{target.value}"
+        return self._link.channel(f"{self._prefix}:{target.value}")
 
 
 class LocalHints:
@@ -150,6 +178,9 @@ class LocalHints:
             source.add(hint)
         return True
 
+    def announce(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
+        """There is nobody elsewhere."""
+
     def subscribe(self, target: HintTarget) -> HintSource:
         source = _LocalHintSource(self._sources[target])
         self._sources[target].add(source)
@@ -157,25 +188,46 @@ class LocalHints:
         return source
 
 
-def encode_hint(ids: Collection[UUID]) -> bytes:
-    if not ids or len(ids) > MAX_NAMED:
-        return b"{}"
-    return json.dumps({"ids": [str(each) for each in ids]}).encode()
+def encode_hint(ids: Collection[UUID], *, process: str | None = None) -> bytes:
+    content: dict[str, Any] = {"process": process} if process is not None else {}
+    if ids and len(ids) <= MAX_NAMED:
+        content["ids"] = [str(each) for each in ids]
+    return json.dumps(content).encode()
 
 
-def parse_hint(payload: bytes) -> Hint | None:
-    """None for anything that is not a hint. Unknown fields are ignored, so that they may be added."""
+def parse_hint(payload: bytes) -> Hint:
+    """Whatever it is, it wakes. ``{"ids": […]}``, a list of ids and a bare id name workspaces; unknown fields
+    are ignored, so that they may be added."""
+    return _read(_load(payload))
+
+
+def _load(payload: bytes) -> Any:
+    """As JSON; what is none, a bare id above all, as the text it is."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         return None
     try:
-        content = json.loads(payload)
-        named = content.get("ids", [])
-        if not isinstance(named, list):
-            return None
-        ids = frozenset(UUID(each) for each in named)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        return payload.decode("utf-8", "replace").strip()
+
+
+def _read(content: Any) -> Hint:
+    if content in ("", {}, []):
+        return EVERYTHING
+    named = content.get("ids", []) if isinstance(content, dict) else content
+    try:
+        ids = frozenset(UUID(each) for each in ([named] if isinstance(named, str) else named))
+    except (ValueError, TypeError, AttributeError):
+        UNREADABLE.inc()
+        return EVERYTHING
     return Hint(ids) if len(ids) <= MAX_NAMED else EVERYTHING
+
+
+def _merged(one: Hint | None, other: Hint) -> Hint:
+    if one is None:
+        return other
+    union = one.ids | other.ids
+    return EVERYTHING if one.everything or other.everything or len(union) > MAX_NAMED else Hint(union)
 
 
 class _Coalescer:
@@ -186,12 +238,7 @@ class _Coalescer:
         self._arrived = asyncio.Event()
 
     def add(self, hint: Hint) -> None:
-        pending = self._pending
-        if pending is None:
-            self._pending = hint
-        elif not pending.everything:
-            union = pending.ids | hint.ids
-            self._pending = EVERYTHING if hint.everything or len(union) > MAX_NAMED else Hint(union)
+        self._pending = _merged(self._pending, hint)
         self._arrived.set()
 
     async def wait(self, timeout: float) -> Hint | None:

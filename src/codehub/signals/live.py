@@ -5,6 +5,9 @@ progress, at most twice a second for a workspace; proxies publish that who is co
 once a second. All of it goes through one channel: each API replica holds **one** Redis subscription, however
 many browsers it serves, has to hear of everything anyway, and ``LiveFeed`` deals the notices out in memory.
 
+Beside it every single change goes to ``workspace:{id}`` and ``user:{owner_id}``, in the same round trip: for
+an operator, or a program beside CodeHub, that wants to hear of one workspace or one person alone.
+
 Nothing here promises delivery. A reader converges all the same, because every gap ends in ``Resync``: the
 feed emits it after each (re-)subscription, and the event listener broadcasts it when publishing failed.
 """
@@ -26,6 +29,7 @@ from codehub.signals.notices import (
     PersonChanged,
     Progress,
     Resync,
+    encode_notice,
     encode_notices,
 )
 from codehub.signals.outage import Outage
@@ -45,6 +49,7 @@ __all__ = [
 ]
 
 PROGRESS_INTERVAL_SECONDS = 0.5
+MANY_CHANGES = 200
 
 
 class LivePublisher:
@@ -58,9 +63,9 @@ class LivePublisher:
         self._outage = Outage("live events")
         self._progress_sent_at: dict[UUID, float] = {}
 
-    async def publish_changes(self, changes: Sequence[Change]) -> bool:
-        """All in one round trip, in order."""
-        return await self._publish(changes)
+    async def publish_changes(self, changes: Sequence[Change], *, each: Sequence[Change] = ()) -> bool:
+        """In one round trip and in order. ``each``: every single change, where ``changes`` sums them up."""
+        return await self._publish(changes, each=each or changes)
 
     async def publish_progress(self, workspace_id: UUID, owner_id: UUID, progress: dict[str, object]) -> bool:
         """False also when it came too soon after the last one and was left out."""
@@ -79,7 +84,7 @@ class LivePublisher:
         """Open sockets and remembered answers of this person are judged again, in every process."""
         try:
             async with self._link.bounded(self._outage) as client:
-                await client.publish(PEOPLE_CHANNEL, str(user_id).encode())
+                await client.publish(self._link.channel(PEOPLE_CHANNEL), str(user_id).encode())
         except RedisUnavailable:
             return False
         return True
@@ -88,18 +93,28 @@ class LivePublisher:
         """Tell every subscriber of every replica to begin again."""
         try:
             async with self._link.bounded(self._outage) as client:
-                await client.publish(RESYNC_CHANNEL, b"{}")
+                await client.publish(self._link.channel(RESYNC_CHANNEL), b"{}")
         except RedisUnavailable:
             return False
         return True
 
-    async def _publish(self, notices: Sequence[OfWorkspace]) -> bool:
+    async def _publish(self, notices: Sequence[OfWorkspace], *, each: Sequence[Change] = ()) -> bool:
         if not notices:
             return True
+        messages = [(LIVE_CHANNEL, message) for message in encode_notices(notices)]
+        if not await self._send([*messages, *_one_by_one(each[:MANY_CHANGES])]):
+            return False
+        for at in range(MANY_CHANGES, len(each), MANY_CHANGES):
+            # Browsers have been told. Whoever listens to one channel alone has no promise beyond trying.
+            await self._send(_one_by_one(each[at : at + MANY_CHANGES]))
+        return True
+
+    async def _send(self, messages: Sequence[tuple[str, bytes]]) -> bool:
+        """In one round trip."""
         try:
             async with self._link.bounded(self._outage) as client, client.pipeline(transaction=False) as pipe:
-                for message in encode_notices(notices):
-                    pipe.publish(LIVE_CHANNEL, message)
+                for channel, message in messages:
+                    pipe.publish(self._link.channel(channel), message)
                 await pipe.execute()
         except RedisUnavailable:
             return False
@@ -111,3 +126,11 @@ class LivePublisher:
             for workspace_id, sent_at in self._progress_sent_at.items()
             if now - sent_at < PROGRESS_INTERVAL_SECONDS
         }
+
+
+def _one_by_one(changes: Sequence[Change]) -> list[tuple[str, bytes]]:
+    return [
+        (channel, encode_notice(change))
+        for change in changes
+        for channel in (f"workspace:{change.id}", f"user:{change.owner_id}")
+    ]

@@ -72,6 +72,10 @@ def encode_notices(notices: Sequence[OfWorkspace]) -> list[bytes]:
     ]
 
 
+def encode_notice(notice: OfWorkspace) -> bytes:
+    return json.dumps(_content(notice), separators=(",", ":")).encode()
+
+
 def parse_notice(payload: str | bytes) -> OfWorkspace | None:
     """None for anything that is no notice about a workspace."""
     return _read(_load(payload))

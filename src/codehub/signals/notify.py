@@ -51,6 +51,7 @@ class ChangeListener:
         self._queue: deque[Change] = deque()
         self._arrived = asyncio.Event()
         self._lost: str | None = None
+        self._lost_by: Exception | None = None
         self._connection: asyncpg.Connection[Any] | None = None
         self._owns_connection = False
 
@@ -92,7 +93,7 @@ class ChangeListener:
             if not await self._wait(deadline):
                 return []
         if not self._queue:
-            raise FeedLost(self._lost)
+            raise FeedLost(self._lost) from self._lost_by
         batch = [self._queue.popleft() for _ in range(min(limit, len(self._queue)))]
         if not self._queue and self._lost is None:
             self._arrived.clear()
@@ -157,6 +158,8 @@ class ChangeListener:
                 self._fail("the reader fell too far behind")
 
     def _terminated(self, _connection: object) -> None:
+        if self._lost is None:
+            self._lost_by = ConnectionResetError("the server ended the session")
         self._fail("the connection to PostgreSQL ended")
 
     def _fail(self, why: str) -> None:

@@ -52,12 +52,16 @@ USER_TIMEOUT_MILLISECONDS = 8_000
 # ten thousand would be looked for by reading all of them.
 PLANNER_SETTINGS: Mapping[str, str] = {"random_page_cost": "1.1"}
 
+IDLE_SESSION_SECONDS = 10
+STATEMENT_SECONDS = 10
+
 COORDINATOR_SETTINGS: Mapping[str, str] = {
     **PLANNER_SETTINGS,
     # A leader that was frozen (SIGSTOP, swapped out) holds its lock while its kernel answers for it:
-    # the server must end such a session by itself, in a transaction or not.
-    "idle_session_timeout": "30s",
-    "idle_in_transaction_session_timeout": "10s",
+    # the server must end such a session by itself, in a transaction or not. A leader that is well speaks more
+    # often than that (``coordinators/leadership.session_idle_seconds``).
+    "idle_session_timeout": f"{IDLE_SESSION_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SESSION_SECONDS}s",
     "tcp_keepalives_idle": str(KEEPALIVE_IDLE_SECONDS),
     "tcp_keepalives_interval": str(KEEPALIVE_INTERVAL_SECONDS),
     "tcp_keepalives_count": str(KEEPALIVE_COUNT),
@@ -76,17 +80,19 @@ def create_pool(
     """The pool of one process for short transactions of requests.
 
     No statement may take longer than the time limit here: a request that waits for a lock for ever would
-    take its connection with it.
+    take its connection with it. The server keeps the limit, and so do we: a server that is frozen, or behind
+    a link that swallows everything, keeps none.
     """
     settings = {
         "application_name": application_name,
-        "statement_timeout": "30s",
-        "lock_timeout": "10s",
+        "statement_timeout": f"{STATEMENT_SECONDS}s",
+        "lock_timeout": f"{STATEMENT_SECONDS}s",
         "idle_in_transaction_session_timeout": "30s",
         **PLANNER_SETTINGS,
         **(server_settings or {}),
     }
-    return Pool(Connector(url, settings=settings).connect, size=pool_size, wait_seconds=pool_timeout_seconds)
+    connector = Connector(url, settings=settings, statement_seconds=STATEMENT_SECONDS)
+    return Pool(connector.connect, size=pool_size, wait_seconds=pool_timeout_seconds)
 
 
 def session_factory(pool: Pool) -> Sessions:
@@ -155,9 +161,21 @@ def asyncpg_dsn(url: str) -> str:
 class Connector:
     """Opens connections, all alike."""
 
-    def __init__(self, url: str, *, settings: Mapping[str, str], read_write: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        settings: Mapping[str, str],
+        read_write: bool = False,
+        statement_seconds: float | None = None,
+    ) -> None:
+        """``statement_seconds``: how long we wait for any answer; None: whoever asks says so."""
         self._dsn = asyncpg_dsn(url)
-        self._options: dict[str, Any] = {"server_settings": dict(settings), "timeout": _connect_timeout(url)}
+        self._options: dict[str, Any] = {
+            "server_settings": dict(settings),
+            "timeout": _connect_timeout(url),
+            "command_timeout": statement_seconds,
+        }
         if read_write:
             self._options["target_session_attrs"] = "read-write"
 

@@ -73,3 +73,10 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return not error.sqlstate or error.sqlstate[:2] in _OUTAGES
     return isinstance(error, DATABASE_FAILED)
+
+
+def database_failure(error: BaseException | None) -> BaseException | None:
+    """The outage this error comes from, if it does from one."""
+    while error is not None and not is_outage(error):
+        error = error.__cause__
+    return error

@@ -1,9 +1,9 @@
 """The Observer's reads and writes: what was seen, in bulk, and only where it is news.
 
-Runtimes are listed as a whole, so the database is asked as a whole too: one statement to load, one to
-write. Rows at rest (nothing there, nothing wanted, nothing wrong) are not even loaded: with most of
-100 000 homes archived, a tick reads the rest. And those that say the same come together, because ten
-thousand homes asleep are what an idle Observer looks at.
+Runtimes are listed as a whole; the database is asked page by page, so that no statement and no transaction
+grows with the number of workspaces. Rows at rest (nothing there, nothing wanted, nothing wrong) are not even
+loaded: with most of 100 000 homes archived, a tick reads the rest. And those of a page that say the same come
+together, because ten thousand homes asleep are what an idle Observer looks at.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, DateTime, Uuid, any_, bindparam, func, or_, select, text, tuple_, update
+from sqlalchemy import (
+    ARRAY,
+    DateTime,
+    Integer,
+    Uuid,
+    any_,
+    bindparam,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
@@ -59,11 +72,18 @@ _SAID = (
     func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False).label("is_terminal"),
 )
 
-# Grouped by position: an expression with parameters would not be recognised as the one that was selected.
-_WATCHED = (
-    select(func.array_agg(w.c.id, type_=ARRAY(Uuid())), *_SAID)
-    .where(w.c.watched)
-    .group_by(*(text(str(position)) for position in range(2, 2 + len(_SAID))))
+FIRST_PAGE = UUID(int=0)
+
+_PAGE = (
+    select(w.c.id, *_SAID)
+    .where(w.c.watched, w.c.id > bindparam("after", type_=Uuid()))
+    .order_by(w.c.id)
+    .limit(bindparam("most", type_=Integer()))
+    .subquery("page")
+)
+_PAGE_SAID = [column for column in _PAGE.c if column.key != "id"]
+_WATCHED = select(func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())).label("ids"), *_PAGE_SAID).group_by(
+    *_PAGE_SAID
 )
 _NAMED = select(w.c.id, *_SAID).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
 
@@ -104,9 +124,13 @@ _STAMP = (
 )
 
 
-async def load_watched(session: Session) -> list[Observable]:
-    """All that is not at rest. What else the runtime has seen is asked for by name (``load_named``)."""
-    return [Observable(*row) for row in await session.execute(_WATCHED)]
+async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Observable]:
+    """Up to ``limit`` rows that are not at rest, by id, beginning after ``after`` (``FIRST_PAGE``).
+
+    What else the runtime has seen is asked for by name (``load_named``).
+    """
+    rows = await session.execute(_WATCHED, {"after": after, "most": limit})
+    return [Observable(*row) for row in rows]
 
 
 async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:

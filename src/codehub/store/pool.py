@@ -40,19 +40,19 @@ class Pool:
         self.lent = 0
 
     async def lend(self) -> Connection:
-        """Raises ``TimeoutError`` if none came back in time."""
-        if self._places.locked():
-            async with asyncio.timeout(self._wait_seconds):
-                await self._places.acquire()
-        else:
-            await self._places.acquire()
+        """Raises ``TimeoutError`` if none came back in time, or none could be opened in that time."""
+        async with asyncio.timeout(self._wait_seconds):
+            connection = await self._wait_for_one()
+        self.lent += 1
+        return connection
+
+    async def _wait_for_one(self) -> Connection:
+        await self._places.acquire()
         try:
-            connection = await self._find_alive() or await self._open()
+            return await self._find_alive() or await self._open()
         except BaseException:
             self._places.release()
             raise
-        self.lent += 1
-        return connection
 
     def take_back(self, connection: Connection) -> None:
         if not connection.is_closed():

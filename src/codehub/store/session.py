@@ -116,7 +116,11 @@ class Session:
 
     async def execute(self, statement: Executable, given: Mapping[str, Any] | None = None) -> Rows[Any]:
         connection = await self._ready()
-        return await prepared(statement).run(connection, given or {})
+        try:
+            return await prepared(statement).run(connection, given or {})
+        except TimeoutError:
+            self._throw_away()  # the server may still be at it, or may never answer again
+            raise
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Self]:
@@ -159,7 +163,11 @@ class Session:
             self._connection = await self._lender.lend()
         if self._transaction is None and not self._autocommit:
             transaction = self._connection.transaction()
-            await transaction.start()
+            try:
+                await transaction.start()
+            except TimeoutError:
+                self._throw_away()
+                raise
             self._transaction = transaction
         return self._connection
 

@@ -5,8 +5,9 @@ under the row's lock.
 """
 
 from datetime import datetime
+from uuid import UUID
 
-from sqlalchemy import or_, select
+from sqlalchemy import DateTime, Integer, Uuid, bindparam, or_, select
 
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.records import VIEW_COLUMNS, to_view
@@ -14,26 +15,35 @@ from codehub.store.session import Session
 from codehub.store.tables import STANDBY_CANDIDATE
 from codehub.store.tables import workspaces as w
 
+FIRST_PAGE = UUID(int=0)
 
-async def load_standby_candidates(session: Session, *, now: datetime) -> list[WorkspaceView]:
-    """Running workspaces that may be put to sleep, if Redis says that nobody uses them."""
-    statement = (
-        select(*VIEW_COLUMNS)
-        .where(
-            STANDBY_CANDIDATE,
-            or_(w.c.awake_until.is_(None), w.c.awake_until <= now),
-            or_(w.c.active_until.is_(None), w.c.active_until <= now),
-        )
-        .order_by(w.c.id)
+_NOW = bindparam("at", type_=DateTime(timezone=True))
+_MOST = bindparam("most", type_=Integer())
+_RUNNING = (
+    select(*VIEW_COLUMNS)
+    .where(
+        STANDBY_CANDIDATE,
+        or_(w.c.awake_until.is_(None), w.c.awake_until <= _NOW),
+        or_(w.c.active_until.is_(None), w.c.active_until <= _NOW),
+        w.c.id > bindparam("after", type_=Uuid()),
     )
-    return [to_view(row) for row in await session.execute(statement)]
+    .order_by(w.c.id)
+    .limit(_MOST)
+)
+_FORGOTTEN = select(*VIEW_COLUMNS).where(w.c.archive_due_at < _NOW).order_by(w.c.archive_due_at).limit(_MOST)
 
 
-async def load_archive_candidates(
-    session: Session, *, now: datetime, limit: int = 1000
+async def load_standby_candidates(
+    session: Session, *, now: datetime, after: UUID, limit: int
 ) -> list[WorkspaceView]:
-    """Sleeping workspaces whose archive TTL is over, the most forgotten first."""
-    statement = (
-        select(*VIEW_COLUMNS).where(w.c.archive_due_at < now).order_by(w.c.archive_due_at).limit(limit)
-    )
-    return [to_view(row) for row in await session.execute(statement)]
+    """Up to ``limit`` running workspaces, by id, beginning after ``after`` (``FIRST_PAGE``).
+
+    They may be put to sleep if Redis says that nobody uses them.
+    """
+    rows = await session.execute(_RUNNING, {"at": now, "after": after, "most": limit})
+    return sorted((to_view(row) for row in rows), key=lambda ws: ws.id)
+
+
+async def load_archive_candidates(session: Session, *, now: datetime, limit: int) -> list[WorkspaceView]:
+    """Sleeping workspaces whose archive TTL is over, the most forgotten ``limit``."""
+    return [to_view(row) for row in await session.execute(_FORGOTTEN, {"at": now, "most": limit})]

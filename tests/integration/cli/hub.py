@@ -21,7 +21,7 @@ from codehub.api.app import create_app, end_streams
 from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.domain.states import Role
 from codehub.server.control_plane import ControlPlane
-from codehub.server.wiring import CoordinatorHealth
+from codehub.server.coordinator_health import CoordinatorHealth
 from codehub.services import accounts
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness

@@ -1,6 +1,7 @@
 """From a committed change to everybody who waits for it: coordinators and browsers."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
@@ -167,3 +168,27 @@ async def test_redis_away_is_answered_by_a_resync_when_it_is_back(
                             break
     finally:
         await feed.close()
+
+
+async def test_an_operator_hears_every_change_and_every_hint(cell: Cell, redis_server: RedisServer) -> None:
+    """With redis-cli, and although all leaders sit in one process that needs no Redis among themselves."""
+    async with cell.replica() as plane:
+        await until(lambda: _leads(plane), what="one process to lead all")
+        with redis_server.admin as admin, admin.pubsub() as heard:
+            heard.psubscribe("workspace:*", "codehub:wake:ob", "codehub:wake:wc")
+            workspace_id = await cell.create()
+            await cell.until_status(workspace_id, "running")
+            said: dict[str, list[bytes]] = {}
+
+            async def heard_it_all() -> bool:
+                while (message := heard.get_message(timeout=0.01)) is not None:
+                    if message["type"] == "pmessage":
+                        said.setdefault(message["channel"].decode(), []).append(message["data"])
+                versions = [json.loads(each)["version"] for each in said.get(f"workspace:{workspace_id}", ())]
+                current = (await cell.view(workspace_id)).version
+                return versions == list(range(1, current + 1))
+
+            await until(heard_it_all, what="every version of the workspace")
+    for target in ("ob", "wc"):
+        named = [json.loads(each).get("ids", []) for each in said[f"codehub:wake:{target}"]]
+        assert [str(workspace_id)] in named

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from codehub.coordinators import leadership as module
 from codehub.coordinators.leadership import Leadership, LeadershipLost, lock_key, lock_name
+from codehub.coordinators.loop import JITTER
 from codehub.kit.clock import boottime
 from codehub.store.connections import asyncpg_dsn, coordinator_connector
 from tests.support.postgres import PostgresServer
@@ -208,9 +209,16 @@ async def test_an_old_verification_forbids_a_side_effect(
     leader = candidate("leader")
     await leader.acquire()
     leader.assert_recent()
-    monkeypatch.setattr(module, "boottime", lambda: boottime() + 16)
+    monkeypatch.setattr(module, "boottime", lambda: boottime() + 10.5)
     with pytest.raises(LeadershipLost):
         leader.assert_recent()
+
+
+@pytest.mark.parametrize("verify_seconds", [0.1, 2.0, 4.0, 6.0, 10.0, 11.0])
+def test_a_leader_that_is_well_speaks_before_the_server_ends_its_session(verify_seconds: float) -> None:
+    latest = verify_seconds * (1 + JITTER) + module.VERIFY_SECONDS
+    assert latest < module.session_idle_seconds(verify_seconds)
+    assert verify_seconds * (1 + JITTER) < module.LONGEST_VERIFICATION_AGE_SECONDS
 
 
 async def test_a_pooler_is_refused(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Idle workspaces sleep, forgotten ones are archived, and every doubt keeps them awake."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -7,13 +8,16 @@ import pytest
 from prometheus_client import REGISTRY
 from sqlalchemy import text
 
+from codehub.coordinators import ttl_manager
 from codehub.domain.states import DesiredState
+from codehub.domain.ttl import LEASE_SECONDS, Activity
+from codehub.kit.clock import boottime
 from codehub.server.control_plane import ControlPlane
 from codehub.services import workspaces
-from codehub.signals.activity import EPOCH_KEY, ActivityLog
+from codehub.signals.activity import EPOCH_KEY, ActivityLog, ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisLink
 from tests.support.control import ADMIN, Cell, fast_settings
-from tests.support.redis import RedisServer
+from tests.support.redis import RedisServer, make_memory_old
 from tests.support.waiting import until
 
 
@@ -155,8 +159,67 @@ async def test_without_redis_nobody_is_put_to_sleep(cell: Cell, redis_server: Re
             assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
         finally:
             redis_server.start()
-        # Its memory is new: a full idle period passes first. Then it sleeps.
+        # Its memory is new: an idle period passes, and nobody sleeps. Once it is old enough they do.
+        await ticks(plane, more=5)
+        await make_memory_old(cell.redis_url, seconds=LEASE_SECONDS - 5)
+        await ticks(plane, more=3)
+        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        await make_memory_old(cell.redis_url)
         await cell.until_status(workspace_id, "standby")
+
+
+@pytest.mark.parametrize("ttl_seconds", [1, 5, 29])
+async def test_a_short_idle_time_waits_for_every_proxy_to_renew_after_a_flush(
+    cell: Cell, redis_link: RedisLink, redis_server: RedisServer, ttl_seconds: int
+) -> None:
+    """Leases are renewed every 30 s: a memory that is older than the idle time proves nothing before."""
+    activity = ActivityLog(redis_link)
+    async with cell.replica() as plane:
+        workspace_id = await cell.create(standby_ttl_seconds=ttl_seconds)
+        await activity.take(workspace_id, "tab", ttl_seconds=ttl_seconds)
+        await cell.until_status(workspace_id, "running")
+        async with cell.sessions() as session, session.begin():
+            await session.execute(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
+        redis_server.flush()
+        for age in (ttl_seconds + 1, 31, LEASE_SECONDS - 5):
+            await make_memory_old(cell.redis_url, seconds=age)
+            await ticks(plane, more=3)
+            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        await activity.take(workspace_id, "tab", ttl_seconds=ttl_seconds)  # the proxy renews
+        await make_memory_old(cell.redis_url)
+        await ticks(plane, more=3)
+        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+
+
+class JumpingClock:
+    """Redis with nobody in it, as it answers once the clock of its host was put forward."""
+
+    def __init__(self) -> None:
+        self.jumped_seconds = 0.0
+
+    async def read(self, workspace_ids: Sequence[UUID]) -> ActivityReading:
+        identity = RedisIdentity("run", "epoch", 1e6, now_seconds=boottime() + self.jumped_seconds)
+        return ActivityReading(identity, dict.fromkeys(workspace_ids, Activity()))
+
+
+async def test_a_clock_of_redis_that_jumped_counts_as_a_lost_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Leases end by that clock: all of them at once if it is put forward."""
+    now = boottime()
+    monkeypatch.setattr(ttl_manager, "boottime", lambda: now)
+    clock, memory = JumpingClock(), ttl_manager.RedisMemory()
+
+    async def age() -> float:
+        return memory.age_seconds((await clock.read(())).identity)
+
+    clock.jumped_seconds = now - boottime()
+    assert await age() > 1e5
+    clock.jumped_seconds += 2 * 86400
+    assert await age() == 0
+    now += 60
+    clock.jumped_seconds += 60
+    assert 59 < await age() < 61
 
 
 async def test_twenty_in_use_survive_a_flush(

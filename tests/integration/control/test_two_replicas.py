@@ -78,7 +78,12 @@ class Pair:
         self._stack = stack
 
     async def launch(
-        self, node_id: str, *, pause: tuple[str, str] | None = None, idle_timeout: str | None = None
+        self,
+        node_id: str,
+        *,
+        pause: tuple[str, str] | None = None,
+        idle_timeout: str | None = None,
+        settings: dict[str, str] | None = None,
     ) -> Process:
         config: dict[str, Any] = {
             "node_id": node_id,
@@ -87,10 +92,11 @@ class Pair:
             "data_dir": str(self.cell.data_dir),
             "installation_id": self.cell.installation_id,
             "pause": pause,
+            "settings": settings or {},
         }
         if idle_timeout is not None:
             config["session_settings"] = {"idle_session_timeout": idle_timeout}
-            config["settings"] = {"COORDINATOR_VERIFY_INTERVAL": "0.3"}
+            config["settings"] |= {"COORDINATOR_VERIFY_INTERVAL": "0.3"}
         process = Process(
             await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -109,9 +115,9 @@ class Pair:
         await leader.until_said("leading")
         return leader, await self.launch_heir()
 
-    async def launch_heir(self) -> Process:
+    async def launch_heir(self, **given: Any) -> Process:
         """A second replica that already waits in the server's queue for all five locks."""
-        heir = await self.launch("heir")
+        heir = await self.launch("heir", **given)
 
         async def queueing() -> bool:
             async with self.cell.sessions() as session:
@@ -264,6 +270,46 @@ async def test_a_frozen_leader_thaws_and_harms_nobody(cell: Cell, pair: Pair, ca
             assert read_home(cell.home(workspace_id)) == kept
         else:
             await assert_archived(cell, workspace_id, kept)
+
+
+USUAL = {
+    "COORDINATOR_VERIFY_INTERVAL": "4",
+    "OBSERVER_INTERVAL": "10",
+    "RECONCILER_INTERVAL": "10",
+    "TTL_INTERVAL": "60",
+    "GC_INTERVAL": "3600",
+}
+"""The defaults: with intervals this long only the verification keeps a leader's session from being ended."""
+
+
+async def test_a_frozen_leader_is_replaced_in_twelve_seconds_and_an_idle_one_is_not(
+    cell: Cell, pair: Pair
+) -> None:
+    leader = await pair.launch("leader", settings=USUAL)
+    await leader.until_said("leading")
+    await pair.launch_heir(settings=USUAL)
+    os.kill(leader.pid, signal.SIGSTOP)
+    frozen_at = time.monotonic()
+
+    async def terms() -> dict[str, tuple[str, int]]:
+        async with cell.sessions() as session:
+            rows = await session.execute(text("SELECT lock_name, holder_id, epoch FROM system_locks"))
+        return {row.lock_name: (row.holder_id, row.epoch) for row in rows}
+
+    async def all_replaced() -> bool:
+        return {holder for holder, _ in (await terms()).values()} == {"heir"}
+
+    await until(all_replaced, seconds=60, what="the heir to lead all five")
+    took = time.monotonic() - frozen_at
+    print(f"all five replaced {took:.1f} s after SIGSTOP")
+    assert took < 12.5
+    inherited = await terms()
+
+    async def longer_than_a_silent_session_lasts() -> bool:
+        return time.monotonic() - frozen_at - took > 11.5
+
+    await until(longer_than_a_silent_session_lasts)
+    assert await terms() == inherited
 
 
 async def test_a_storage_job_that_outlives_its_leader_is_ended_by_the_next(cell: Cell, pair: Pair) -> None:

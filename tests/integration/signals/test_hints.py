@@ -8,6 +8,7 @@ import pytest
 
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import EVERYTHING, MAX_NAMED, HintBoard, Hints, HintSource, HintTarget, LocalHints
+from codehub.signals.live import Change, LiveFeed, LivePublisher
 from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
 
@@ -107,39 +108,123 @@ async def test_a_cancelled_wait_loses_nothing(board: HintBoard, source: HintSour
     assert hint.ids == {mine}
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        b"\xff\xfe\x00",
-        b"not json",
-        b"[]",
-        b'"text"',
-        b"null",
-        b'{"ids": "a"}',
-        b'{"ids": {"a": 1}}',
-        b'{"ids": [1]}',
-        b'{"ids": ["nonsense"]}',
-        b'{"ids": [null]}',
-        b"[" * 50_000,
-        b'{"ids": ["' + b"a" * 100_000 + b'"]}',
-    ],
-    ids=range(13),
-)
-async def test_garbage_is_ignored(redis_server: RedisServer, redis_link: RedisLink, payload: bytes) -> None:
-    hints = Hints(redis_link)
-    source = hints.subscribe(HintTarget.OBSERVER)
+ONE = UUID("0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f")
+PAYLOADS: dict[bytes, frozenset[UUID]] = {
+    str(ONE).encode(): frozenset({ONE}),
+    f" {ONE}\n".encode(): frozenset({ONE}),
+    f'"{ONE}"'.encode(): frozenset({ONE}),
+    f'["{ONE}"]'.encode(): frozenset({ONE}),
+    f'{{"ids": ["{ONE}"], "more": 1}}'.encode(): frozenset({ONE}),
+    f'{{"ids": "{ONE}"}}'.encode(): frozenset({ONE}),
+    **dict.fromkeys(
+        [
+            b"",
+            b"{}",
+            b"\xff\xfe\x00",
+            b"not json",
+            b"[]",
+            b'"text"',
+            b"null",
+            b"7",
+            b'{"ids": "a"}',
+            b'{"ids": {"a": 1}}',
+            b'{"ids": [1]}',
+            b'{"ids": ["nonsense"]}',
+            b'{"ids": [null]}',
+            b"[" * 50_000,
+            b'{"ids": ["' + b"a" * 100_000 + b'"]}',
+        ],
+        frozenset(),
+    ),
+}
+
+
+@pytest.mark.parametrize("channel", ["codehub:wake:ob", "monitor:trigger"])
+async def test_any_payload_wakes(redis_server: RedisServer, redis_link: RedisLink, channel: str) -> None:
+    """What names workspaces asks for a look at these, anything else for a look at everything."""
+    source = Hints(redis_link).subscribe(HintTarget.OBSERVER)
     try:
         assert await source.wait(PATIENCE) == EVERYTHING
         with redis_server.admin as admin:
-            admin.publish("codehub:wake:ob", payload)
+            for payload, ids in PAYLOADS.items():
+                admin.publish(channel, payload)
+                hint = await source.wait(PATIENCE)
+                assert hint is not None, payload[:80]
+                assert hint.ids == ids, payload[:80]
+    finally:
+        await source.close()
+
+
+async def test_monitor_trigger_wakes_the_observer_alone(
+    redis_server: RedisServer, redis_link: RedisLink
+) -> None:
+    hints = Hints(redis_link)
+    source = hints.subscribe(HintTarget.RECONCILER)
+    try:
+        assert await source.wait(PATIENCE) == EVERYTHING
+        with redis_server.admin as admin:
+            admin.publish("monitor:trigger", str(uuid4()))
         mine = uuid4()
-        await hints.publish(HintTarget.OBSERVER, [mine])
+        await hints.publish(HintTarget.RECONCILER, [mine])
         hint = await source.wait(PATIENCE)
         assert hint is not None
         assert hint.ids == {mine}
     finally:
         await source.close()
+
+
+async def test_an_announcement_is_heard_everywhere_but_in_its_own_process(redis_link: RedisLink) -> None:
+    """The one it is for has been woken there already: heeding it again would be a second look for nothing."""
+    here, elsewhere = Hints(redis_link), Hints(redis_link)
+    mine, theirs = here.subscribe(HintTarget.RECONCILER), elsewhere.subscribe(HintTarget.RECONCILER)
+    try:
+        for source in (mine, theirs):
+            assert await source.wait(PATIENCE) == EVERYTHING
+        told = uuid4()
+        here.announce(HintTarget.RECONCILER, [told])
+        hint = await theirs.wait(PATIENCE)
+        assert hint is not None
+        assert hint.ids == {told}
+        after = uuid4()
+        await elsewhere.publish(HintTarget.RECONCILER, [after])
+        hint = await mine.wait(PATIENCE)
+        assert hint is not None
+        assert hint.ids == {after}
+    finally:
+        await mine.close()
+        await theirs.close()
+
+
+async def test_every_channel_is_below_one_prefix(redis_server: RedisServer) -> None:
+    link = RedisLink(redis_server.url, channel_prefix="blue:")
+    feed = LiveFeed(link)
+    feed.start()
+    source = Hints(link).subscribe(HintTarget.OBSERVER)
+    heard = redis_server.admin.pubsub()  # type: ignore[no-untyped-call]
+    try:
+        assert await source.wait(PATIENCE) == EVERYTHING
+        with redis_server.admin as admin:
+
+            async def subscribed() -> bool:
+                names = {name.decode() for name in admin.pubsub_channels()}
+                assert all(name.startswith("blue:") for name in names)
+                return len(names) == 3 + len(HintTarget) + 1
+
+            await eventually(subscribed)
+            heard.psubscribe("*")
+            heard.get_message(timeout=PATIENCE)
+            one = Change(uuid4(), uuid4(), 1)
+            assert await LivePublisher(link).publish_changes([one])
+            assert await LivePublisher(link).publish_resync()
+            assert await LivePublisher(link).publish_person(uuid4())
+            channels = [heard.get_message(timeout=PATIENCE)["channel"].decode() for _ in range(5)]
+        names = ("codehub:live", f"workspace:{one.id}", f"user:{one.owner_id}", "codehub:resync")
+        assert channels == [f"blue:{name}" for name in (*names, "codehub:people")]
+    finally:
+        heard.close()
+        await source.close()
+        await feed.close()
+        await link.close()
 
 
 async def test_the_prefix_separates_installations(redis_link: RedisLink) -> None:

@@ -55,7 +55,7 @@ async def test_a_coordinators_session_ends_by_itself_when_it_is_frozen(database_
     await connection.close()
     assert settings == {
         "application_name": "codehub-wc",
-        "idle_session_timeout": "30s",
+        "idle_session_timeout": "10s",
         "idle_in_transaction_session_timeout": "10s",
     }
 

@@ -171,11 +171,21 @@ QUESTIONS: dict[str, tuple[int, Question]] = {
         lambda s: due.load_work(s.fenced(), limit=20, retried_before=s.now),
     ),
     "what is in flight": (30, lambda s: due.load_in_flight(s.fenced(), retried_before=s.now)),
-    "who may be put to sleep": (100, lambda s: ttl.load_standby_candidates(s, now=s.now)),
-    "whose archive TTL is over": (30, lambda s: ttl.load_archive_candidates(s, now=s.now)),
+    "who may be put to sleep": (
+        99,  # row 0 has the one id that is on no page
+        lambda s: ttl.load_standby_candidates(s.fenced(), now=s.now, after=ttl.FIRST_PAGE, limit=200),
+    ),
+    "whose archive TTL is over": (30, lambda s: ttl.load_archive_candidates(s, now=s.now, limit=200)),
     "how many run": (180, lambda s: limits.usage(s, number(7))),
     "what runs of one owner": (1, lambda s: limits.running_of(s, number(7))),
-    "what the Observer compares": (1270, observations.load_watched),
+    "what the Observer compares": (
+        1000,
+        lambda s: observations.load_watched(s.fenced(), after=observations.FIRST_PAGE, limit=1000),
+    ),
+    "the rest of what the Observer compares": (
+        1269 - 1000,
+        lambda s: observations.load_watched(s.fenced(), after=number(1000), limit=1000),
+    ),
     "what the Observer saw at rest": (1, lambda s: observations.load_named(s.fenced(), [number(50_000)])),
     "one workspace": (1, lambda s: workspaces.find(s, number(77_777))),
     "the first page of everybody's": (51, workspaces.list_page),

@@ -189,14 +189,16 @@ async def test_who_may_be_put_to_sleep_and_who_is_forgotten(session: Session) ->
     await make_workspace(session, None, **running, standby_ttl_seconds=0)
     await make_workspace(session, None, **running, health_status="ERROR")
     await make_workspace(session, None, **running, operation="STOPPING")
-    assert [ws.id for ws in await ttl.load_standby_candidates(session, now=now)] == [idle]
+    assert [
+        ws.id for ws in await ttl.load_standby_candidates(session, now=now, after=ttl.FIRST_PAGE, limit=100)
+    ] == [idle]
 
     forgotten = await make_workspace(session, None, **sleeping)
     await make_workspace(session, None, **sleeping, awake_until=ahead)
     await make_workspace(session, None, **sleeping, archive_ttl_seconds=0)
     await make_workspace(session, None, **sleeping, archive_ttl_seconds=3 * 86400)
     await make_workspace(session, None, **sleeping, deleted_at=now)
-    assert [ws.id for ws in await ttl.load_archive_candidates(session, now=now)] == [forgotten]
+    assert [ws.id for ws in await ttl.load_archive_candidates(session, now=now, limit=100)] == [forgotten]
 
 
 async def test_use_postpones_the_archive(session: Session) -> None:
@@ -208,6 +210,6 @@ async def test_use_postpones_the_archive(session: Session) -> None:
         last_access_at=now - timedelta(days=2),
     )
     assert await intents.touch(session, [workspace_id]) == 1
-    assert await ttl.load_archive_candidates(session, now=now) == []
+    assert await ttl.load_archive_candidates(session, now=now, limit=100) == []
     tomorrow = now + timedelta(days=1, minutes=1)
-    assert len(await ttl.load_archive_candidates(session, now=tomorrow)) == 1
+    assert len(await ttl.load_archive_candidates(session, now=tomorrow, limit=100)) == 1

@@ -62,6 +62,12 @@ def test_an_error() -> None:
     assert account.facts["next"] == "waits for a person"
 
 
+def test_two_leaders_of_one_coordinator_are_said() -> None:
+    rival = {"holder_id": "host-9", "lock_name": "blue:coordinator:wc"}
+    told = account_of(workspace(), history=[], report=report(wc={"rivals": [rival]}), now=NOW)
+    assert [each for each in told.obstacles if "host-9" in each and "COORDINATOR_LOCK_ID" in each]
+
+
 def test_who_does_not_act() -> None:
     nobody = account_of(workspace(), history=[], report=report(wc={"holder_id": None}), now=NOW)
     assert nobody.obstacles == [

@@ -123,9 +123,12 @@ async def test_a_failed_call_is_made_again(made: Made) -> None:
 
 
 async def test_half_a_minute_without_redis_is_said_in_the_database(made: Made) -> None:
+    """Redis knows the lease, which lasts for longer than that."""
     book, port, clock = made
-    port.broken = True
     book.socket_opened(WORKSPACE)
+    await book.turn()
+    clock.now += 30
+    port.broken = True
     for _ in range(29):
         await book.turn()
         clock.now += 1
@@ -134,6 +137,25 @@ async def test_half_a_minute_without_redis_is_said_in_the_database(made: Made) -
         await book.turn()
         clock.now += 1
     assert port.marked == [{WORKSPACE}, {WORKSPACE}]
+
+
+async def test_a_socket_that_redis_never_heard_of_is_said_in_the_database_at_once(made: Made) -> None:
+    """However short its idle time: nothing else keeps that workspace awake."""
+    book, port, clock = made
+    port.broken = True
+    book.socket_opened(WORKSPACE)
+    for _ in range(29):
+        await book.turn()
+        clock.now += 1
+    assert port.marked == [{WORKSPACE}]
+    another = uuid4()
+    closed = book.socket_opened(another)
+    await book.turn()
+    assert port.marked == [{WORKSPACE}, {another}]
+    book.socket_closed(another, closed)
+    clock.now += 1
+    await book.turn()
+    assert port.marked == [{WORKSPACE}, {another}, {WORKSPACE}]
 
 
 async def test_a_socket_that_closes_while_its_lease_is_taken_leaves_none(made: Made) -> None:

@@ -416,6 +416,8 @@ export const en = {
     here: "this node",
     away: (engine: string) => `${engine} does not answer`,
     elsewhere: "on another node",
+    rivals: (holders: string) =>
+      `Two leaders of the same coordinator: ${holders} leads with another COORDINATOR_LOCK_ID. Give all replicas the same value and restart them.`,
     noLeader: "nobody",
     noError: "none",
     degraded: "Needs attention",

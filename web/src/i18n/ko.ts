@@ -406,6 +406,8 @@ export const ko: Messages = {
     here: "이 노드",
     away: (engine) => `${engine} 응답 없음`,
     elsewhere: "다른 노드",
+    rivals: (holders) =>
+      `같은 코디네이터에 리더가 둘입니다. ${holders}의 COORDINATOR_LOCK_ID가 다릅니다. 모든 복제본에 같은 값을 지정하고 다시 시작하세요.`,
     noLeader: "없음",
     noError: "없음",
     degraded: "확인 필요",

@@ -59,6 +59,7 @@ export function OverviewSection() {
             )}
           </p>
         )}
+        {coordinators.data && <Rivals health={coordinators.data} />}
         <Coordinators rows={leaderRows(overview.data, coordinators.data)} />
       </section>
     </div>
@@ -112,6 +113,19 @@ function leaderRows(overview: Overview, health: CoordinatorHealth | undefined): 
       lastError: seen?.last_error ?? null,
     };
   });
+}
+
+function Rivals({ health }: { health: CoordinatorHealth }) {
+  const m = useMessages();
+  const holders = new Set(
+    Object.values(health.coordinators).flatMap((each) => each.rivals.map((rival) => rival.holder_id)),
+  );
+  if (holders.size === 0) return null;
+  return (
+    <p className="warn" role="alert">
+      {m.admin.rivals([...holders].join(", "))}
+    </p>
+  );
 }
 
 function Coordinators({ rows }: { rows: LeaderRow[] }) {
