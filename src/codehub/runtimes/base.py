@@ -5,6 +5,13 @@ called by a leader that has been replaced without knowing it, so every mutation 
 under a per-workspace lock a token lower than the highest one seen is refused with ``STALE_TOKEN``.
 An action that comes late for its own funeral then harms nobody.
 
+A home has one user at a time. A runtime that can see who else uses a home (Docker: by its mount) refuses to
+start, to run a storage job and to delete while somebody it did not start does so: ``VOLUME_USED_ELSEWHERE``,
+which is a Mismatch for a person and never retried. The local runtime cannot see that: any process of the
+machine's user may open the directory.
+
+An engine that is not the one that holds this installation's homes is away, for every method, ``probe`` too.
+
 Errors are ``EffectError`` with a code from ``domain/errors``; nothing else crosses this edge.
 """
 

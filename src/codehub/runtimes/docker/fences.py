@@ -7,7 +7,7 @@ is to make a volume of a given name. So a token is a volume, empty, with the tok
     1. look; a higher token is there → refused
     2. make the fence of our token
     3. look again; a higher token is there → refused
-    4. remove lower fences
+    4. act, and remove lower fences meanwhile
 
 Two actors that do this at once cannot both miss each other: of two writes one comes first, and the other's
 reading comes after it. Dying between the steps leaves one fence too many, which the next admission removes.
@@ -43,8 +43,13 @@ class Fences:
     async def admit(self, workspace_id: UUID, token: Token) -> Things:
         """What exists, once nobody outranks ``token``. Raises ``STALE_TOKEN``."""
         things = await self.verify(workspace_id, token)
-        if any(fence.token == token for fence in things.fences):
+        if is_recorded(token, things):
             return things
+        await self.record(workspace_id, token)
+        return await self.verify(workspace_id, token)
+
+    async def record(self, workspace_id: UUID, token: Token) -> None:
+        """Make the fence. Whoever calls this alone has to ``verify`` between it and what cannot be undone."""
         try:
             # Never a volume driver of the operator's: a fence needs no space, and must not need a network.
             await self._engine.create_volume(
@@ -56,14 +61,16 @@ class Fences:
             raise EffectError(
                 FailureCode.VOLUME_CREATE_FAILED, f"The token could not be recorded: {error}"
             ) from error
-        things = await self.verify(workspace_id, token)
-        await self._remove(fence for fence in things.fences if fence.token < token)
-        return things
+
+    async def remove_lower(self, token: Token, things: Things) -> None:
+        """Fences that ours has outranked. Not admission's business: it may go on beside the action."""
+        with suppress(EffectError):  # the next admission does it
+            await self._remove(fence for fence in things.fences if fence.token < token)
 
     async def verify(self, workspace_id: UUID, token: Token) -> Things:
         """What exists. Raises ``STALE_TOKEN`` if somebody newer was here."""
         things = await self._looking.at(workspace_id)
-        require(token, things)
+        require_not_above(token, things.highest_token)
         return things
 
     async def sweep(self) -> None:
@@ -79,8 +86,12 @@ class Fences:
                 await self._engine.remove_volume(fence.name)
 
 
-def require(token: Token, things: Things) -> None:
-    highest = things.highest_token
+def is_recorded(token: Token, things: Things) -> bool:
+    return any(fence.token == token for fence in things.fences)
+
+
+def require_not_above(token: Token, highest: Token) -> None:
+    """Raises ``STALE_TOKEN`` if somebody newer than ``token`` was here."""
     if token < highest:
         raise EffectError(
             FailureCode.STALE_TOKEN,

@@ -1,8 +1,11 @@
 """From two listings of the engine to what exists of each workspace. Pure.
 
-Containers are listed before volumes: what was started between the two calls then has its volume in the
-second list. What was *removed* in between looks like a container without its volume, which would be a broken
-invariant; ``looks_torn`` says so, and the caller looks once more before anybody believes it.
+What is made or removed between the two listings may look like a container without its volume, which would be
+a broken invariant; ``looks_torn`` says so, and the caller looks once more before anybody believes it, then
+with containers listed before volumes: what was started in between has its volume in the second list.
+
+A container is ours when name, labels and mount say so. Whoever else mounts a home is a *stranger* to it: a
+container somebody made by hand, and also one of ours that somebody renamed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,6 +49,14 @@ class Container:
 
 
 @dataclass(frozen=True)
+class Stranger:
+    """A container that is not the workspace's and has its home mounted."""
+
+    name: str
+    is_running: bool
+
+
+@dataclass(frozen=True)
 class Fence:
     """A volume that holds nothing but a token."""
 
@@ -62,11 +73,18 @@ class Things:
     job: Container | None = None
     home: bool = False
     fences: list[Fence] = field(default_factory=list)
+    strangers: list[Stranger] = field(default_factory=list)  # known after a look at this one alone
 
     @property
     def highest_token(self) -> Token:
         held = [each.token for each in (self.container, self.job) if each is not None]
         return max([*held, *(fence.token for fence in self.fences)], default=Token(0, 0))
+
+    @property
+    def is_asleep(self) -> bool:
+        """A home, and nobody on it: what a start usually finds."""
+        alone = self.container is None and self.job is None
+        return self.home and alone and not any(each.is_running for each in self.strangers)
 
     @property
     def looks_torn(self) -> bool:
@@ -100,6 +118,29 @@ def sort_things(
     return found
 
 
+def find_strangers(names: Names, workspace_id: UUID, containers: Iterable[Document]) -> list[Stranger]:
+    """Of the containers that mount this home, those that are neither its workspace nor its storage job."""
+    ours = {
+        Role.WORKSPACE: names.container(workspace_id),
+        Role.STORAGE_JOB: names.job(workspace_id),
+    }
+    return [
+        Stranger(
+            name=str((listed.get("Names") or [listed["Id"][:12]])[0]).removeprefix("/"),
+            is_running=listed.get("State") in _RUNNING,
+        )
+        for listed in containers
+        if not any(
+            is_named(listed, name) and names.are_ours(listed.get("Labels"), workspace_id, role)
+            for role, name in ours.items()
+        )
+    ]
+
+
+def mounts(listed: Document, volume: str) -> bool:
+    return any(each.get("Name") == volume for each in listed.get("Mounts") or ())
+
+
 def observation(found: Mapping[UUID, Things]) -> Observation:
     """Fences are not part of a workspace: one of which only a token is left has nothing."""
     seen = {workspace_id: things.sighting for workspace_id, things in found.items()}
@@ -123,6 +164,8 @@ def _sort_container(names: Names, listed: Document, found: dict[UUID, Things]) -
     labels = listed.get("Labels") or {}
     workspace_id, role = find_workspace(labels), find_role(labels)
     if workspace_id is None or role is None or not names.are_ours(labels, workspace_id, role):
+        return
+    if not mounts(listed, names.home(workspace_id)):
         return
     networks = (listed.get("NetworkSettings") or {}).get("Networks")
     container = Container(
