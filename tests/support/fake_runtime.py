@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import (
@@ -88,6 +89,7 @@ class Place:
     highest: Token = _NOBODY
     job: _Job | None = None
     unreadable: bool = False  # an observation cannot tell
+    ending: Ending | None = None  # what is known of a dead container
     stranger: str | None = None  # who else uses the home
     behaviour: Behaviour = Behaviour.HAPPY
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -258,6 +260,10 @@ class FakeRuntime:
 
     async def address(self, workspace_id: UUID) -> Address | None:
         return self._engine.place(workspace_id).address
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        place = self._engine.place(workspace_id)
+        return place.ending if place.container is ContainerState.DEAD else None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         place = self._engine.place(workspace_id)

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.states import ContainerState
 
 
@@ -52,6 +53,7 @@ class Sighting:
     container: ContainerState = ContainerState.NONE
     volume: bool = False
     address: Address | None = None
+    paused: bool = False  # the container runs and was frozen by somebody: it answers nobody
     storage_job: bool = False  # one is running; it is not a container of the workspace
 
 
@@ -167,6 +169,9 @@ class Runtime(Protocol):
 
     async def address(self, workspace_id: UUID) -> Address | None:
         """Where the proxy connects, or None when no container runs."""
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        """How a container that is dead ended. None: there is none, or the runtime does not know."""
 
     def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Recent output of the container, oldest first; with ``follow``, what comes after too."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Address
@@ -202,13 +203,14 @@ class Containers:
 
     async def _report_failure(self, container_id: str, exit_code: int) -> None:
         output = await self.last_lines(container_id)
+        ending = Ending(exit_code=exit_code)
+        with suppress(NotFound):
+            ending = ending_of(await self._engine.container(container_id)) or ending
         await self.remove(container_id)
-        raise EffectError(
-            FailureCode.CONTAINER_START_FAILED,
-            f"the container ended at once with {exit_code}",
-            exit_code=exit_code,
-            output=output,
-        )
+        failure = FailureCode.OUT_OF_MEMORY if ending.out_of_memory else FailureCode.CONTAINER_START_FAILED
+        context = {key: value for key, value in ending.context.items() if key != "code"}
+        message = f"The container {ending.words}, right after it was started."
+        raise EffectError(failure, message, **context, output=output)
 
     async def last_lines(self, container_id: str) -> list[str]:
         pieces = b""
@@ -225,6 +227,19 @@ def _described(found: Document) -> Container:
         state=str(found["State"]["Status"]),
         labels=labels,
         address=address_of(found["NetworkSettings"].get("Networks"), labels),
+        ending=ending_of(found),
+    )
+
+
+def ending_of(found: Document) -> Ending | None:
+    """What the engine says of one that has run and has ended."""
+    state = found["State"]
+    if state["Running"] or state["Status"] == "created":
+        return None
+    return Ending(
+        exit_code=int(state["ExitCode"]),
+        out_of_memory=bool(state.get("OOMKilled")),
+        memory_limit_bytes=(found.get("HostConfig") or {}).get("Memory") or None,
     )
 
 

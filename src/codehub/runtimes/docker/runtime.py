@@ -13,6 +13,7 @@ from uuid import UUID
 
 import structlog
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.kit.tasks import cancel_and_wait, finish
@@ -26,6 +27,7 @@ from codehub.runtimes.base import (
     StorageResult,
     Token,
 )
+from codehub.runtimes.docker import fences
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.acting import Acting
 from codehub.runtimes.docker.containers import Containers, NetworkGone
@@ -46,7 +48,6 @@ from codehub.runtimes.docker.users import require_no_stranger
 log = structlog.get_logger(__name__)
 
 _LOG_LINES = 1000
-_SWEEP_SECONDS = 3600.0
 
 
 class DockerRuntime:
@@ -135,6 +136,10 @@ class DockerRuntime:
         """Any port: the container's address is its alone."""
         address = await self.address(workspace_id)
         return Address(address.host, port) if address is not None else None
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        container = await self._find_container(workspace_id)
+        return container.ending if container is not None and not container.is_running else None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends with the container."""
@@ -355,7 +360,7 @@ class DockerRuntime:
                 await self._fences.sweep()
             except EffectError as error:
                 log.info("old tokens were not removed", error=error.message)
-            await asyncio.sleep(_SWEEP_SECONDS)
+            await asyncio.sleep(fences.SWEEP_EVERY.total_seconds())
 
 
 def _or_default(limits: Limits, default: Limits) -> Limits:

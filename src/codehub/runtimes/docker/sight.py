@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Observation, Sighting, Token
 from codehub.runtimes.docker.engine import Document
@@ -27,7 +28,8 @@ from codehub.runtimes.docker.names import (
 
 DEFAULT_PORT = 8080
 _RUNNING = {"running", "paused", "restarting"}
-"""A paused container holds its memory and its volume until somebody ends it: it counts as running."""
+"""A paused container holds its memory and its volume until somebody ends it: it counts as running, and
+``Sighting.paused`` says so."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Container:
     state: str
     labels: Mapping[str, str]
     address: Address | None = None
+    ending: Ending | None = None  # known after it was looked at alone
 
     @property
     def is_running(self) -> bool:
@@ -102,6 +105,7 @@ class Things:
             else ContainerState.DEAD,
             volume=self.home,
             address=container.address if container is not None and running else None,
+            paused=container is not None and container.state == "paused",
             storage_job=self.job is not None and self.job.is_running,
         )
 

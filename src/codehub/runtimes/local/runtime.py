@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import (
     Address,
@@ -136,6 +137,10 @@ class LocalRuntime:
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
         """Where to connect for another port of this workspace; None unless its own processes listen there."""
         return await self._threads.run(self._find_port, workspace_id, port)
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        """Not known: a workspace is nobody's child once the CodeHub that started it has been restarted."""
+        return None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends when the container has ended and everything was read."""
