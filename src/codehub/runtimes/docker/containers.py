@@ -196,7 +196,7 @@ class Containers:
         while True:
             with suppress(NotFound, EffectError):
                 address = address or _described(await self._engine.container(container_id)).address
-            if address is not None and await _accepts(address):
+            if address is not None and await accepts(address):
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
@@ -243,7 +243,7 @@ def ending_of(found: Document) -> Ending | None:
     )
 
 
-async def _accepts(address: Address) -> bool:
+async def accepts(address: Address) -> bool:
     try:
         async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(address.host, address.port)
