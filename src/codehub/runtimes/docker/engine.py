@@ -66,10 +66,14 @@ class Engine:
             found: Document = await self._docker.version()
             return found
 
+    async def info(self) -> Document:
+        async with self._answering("info", reading=True):
+            found: Document = await self._docker.system.info()
+            return found
+
     async def time(self) -> datetime:
         """The engine's own clock, which also stamps what it makes."""
-        async with self._answering("info", reading=True):
-            return datetime.fromisoformat((await self._docker.system.info())["SystemTime"])
+        return datetime.fromisoformat((await self.info())["SystemTime"])
 
     # Containers
 
