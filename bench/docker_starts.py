@@ -131,18 +131,18 @@ async def _both(directory: Path) -> AsyncIterator[tuple[CodeHub, Events, Bare]]:
     }
     names = Names(f"bench-{uuid4().hex[:8]}")
     engine = Engine(host, call_seconds=60)
-    before = {each["Name"] for each in api.listed("volumes", f"{INSTALLATION}")}
+    installations = {names.installation_id}  # ours alone: others use this engine too
     try:
         network = await PrivateNetwork(engine, names).get()
         bare = Bare(engine, names, network, await engine.image(image("tiny")))
         async with codehub(directory, **settings) as ours, events(ours) as seen:
+            first = await _new(ours, seen)
+            found = await engine.container(names.container(UUID(first)))
+            installations.add(found["Config"]["Labels"][INSTALLATION])
+            await _delete(ours, seen, first)
             yield ours, seen, bare
     finally:
         await engine.close()
-        installations = {names.installation_id}
-        for each in api.listed("volumes", f"{INSTALLATION}", "codehub.role=marker"):
-            if each["Name"] not in before:
-                installations.add(each["Labels"][INSTALLATION])
         for each in installations:
             api.remove_everything(f"{INSTALLATION}={each}")
 

@@ -9,6 +9,9 @@ is to make a volume of a given name. So a token is a volume, empty, with the tok
     3. look again; a higher token is there → refused
     4. act, and remove lower fences meanwhile
 
+A home carries the token it was made with, which counts like a fence as long as the home is there. So making
+a home takes one look and one call, and the next admission writes a fence that outlives it.
+
 Two actors that do this at once cannot both miss each other: of two writes one comes first, and the other's
 reading comes after it. Dying between the steps leaves one fence too many, which the next admission removes.
 

@@ -165,8 +165,13 @@ class DockerRuntime:
     # Volumes
 
     async def provision(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting.on(workspace_id, token) as things:
-            await self._make_volume(workspace_id, things, token)
+        async with self._acting.alone_on(workspace_id):
+            things = await self._fences.verify(workspace_id, token)
+            if not things.home and await self._make_volume(workspace_id, token):
+                return  # it carries our token: made and recorded in one step
+            async with self._acting.admitted(workspace_id, token) as admitted:
+                if not admitted.home:
+                    await self._make_volume(workspace_id, token)
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
         async with self._acting.on(workspace_id, token) as things:
@@ -267,7 +272,7 @@ class DockerRuntime:
         await self._fences.verify(job.workspace_id, token)
         if things.home:
             return False
-        await self._make_volume(job.workspace_id, things, token)
+        await self._make_volume(job.workspace_id, token)
         return True
 
     async def _end_job(self, job: StorageJob, token: Token, *, remove_volume: bool) -> None:
@@ -297,9 +302,8 @@ class DockerRuntime:
             raise in_use(job.token)
         await self._containers.remove(job.id)
 
-    async def _make_volume(self, workspace_id: UUID, things: Things, token: Token) -> None:
-        if things.home:
-            return
+    async def _make_volume(self, workspace_id: UUID, token: Token) -> bool:
+        """The home is there. True: with our token on it; False: somebody else made it meanwhile."""
         name = self._names.home(workspace_id)
         wanted = self._names.labels(workspace_id, Role.HOME, token)
         try:
@@ -311,6 +315,7 @@ class DockerRuntime:
                 FailureCode.VOLUME_CREATE_FAILED,
                 f"a volume called {name} exists and is not of this installation; it was left alone",
             )
+        return labels.find_token(made.get("Labels")) == token
 
     async def _remove_volume(self, workspace_id: UUID) -> None:
         try:

@@ -75,13 +75,15 @@ class Things:
     container: Container | None = None
     job: Container | None = None
     home: bool = False
+    home_token: Token | None = None  # of whoever made it
     fences: list[Fence] = field(default_factory=list)
     strangers: list[Stranger] = field(default_factory=list)  # known after a look at this one alone
 
     @property
     def highest_token(self) -> Token:
         held = [each.token for each in (self.container, self.job) if each is not None]
-        return max([*held, *(fence.token for fence in self.fences)], default=Token(0, 0))
+        made = [] if self.home_token is None else [self.home_token]
+        return max([*held, *made, *(fence.token for fence in self.fences)], default=Token(0, 0))
 
     @property
     def is_asleep(self) -> bool:
@@ -191,7 +193,8 @@ def _sort_volume(names: Names, volume: Document, found: dict[UUID, Things]) -> N
         return
     name = str(volume["Name"])
     if role is Role.HOME and name == names.home(workspace_id):
-        found.setdefault(workspace_id, Things()).home = True
+        things = found.setdefault(workspace_id, Things())
+        things.home, things.home_token = True, find_token(labels)
     elif role is Role.FENCE and (token := find_token(labels)) is not None:
         fence = Fence(name=name, token=token, created_at=str(volume.get("CreatedAt") or ""))
         found.setdefault(workspace_id, Things()).fences.append(fence)
