@@ -11,7 +11,18 @@ from pathlib import Path
 
 import uvloop
 
-from bench import api, events, idle, proxying, reconcile_scale, saturation, starts, storage, takeover
+from bench import (
+    api,
+    docker_starts,
+    events,
+    idle,
+    proxying,
+    reconcile_scale,
+    saturation,
+    starts,
+    storage,
+    takeover,
+)
 from bench.runner import Report
 
 Benchmark = Callable[..., Awaitable[Report]]
@@ -19,6 +30,8 @@ Benchmark = Callable[..., Awaitable[Report]]
 BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and how many rounds
     "start": (starts.one_at_a_time, 15),
     "start-50": (starts.at_once, 3),
+    "docker-start": (docker_starts.one_at_a_time, 10),
+    "docker-start-20": (docker_starts.at_once, 3),
     "api": (api.read, 5),
     "proxy-http": (proxying.small_requests, 5),
     "proxy-websocket": (proxying.websockets, 40),

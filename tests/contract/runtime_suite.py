@@ -532,6 +532,34 @@ class StorageJobContract:
         assert await failure_of(task) is FailureCode.STORAGE_JOB_FAILED
 
 
+class HomeUsersBench(Bench, Protocol):
+    """Of an engine that can tell who uses a home."""
+
+    async def let_stranger_in(self, workspace_id: UUID) -> None:
+        """Somebody else begins to use the home."""
+
+    async def send_stranger_away(self, workspace_id: UUID) -> None: ...
+
+
+class HomeUsersContract:
+    """For runtimes that can see who else uses a home."""
+
+    @pytest.mark.parametrize("call", ["start", "run_storage_job", "delete_volume"])
+    async def test_a_home_that_somebody_else_uses_is_left_alone(
+        self, bench: HomeUsersBench, runtime: Runtime, ws: UUID, call: str
+    ) -> None:
+        await runtime.provision(ws, token=FIRST)
+        await bench.write(ws, "notes.txt", "mine")
+        await bench.let_stranger_in(ws)
+        refused = MUTATIONS[call](runtime, ws, SECOND, bench.image)
+        assert await failure_of(refused) is FailureCode.VOLUME_USED_ELSEWHERE
+        assert await sight(runtime, ws) == Sighting(volume=True)
+        assert await failure_of(runtime.provision(ws, token=FIRST)) is FailureCode.STALE_TOKEN
+        await bench.send_stranger_away(ws)
+        assert await bench.read(ws, "notes.txt") == "mine"
+        await MUTATIONS[call](runtime, ws, SECOND, bench.image)
+
+
 class RuntimeContract(
     VolumeContract, ContainerContract, ObservationContract, TokenContract, StorageJobContract
 ):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.runtime_suite import RuntimeContract, runtime, ws
+from tests.contract.runtime_suite import HomeUsersContract, RuntimeContract, runtime, ws
 from tests.support.docker_engine import DockerBench
 from tests.support.requirements import require_docker
 
@@ -22,5 +22,5 @@ async def bench(tmp_path: Path) -> AsyncIterator[DockerBench]:
     await bench.close()
 
 
-class TestDockerRuntime(RuntimeContract):
+class TestDockerRuntime(RuntimeContract, HomeUsersContract):
     pass

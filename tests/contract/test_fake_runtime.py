@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from codehub.runtimes.base import Runtime
-from tests.contract.runtime_suite import RuntimeContract, runtime, ws
+from tests.contract.runtime_suite import HomeUsersContract, RuntimeContract, runtime, ws
 from tests.support.fake_runtime import Behaviour, FakeEngine, FakeRuntime
 
 __all__ = ["runtime", "ws"]
@@ -41,6 +41,12 @@ class FakeBench:
     async def let_jobs(self, workspace_id: UUID, behaviour: str) -> None:
         self._engine().place(workspace_id).behaviour = Behaviour(behaviour)
 
+    async def let_stranger_in(self, workspace_id: UUID) -> None:
+        self._engine().place(workspace_id).stranger = "somebody"
+
+    async def send_stranger_away(self, workspace_id: UUID) -> None:
+        self._engine().place(workspace_id).stranger = None
+
     async def break_engine(self) -> None:
         self._engine().away = True
 
@@ -57,5 +63,5 @@ def bench() -> FakeBench:
     return FakeBench()
 
 
-class TestFakeRuntime(RuntimeContract):
+class TestFakeRuntime(RuntimeContract, HomeUsersContract):
     pass

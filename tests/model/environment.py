@@ -42,7 +42,7 @@ def _observed(row: Row, look: Look) -> Row:
         deleted=row.deleted,
         terminal_error=row.terminal,
     )
-    error = "broken" if verdict.broken_invariant and row.error is None else row.error
+    error = "broken" if verdict.broken is not None and row.error is None else row.error
     return row._replace(
         observed=verdict.observed_status,
         health_error=verdict.health_status.value == "ERROR",

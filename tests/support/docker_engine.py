@@ -161,6 +161,21 @@ class DockerBench:
     async def kill_job(self, workspace_id: UUID) -> None:
         self.api.kill(f"ws-{workspace_id}-job")
 
+    async def let_stranger_in(self, workspace_id: UUID) -> None:
+        mount = {"Type": "volume", "Source": f"ws-{workspace_id}-home", "Target": "/theirs"}
+        config = {
+            "Image": self.image,
+            "Entrypoint": ["/bin/sleep", "1000"],
+            "Labels": {INSTALLATION: self.installation_id()},  # removed with everything else of this test
+            "HostConfig": {"Mounts": [mount], "NetworkMode": "none"},
+        }
+        name = f"stranger-{workspace_id}"
+        self.api.call("POST", "/containers/create", body=config, name=name)
+        self.api.call("POST", f"/containers/{name}/start")
+
+    async def send_stranger_away(self, workspace_id: UUID) -> None:
+        self.api.remove_container(f"stranger-{workspace_id}")
+
     async def write(self, workspace_id: UUID, name: str, content: str) -> None:
         self.api.write_file(f"ws-{workspace_id}-home", name, content.encode(), image=self.image)
 

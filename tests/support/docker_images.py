@@ -37,6 +37,12 @@ SCRIPTS = {
     "tiny": _SERVE,
     "wrong": 'echo "this command is wrong"; exit 3',
     "stubborn": f"trap '' TERM; {_SERVE}",
+    # Serves until there is a file "eat" in its home, then takes all the memory there is.
+    "hungry": (
+        'echo "listens"; httpd -p "$CODEHUB_PORT" -h /www; '
+        'while [ ! -e "$HOME/eat" ]; do sleep 0.1; done; rm -f "$HOME/eat"; exec busybox tail /dev/zero'
+    ),
+    "greedy": 'echo "wants it all"; exec busybox tail /dev/zero',
     "fragile": 'echo "listens"; httpd -p "$CODEHUB_PORT" -h /www; sleep 0.5; exit 7',
 }
 _SKIPPED = re.compile(
@@ -98,7 +104,7 @@ def busybox_tar(*, page: bytes = b"a workspace\n") -> bytes:
         for folder, owner in (("bin", 0), ("tmp", 0), ("www", 0), ("home", 0), ("home/person", 1000)):
             _add_folder(tar, folder, owner=owner)
         tar.add(busybox, "bin/busybox")
-        for applet in ("sh", "httpd", "sleep", "id", "cat", "wget", "nc", "ls"):
+        for applet in ("sh", "httpd", "sleep", "id", "cat", "wget", "nc", "ls", "rm"):
             _add_link(tar, f"bin/{applet}", "busybox")
         _add_file(tar, "home/person/.profile", b"# from the image\n", owner=1000)
         _add_file(tar, "www/index.html", page)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import (
@@ -88,6 +89,8 @@ class Place:
     highest: Token = _NOBODY
     job: _Job | None = None
     unreadable: bool = False  # an observation cannot tell
+    ending: Ending | None = None  # what is known of a dead container
+    stranger: str | None = None  # who else uses the home
     behaviour: Behaviour = Behaviour.HAPPY
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: asyncio.Event = field(default_factory=asyncio.Event)  # output or container
@@ -192,6 +195,7 @@ class FakeRuntime:
                 raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
             if place.container is ContainerState.RUNNING:
                 return
+            _require_no_stranger(place)
             place.container, place.address = ContainerState.NONE, None  # sweep
             if image_ref in self._engine.failing_images:
                 place.output.append(b"this command is wrong\n")
@@ -217,6 +221,7 @@ class FakeRuntime:
             await _end_outranked_job(place, token)
             if place.container is not ContainerState.NONE:
                 raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
+            _require_no_stranger(place)
             place.volume = None
 
     async def run_storage_job(
@@ -227,6 +232,7 @@ class FakeRuntime:
                 raise EffectError(FailureCode.VOLUME_IN_USE, "the workspace is running")
             if job.kind is StorageKind.ARCHIVE and place.volume is None:
                 raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
+            _require_no_stranger(place)
             await _end_job(place)
             running = place.job = self._begin_job(place, job, token)
         try:
@@ -254,6 +260,10 @@ class FakeRuntime:
 
     async def address(self, workspace_id: UUID) -> Address | None:
         return self._engine.place(workspace_id).address
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        place = self._engine.place(workspace_id)
+        return place.ending if place.container is ContainerState.DEAD else None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         place = self._engine.place(workspace_id)
@@ -363,6 +373,16 @@ async def _end_job(place: Place) -> None:
         place.job.task.cancel()
         await asyncio.wait([place.job.task])
         place.job = None
+
+
+def _require_no_stranger(place: Place) -> None:
+    if place.stranger is not None:
+        raise EffectError(
+            FailureCode.VOLUME_USED_ELSEWHERE,
+            f"{place.stranger} uses the volume too",
+            expected="no other container on the volume",
+            actual=[place.stranger],
+        )
 
 
 def _remove_container(place: Place) -> None:

@@ -185,6 +185,10 @@ _REMEDIES = {
     "IMAGE_PULL_FAILED": "Check the image.",
     "IMAGE_UNKNOWN": "Check the image.",
     "TOOL_MISSING": "Install the program that is missing on the machine; `codehub doctor` names it.",
+    "OUT_OF_MEMORY": "Run less at once in it, or give workspaces more memory (DOCKER_LIMIT_MEMORY).",
+    "VOLUME_USED_ELSEWHERE": "Rename that container back, or stop and remove it.",
+    "CONTAINER_PAUSED": "Unpause it (docker unpause ws-…).",
+    "CONTAINER_ENDED": "See why it ended: its last output usually says so (codehub ws logs).",
     "CONTAINER_START_FAILED": "See why it ended: its last output usually says so (codehub ws logs).",
 }
 _MISSING_DISK = (

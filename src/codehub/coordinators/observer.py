@@ -19,7 +19,7 @@ from prometheus_client import Gauge
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wakeups import Nudges, Wakeups
-from codehub.domain.observation import Verdict, invariant_error, observe
+from codehub.domain.observation import Broken, Verdict, invariant_error, observe
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Observation, Runtime, Sighting
@@ -54,7 +54,7 @@ class News:
 
     observed: list[Observed] = field(default_factory=list)
     in_flight: list[UUID] = field(default_factory=list)
-    broken: list[tuple[UUID, Operation]] = field(default_factory=list)
+    broken: list[tuple[UUID, Operation, Broken]] = field(default_factory=list)
     left_running: list[UUID] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -186,13 +186,13 @@ class Observer:
             return []
         if news.broken or (news.observed and news.in_flight):
             # Several statements to come, each with an order of its own: all rows before the first write.
-            touched = {*(seen.id for seen in news.observed), *(each for each, _ in news.broken)}
+            touched = {*(seen.id for seen in news.observed), *(each for each, _, _ in news.broken)}
             await lock_in_order(session, {*touched, *news.in_flight})
         changed = await observations.write_observations(session, news.observed, observed_at=began_at)
         if news.in_flight:
             await observations.stamp_in_flight(session, news.in_flight, observed_at=began_at)
-        for each, operation in news.broken:
-            error = invariant_error(operation=operation, error_count=0, now=began_at)
+        for each, operation, broken in news.broken:
+            error = invariant_error(broken, operation=operation, error_count=0, now=began_at)
             await observations.set_invariant_error(session, each, error)
         await access.touch(session, *(each for each in news.left_running if each in changed))
         return changed
@@ -253,10 +253,11 @@ def _tell_news(news: News, workspace_id: UUID, row: Observable, sighting: Sighti
         volume=sighting.volume,
         deleted=row.deleted_at is not None,
         terminal_error=row.is_terminal,
+        paused=sighting.paused and _is_wanted_running(row),
     )
-    broken = verdict.broken_invariant and not row.has_error
-    if broken:
-        news.broken.append((workspace_id, row.operation))
+    broken = verdict.broken is not None and not row.has_error
+    if verdict.broken is not None and broken:
+        news.broken.append((workspace_id, row.operation, verdict.broken))
     if (verdict.observed_status, verdict.health_status) != (row.observed_status, row.health_status):
         news.observed.append(Observed(workspace_id, verdict.observed_status, verdict.health_status))
         if _left_running_unasked(row, verdict):
@@ -266,6 +267,12 @@ def _tell_news(news: News, workspace_id: UUID, row: Observable, sighting: Sighti
     else:
         return broken
     return True
+
+
+def _is_wanted_running(row: Observable) -> bool:
+    """At rest and wanted. One that is to be stopped or deleted is ended all the same, paused or not."""
+    at_rest = row.operation is Operation.NONE and row.deleted_at is None
+    return at_rest and row.desired_state is DesiredState.RUNNING
 
 
 def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:

@@ -235,7 +235,7 @@ class Reconciler:
             case Mark():
                 round_.to_mark.append(ws)
             case Crashed():
-                round_.to_examine.append(ws)
+                round_.to_examine.append((ws, decision))
             case _:
                 assert_never(decision)
 
@@ -360,5 +360,5 @@ class Reconciler:
             self._worker.expire(ws, expire.error)
         for ws, fail in round_.to_fail:
             self._worker.fail(ws, fail.failure)
-        for ws in round_.to_examine:
-            self._worker.examine_crash(ws)
+        for ws, crash in round_.to_examine:
+            self._worker.examine_crash(ws, crash)

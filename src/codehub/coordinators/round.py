@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from codehub.domain.plan import Expire, Fail, Halt
+from codehub.domain.plan import Crashed, Expire, Fail, Halt
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.due import Lane
@@ -35,7 +35,7 @@ class Round:
     to_run: list[WorkspaceView] = field(default_factory=list)
     to_expire: list[tuple[WorkspaceView, Expire]] = field(default_factory=list)
     to_fail: list[tuple[WorkspaceView, Fail]] = field(default_factory=list)
-    to_examine: list[WorkspaceView] = field(default_factory=list)
+    to_examine: list[tuple[WorkspaceView, Crashed]] = field(default_factory=list)
     wanted: Counter[Lane] = field(default_factory=Counter)
     taken: Counter[Lane] = field(default_factory=Counter)
     seen: int = 0

@@ -13,6 +13,7 @@ from functools import partial
 from typing import assert_never
 
 import structlog
+from prometheus_client import Counter
 
 from codehub.coordinators.actions import Acted, Actions, Archived, Call, Effect, Restored
 from codehub.coordinators.engines import Engines
@@ -20,8 +21,9 @@ from codehub.coordinators.executions import Execution, Executions, lane_of
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.wakeups import Nudges
 from codehub.domain import home
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode
-from codehub.domain.plan import crash_error
+from codehub.domain.plan import Crashed, crash_error
 from codehub.domain.policy import Drop, GiveUp, Policy, Retry, after_failure
 from codehub.domain.states import STORAGE_OPERATIONS, Operation
 from codehub.domain.workspace import WorkspaceView
@@ -36,6 +38,8 @@ from codehub.store.context import set_actor
 log = structlog.get_logger(__name__)
 
 LOG_TAIL_BYTES = 4096
+
+CRASHES = Counter("codehub_workspace_crashes_total", "Workspaces that ended unasked, by how", ["kind"])
 
 ProgressSink = Callable[[WorkspaceView, StorageProgress], Awaitable[None]]
 
@@ -92,9 +96,9 @@ class Worker:
         """Over its limit: cancel, confirm gone, then go terminal."""
         self._executions.replace(ws, partial(self._give_up, ws, error), lane=lane_of(ws.operation))
 
-    def examine_crash(self, ws: WorkspaceView) -> None:
-        """It ended by itself soon after it had started: read its last words and write the failure down."""
-        self._executions.start(ws, partial(self._record_crash, ws), lane=lane_of(Operation.STARTING))
+    def examine_crash(self, ws: WorkspaceView, crash: Crashed) -> None:
+        """It ended unasked: ask how, read its last words and write the failure down."""
+        self._executions.start(ws, partial(self._record_crash, ws, crash), lane=lane_of(Operation.STARTING))
 
     async def _execute(self, ws: WorkspaceView, execution: Execution) -> None:
         bound = log.bind(workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value)
@@ -244,22 +248,47 @@ class Worker:
             await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
         return written
 
-    async def _record_crash(self, ws: WorkspaceView, execution: Execution) -> None:
+    async def _record_crash(self, ws: WorkspaceView, crash: Crashed, execution: Execution) -> None:
         del execution
+        try:
+            ending = await self._runtime.ending(ws.id)
+        except EffectError as failure:
+            log.info("how it ended is not known", workspace_id=str(ws.id), error=failure.message)
+            return  # the engine is away: judged again at a later tick
+        if ending is None and not crash.soon:  # nothing to tell: a machine that was rebooted, for example
+            await self._write(ws, partial(self._write_end_of_run, ws))
+            return
+        ending = ending or Ending()
         tail = await self._log_tail(ws)
-        error = crash_error(ws, log_tail=tail, now=self._clock.now(), policy=self._policy)
-        self._on_outcome(Operation.STARTING, "failed" if error.is_terminal else "retried")
-        log.warning("workspace ended by itself", workspace_id=str(ws.id), crashes=error.error_count)
+        error = crash_error(crash, ending, log_tail=tail, now=self._clock.now(), policy=self._policy)
+        if crash.soon:
+            self._on_outcome(Operation.STARTING, "failed" if error.is_terminal else "retried")
+        CRASHES.labels(ending.kind.value).inc()
+        log.warning(
+            "workspace ended unasked",
+            workspace_id=str(ws.id),
+            kind=ending.kind.value,
+            exit_code=ending.exit_code,
+            crashes=error.error_count,
+        )
 
         async def write() -> bool:
-            kept = home.at_crash(ws.home)
+            kept = home.at_crash(ws.home, crashes=crash.crashes)
             async with self._lead.transaction() as session:
                 await set_actor(session, "reconciler", error.message)
                 if error.is_terminal:
                     return await claims.set_error_without_operation(session, ws, error, home=kept)
-                return await claims.record_crash(session, ws, error, home=kept)
+                return await claims.record_crash(session, ws, error, home=kept, wait=crash.soon)
 
         await self._write(ws, write)
+        if not crash.soon:
+            await self._nudges.wake(HintTarget.RECONCILER, [ws.id])
+
+    async def _write_end_of_run(self, ws: WorkspaceView) -> bool:
+        async with self._lead.transaction() as session:
+            written = await claims.mark_home(session, ws, home=home.at_crash(ws.home, crashes=0))
+        await self._nudges.wake(HintTarget.RECONCILER, [ws.id])
+        return written
 
     async def _log_tail(self, ws: WorkspaceView) -> str:
         """The last lines, as far as they can be had: their absence must not hide the crash."""

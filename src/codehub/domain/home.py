@@ -72,8 +72,9 @@ def at_failure(ws: WorkspaceView) -> HomeContext:
     return ws.home
 
 
-def at_crash(home: HomeContext) -> HomeContext:
-    return replace(home, ran_at=None, crashes=home.crashes + 1)
+def at_crash(home: HomeContext, *, crashes: int) -> HomeContext:
+    """``crashes``: in a row, this one included; 0 where it ran long and nobody knows how it ended."""
+    return replace(home, ran_at=None, crashes=crashes)
 
 
 def at_recovery(ws: WorkspaceView) -> HomeContext:

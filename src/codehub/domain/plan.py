@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from codehub.domain import completion, home
+from codehub.domain.endings import Ending, crash_words
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
 from codehub.domain.policy import Policy, retries_exceeded, retry_at, timed_out
 from codehub.domain.states import LEVEL, DesiredState, ObservedStatus, Operation
@@ -101,9 +102,15 @@ class Mark:
 
 @dataclass(frozen=True)
 class Crashed:
-    """The container left RUNNING unasked, too soon: a failed execution of STARTING."""
+    """The container left RUNNING unasked: how it ended is asked before it is started again.
+
+    ``soon``: within the crash window, which is a failed execution of STARTING. Later it is told, if the
+    engine knows how it ended, and started again at once.
+    """
 
     crashes: int
+    ran_for: timedelta
+    soon: bool = True
 
 
 Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Mark | Crashed
@@ -159,24 +166,26 @@ def _plan_step(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
 def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
     """STANDBY → RUNNING, unless it just fell out of RUNNING by itself."""
     ran_at, seen_at = ws.home.ran_at, ws.observed_at
-    if ran_at is not None and seen_at is not None and seen_at - ran_at <= policy.crash_window:
-        return Crashed(crashes=ws.home.crashes + 1)
+    if ran_at is not None and seen_at is not None:
+        ran_for = seen_at - ran_at
+        soon = ran_for <= policy.crash_window
+        return Crashed(crashes=ws.home.crashes + 1 if soon else 1, ran_for=ran_for, soon=soon)
     due = retry_at(ws, policy=policy)
     if due is not None and now < due:
         return Wait("back-off after a crash")
     return Claim(Operation.STARTING)
 
 
-def crash_error(ws: WorkspaceView, *, log_tail: str, now: datetime, policy: Policy) -> ErrorInfo:
+def crash_error(crash: Crashed, ending: Ending, *, log_tail: str, now: datetime, policy: Policy) -> ErrorInfo:
     """What a crash is called, with the last lines of the log; terminal once the retries are used up."""
     error = ErrorInfo(
         reason=Reason.ACTION_FAILED,
-        message="The workspace's process ended by itself soon after it had started.",
+        message=crash_words(ending, ran_for=crash.ran_for, soon=crash.soon),
         is_terminal=False,
         operation=Operation.STARTING,
-        error_count=ws.home.crashes + 1,
+        error_count=crash.crashes,
         occurred_at=now,
-        context={"action": "start", "log": log_tail},
+        context={"action": "start", **ending.context, "log": log_tail},
     )
     if error.error_count > policy.max_retries:
         return retries_exceeded(error, policy=policy)

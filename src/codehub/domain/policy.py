@@ -68,8 +68,9 @@ class Drop:
 
 Consequence = Retry | GiveUp | Drop
 
-TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED})
-"""Beside DataLost: going on would invent an empty home where a full one exists."""
+TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED, FailureCode.VOLUME_USED_ELSEWHERE})
+"""Beside DataLost: going on would invent an empty home where a full one exists, or work on a home beside
+somebody CodeHub does not know. Only a person can tell what is right, and trying again tells nothing new."""
 
 
 def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: Policy) -> Consequence:

@@ -5,6 +5,13 @@ called by a leader that has been replaced without knowing it, so every mutation 
 under a per-workspace lock a token lower than the highest one seen is refused with ``STALE_TOKEN``.
 An action that comes late for its own funeral then harms nobody.
 
+A home has one user at a time. A runtime that can see who else uses a home (Docker: by its mount) refuses to
+start, to run a storage job and to delete while somebody it did not start does so: ``VOLUME_USED_ELSEWHERE``,
+which is a Mismatch for a person and never retried. The local runtime cannot see that: any process of the
+machine's user may open the directory.
+
+An engine that is not the one that holds this installation's homes is away, for every method, ``probe`` too.
+
 Errors are ``EffectError`` with a code from ``domain/errors``; nothing else crosses this edge.
 """
 
@@ -14,6 +21,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.states import ContainerState
 
 
@@ -57,6 +65,7 @@ class Sighting:
     container: ContainerState = ContainerState.NONE
     volume: bool = False
     address: Endpoint | None = None
+    paused: bool = False  # the container runs and was frozen by somebody: it answers nobody
     storage_job: bool = False  # one is running; it is not a container of the workspace
 
 
@@ -172,6 +181,9 @@ class Runtime(Protocol):
 
     async def address(self, workspace_id: UUID) -> Endpoint | None:
         """Where the proxy connects, or None when no container runs."""
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        """How a container that is dead ended. None: there is none, or the runtime does not know."""
 
     def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Recent output of the container, oldest first; with ``follow``, what comes after too."""

@@ -38,6 +38,7 @@ async def examine_docker(settings: Settings) -> list[Finding]:
             await _images(engine, "workspace images", docker.allowed_images, setting="DOCKER_IMAGES"),
             await _images(engine, "storage job image", [docker.job_image], setting="DOCKER_JOB_IMAGE"),
             await _networks(engine, settings),
+            _disk(await engine.info()),
         ]
     except EffectError as error:
         return [Finding("runtime", Verdict.BAD, error.message, START_IT)]
@@ -51,6 +52,14 @@ def _engine(host: str, version: Document) -> Finding:
     if tuple(map(int, api.split("."))) < OLDEST_API:
         return Finding("runtime", Verdict.BAD, detail, "Use Docker 20.10 or newer.")
     return Finding("runtime", Verdict.OK, detail)
+
+
+def _disk(info: Document) -> Finding:
+    """What nothing bounds is said: one home can fill the disk that all of them are on."""
+    where = info.get("DockerRootDir", "its data directory")
+    detail = f"nothing bounds what a home or /tmp of a workspace takes of the engine's disk ({where})"
+    advice = "Give that directory a file system of its own, with quotas if need be, and watch how full it is."
+    return Finding("disk of the engine", Verdict.NOTE, detail, advice)
 
 
 async def _images(engine: Engine, what: str, references: Iterable[str], *, setting: str) -> Finding:

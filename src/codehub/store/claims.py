@@ -104,16 +104,16 @@ async def mark_restored(session: Session, claim: Claim, *, home: HomeContext) ->
 
 
 async def record_crash(
-    session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
+    session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext, wait: bool = True
 ) -> bool:
-    """A container left RUNNING unasked, soon after it got there: wait before it is started again."""
+    """A container left RUNNING unasked. ``wait``: soon after it got there, so not started again at once."""
     statement = (
         update(w)
         .where(_as_planned(workspace))
         .values(
             error_info=error.as_json(),
             error_count=error.error_count,
-            last_retry_at=func.clock_timestamp(),
+            last_retry_at=func.clock_timestamp() if wait else None,
             home_ctx=home.as_json(),
         )
     )
@@ -138,7 +138,7 @@ async def set_error_without_operation(
 
 
 async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool:
-    """A home is there that nothing remembered (``domain/home.marked``): now its absence is a loss."""
+    """Only what is known of the home changes, such as that one is there (``domain/home.marked``)."""
     statement = update(w).where(_as_planned(workspace)).values(home_ctx=home.as_json())
     return await rows_written(session, statement) == 1
 

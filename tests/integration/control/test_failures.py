@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from codehub.archives.store import ArchiveStore
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode, Reason
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.runtimes.base import (
@@ -39,6 +40,10 @@ class Breakable(LocalRuntime):
     starts = 0
     jobs: list[StorageKind]
     hold_jobs: asyncio.Event | None = None
+    known_ending: Ending | None = None
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        return self.known_ending
 
     def _check(self) -> None:
         if self.away:
@@ -168,15 +173,7 @@ async def test_a_workspace_killed_later_is_simply_started_again(cell: Cell) -> N
     async with cell.replica() as plane:
         workspace_id = await cell.create()
         await cell.until_status(workspace_id, "running")
-        # As if it had run for longer than the crash window.
-        async with cell.sessions() as session, session.begin():
-            await session.execute(
-                text(
-                    "UPDATE workspaces SET home_ctx = home_ctx || jsonb_build_object("
-                    "'ran_at', (clock_timestamp() - interval '2 min')::text) WHERE id = :id"
-                ),
-                {"id": workspace_id},
-            )
+        await let_it_have_run_for_two_minutes(cell, workspace_id)
         before = await cell.view(workspace_id)
         kill_workspace(cell, workspace_id)
 
@@ -189,6 +186,39 @@ async def test_a_workspace_killed_later_is_simply_started_again(cell: Cell) -> N
         assert ws.error_info is None
         assert ws.last_access_at > before.last_access_at, "nobody archives what just fell over"
         assert plane.loops["wc"].leadership.is_leader
+
+
+async def test_memory_that_ran_out_later_is_told_and_it_is_started_again_at_once(
+    cell: Cell, runtime: Breakable
+) -> None:
+    runtime.known_ending = Ending(exit_code=137, out_of_memory=True, memory_limit_bytes=512 * 1024**2)
+    async with cell.replica(runtime=runtime, settings=fast_settings(RECONCILER_RETRY_BACKOFF="600")):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        await let_it_have_run_for_two_minutes(cell, workspace_id)
+        before = await cell.view(workspace_id)
+        kill_workspace(cell, workspace_id)
+
+        async def restarted() -> bool:
+            ws = await cell.view(workspace_id)
+            return ws.op_seq > before.op_seq and ws.observed_status is ObservedStatus.RUNNING
+
+        await until(restarted, what="the workspace to be started again, with no pause")
+        told = [entry.cause for entry in await cell.history(workspace_id) if entry.cause]
+        assert any("ran out of memory and was killed (its limit is 512 MiB)" in cause for cause in told), told
+        assert (await cell.view(workspace_id)).home.crashes == 1
+
+
+async def let_it_have_run_for_two_minutes(cell: Cell, workspace_id: UUID) -> None:
+    """Longer than the crash window."""
+    async with cell.sessions() as session, session.begin():
+        await session.execute(
+            text(
+                "UPDATE workspaces SET home_ctx = home_ctx || jsonb_build_object("
+                "'ran_at', (clock_timestamp() - interval '2 min')::text) WHERE id = :id"
+            ),
+            {"id": workspace_id},
+        )
 
 
 def kill_workspace(cell: Cell, workspace_id: UUID) -> None:

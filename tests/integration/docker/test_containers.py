@@ -11,7 +11,7 @@ import pytest
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Limits, Sighting, Token
-from codehub.runtimes.docker import DockerRuntime, fences
+from codehub.runtimes.docker import DockerRuntime, DockerSettings, fences
 from codehub.runtimes.docker.names import INSTALLATION
 from tests.contract.runtime_suite import FIRST, SECOND, failure_of, sight, start
 from tests.support.docker_engine import DockerBench
@@ -307,6 +307,33 @@ async def test_tokens_are_forgotten_once_they_protect_nothing(
     await runtime._fences.sweep()
     left = bench.api.listed("volumes", f"{INSTALLATION}={bench.installation_id()}", "codehub.role=fence")
     assert [each["Labels"]["codehub.workspace"] for each in left] == [str(kept)]
+
+
+async def test_the_tokens_of_deleted_workspaces_go_by_themselves(
+    bench: DockerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many were made and deleted: what is left of them is bounded by time."""
+    monkeypatch.setattr(fences, "KEPT", timedelta(seconds=1))  # the engine's clock stamps whole seconds
+    monkeypatch.setattr(fences, "SWEEP_EVERY", timedelta(seconds=0.2))
+    runtime = await bench.open()
+    kept = uuid4()
+    await runtime.provision(kept, token=FIRST)
+    for _ in range(12):
+        gone = uuid4()
+        await runtime.provision(gone, token=FIRST)
+        await runtime.delete_volume(gone, token=SECOND)
+
+    async def are_gone() -> bool:
+        label = f"{INSTALLATION}={bench.installation_id()}"
+        left = bench.api.listed("volumes", label, "codehub.role=fence")
+        return {each["Labels"]["codehub.workspace"] for each in left} == {str(kept)}
+
+    await until(are_gone, what="the tokens of what was deleted to go")
+
+
+def test_tokens_are_kept_longer_than_any_call_lasts() -> None:
+    settings = DockerSettings()
+    assert timedelta(seconds=2 * settings.call_seconds) < fences.KEPT <= timedelta(minutes=10)
 
 
 async def test_a_network_removed_by_somebody_is_made_again(bench: DockerBench) -> None:

@@ -45,6 +45,8 @@ async def test_an_engine_that_has_everything(bench: DockerBench, tmp_path: Path)
         assert found[what]["verdict"] == "ok", found[what]
     assert image("tiny") in found["workspace images"]["detail"]
     assert image("job") in found["storage job image"]["detail"]
+    assert found["disk of the engine"]["verdict"] == "note"
+    assert "nothing bounds what a home" in found["disk of the engine"]["detail"]
 
 
 async def test_images_that_cannot_be_had_are_named_with_how_to_build_ours(

@@ -19,7 +19,12 @@ from tests.support.docker_engine import DockerBench
 from tests.support.private_dockerd import PrivateDockerd
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.needs_docker, pytest.mark.xdist_group("private-dockerd")]
+# An engine of its own is started, killed and started again: real engines need real time on a busy machine.
+pytestmark = [
+    pytest.mark.needs_docker,
+    pytest.mark.xdist_group("private-dockerd"),
+    pytest.mark.timeout(600),
+]
 
 HOME_BYTES = 40_000_000
 
@@ -69,7 +74,7 @@ async def tried_until_done(call: Callable[[], Awaitable[object]]) -> None:
             return False
         return True
 
-    await until(works, what="the same call again", seconds=60)
+    await until(works, what="the same call again", seconds=180)
 
 
 @pytest.mark.parametrize("after_seconds", [0.05, 0.2, 0.5])

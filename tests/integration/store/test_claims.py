@@ -248,7 +248,7 @@ async def test_errors_without_operation_need_the_row_as_it_was_planned(session: 
     seen = await view(session, workspace_id)
     stale = replace(seen, desired_state=DesiredState.STANDBY)
     error = await an_error(session, count=1)
-    crashed = home.at_crash(seen.home)
+    crashed = home.at_crash(seen.home, crashes=1)
     assert not await claims.record_crash(session, stale, error, home=crashed)
     assert not await claims.set_error_without_operation(session, stale, error, home=crashed)
     assert await view(session, workspace_id) == seen

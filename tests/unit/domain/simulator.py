@@ -11,6 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from codehub.domain import home
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.observation import observe
 from codehub.domain.plan import Act, Claim, Complete, Crashed, Decision, Fail, Halt, Mark, crash_error, plan
@@ -109,10 +110,11 @@ class Simulator:
                 self.row = replace(self.row, error_info=error)
             case Mark():
                 self.row = replace(self.row, home=home.marked(self.row.home))
-            case Crashed():
-                error = crash_error(self.row, log_tail="", now=self.now, policy=POLICY)
-                kept = home.at_crash(self.row.home)
-                self.row = replace(self.row, error_info=error, last_retry_at=self.now, home=kept)
+            case Crashed(crashes=crashes, soon=soon):
+                error = crash_error(decision, Ending(), log_tail="", now=self.now, policy=POLICY)
+                kept = home.at_crash(self.row.home, crashes=crashes)
+                retried_at = self.now if soon else None
+                self.row = replace(self.row, error_info=error, last_retry_at=retried_at, home=kept)
             case _:
                 pass
         return decision

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from codehub.domain import home
-from codehub.domain.errors import Reason
+from codehub.domain.endings import Ending
+from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.plan import Claim, Crashed, Decision, Skip, Wait, crash_error, plan
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
@@ -27,16 +28,31 @@ def decide(view: WorkspaceView) -> Decision:
     return plan(view, now=NOW, policy=POLICY)
 
 
+def error_of(view: WorkspaceView, *, log_tail: str) -> ErrorInfo:
+    crash = decide(view)
+    assert isinstance(crash, Crashed)
+    return crash_error(crash, Ending(exit_code=1), log_tail=log_tail, now=NOW, policy=POLICY)
+
+
 @pytest.mark.parametrize(
     ("after", "counted"), [(0, True), (5, True), (60, True), (60.1, False), (86400, False)]
 )
-def test_within_a_minute_is_a_crash(after: float, counted: bool) -> None:
-    decision = decide(fallen(after=after))
-    assert decision == (Crashed(crashes=1) if counted else Claim(Operation.STARTING))
+def test_within_a_minute_is_a_failed_start(after: float, counted: bool) -> None:
+    assert decide(fallen(after=after)) == Crashed(crashes=1, ran_for=seconds(after), soon=counted)
 
 
 def test_crashes_are_counted_across_starts() -> None:
-    assert decide(fallen(after=5, crashes=2)) == Crashed(crashes=3)
+    assert decide(fallen(after=5, crashes=2)) == Crashed(crashes=3, ran_for=seconds(5))
+
+
+def test_a_late_crash_is_the_first_of_its_row() -> None:
+    assert decide(fallen(after=600, crashes=2)) == Crashed(crashes=1, ran_for=seconds(600), soon=False)
+
+
+def test_after_a_late_crash_it_is_started_at_once() -> None:
+    crashed = fallen(after=600)
+    crashed = replace(crashed, home=home.at_crash(crashed.home, crashes=1), last_retry_at=None)
+    assert decide(crashed) == Claim(Operation.STARTING)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +65,7 @@ def test_a_container_nobody_wants_may_be_gone(desired: DesiredState, decision: D
 
 def test_after_a_crash_the_next_start_waits_its_turn() -> None:
     crashed = replace(fallen(after=5), last_retry_at=NOW)
-    crashed = replace(crashed, home=home.at_crash(crashed.home))
+    crashed = replace(crashed, home=home.at_crash(crashed.home, crashes=1))
     assert isinstance(plan(crashed, now=NOW + seconds(20), policy=POLICY), Wait)
     assert plan(crashed, now=NOW + seconds(40), policy=POLICY) == Claim(Operation.STARTING)
 
@@ -57,11 +73,11 @@ def test_after_a_crash_the_next_start_waits_its_turn() -> None:
 def test_the_fourth_crash_in_a_row_is_terminal_and_shows_the_log() -> None:
     view = fallen(after=5)
     for crash in (1, 2, 3):
-        error = crash_error(view, log_tail="ImportError", now=NOW, policy=POLICY)
+        error = error_of(view, log_tail="ImportError")
         assert (error.reason, error.is_terminal, error.error_count) == (Reason.ACTION_FAILED, False, crash)
         assert (error.operation, error.context["log"]) == (Operation.STARTING, "ImportError")
-        view = replace(view, home=home.at_crash(view.home))
-    error = crash_error(view, log_tail="ImportError", now=NOW, policy=POLICY)
+        view = replace(view, home=replace(view.home, crashes=crash))
+    error = error_of(view, log_tail="ImportError")
     assert (error.reason, error.is_terminal, error.error_count) == (Reason.RETRY_EXCEEDED, True, 4)
     assert error.context["log"] == "ImportError"
 

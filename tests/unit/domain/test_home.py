@@ -6,7 +6,7 @@ import pytest
 
 from codehub.domain import home
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.domain.observation import invariant_error
+from codehub.domain.observation import Broken, invariant_error
 from codehub.domain.plan import Halt, plan
 from codehub.domain.policy import GiveUp, after_failure
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
@@ -102,7 +102,7 @@ class TestRecovery:
         assert home.at_recovery(view) == TRUSTED
 
     def test_of_a_container_without_volume_leaves_the_mark(self) -> None:
-        error = invariant_error(operation=O.NONE, error_count=0, now=NOW)
+        error = invariant_error(Broken.NO_VOLUME, operation=O.NONE, error_count=0, now=NOW)
         view = workspace(observed_status=ObservedStatus.PENDING, home=TRUSTED, error_info=error)
         assert home.at_recovery(view).volume is True
 

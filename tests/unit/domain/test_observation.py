@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from codehub.domain.errors import Reason
-from codehub.domain.observation import invariant_error, observe
+from codehub.domain.observation import Broken, Verdict, invariant_error, observe
 from codehub.domain.states import ContainerState, HealthStatus, ObservedStatus, Operation
 
 from .builders import NOW
@@ -41,13 +41,27 @@ def test_observation(seen: tuple[ContainerState, bool, bool], terminal: bool) ->
 
     without_volume = container in (C.RUNNING, C.DEAD) and volume is False
     assert verdict.observed_status is STATUS[seen]
-    assert verdict.broken_invariant is without_volume
+    assert (verdict.broken is Broken.NO_VOLUME) is without_volume
     assert (verdict.health_status is HealthStatus.ERROR) is (terminal or without_volume)
 
 
 def test_a_container_without_its_volume_is_a_terminal_mismatch_with_the_agreed_context() -> None:
-    error = invariant_error(operation=Operation.STARTING, error_count=2, now=NOW)
+    error = invariant_error(Broken.NO_VOLUME, operation=Operation.STARTING, error_count=2, now=NOW)
     assert error.reason is Reason.MISMATCH
     assert error.is_terminal
     assert (error.operation, error.error_count, error.occurred_at) == (Operation.STARTING, 2, NOW)
     assert error.context == {"expected": "volume_exists=True", "actual": "False"}
+
+
+def test_a_paused_container_is_running_and_broken() -> None:
+    verdict = observe(
+        container=ContainerState.RUNNING, volume=True, deleted=False, terminal_error=False, paused=True
+    )
+    assert verdict == Verdict(ObservedStatus.RUNNING, HealthStatus.ERROR, Broken.PAUSED)
+    error = invariant_error(Broken.PAUSED, operation=Operation.NONE, error_count=0, now=NOW)
+    assert (error.reason, error.is_terminal, error.context["code"]) == (
+        Reason.MISMATCH,
+        True,
+        "CONTAINER_PAUSED",
+    )
+    assert "docker unpause" in error.message

@@ -13,7 +13,7 @@ from .builders import NOW, POLICY, in_flight, minutes, seconds
 
 O, F = Operation, FailureCode  # noqa: E741
 MORTAL: list[Operation] = [operation for operation in O if operation not in (O.NONE, O.DELETING)]
-AT_ONCE = {F.ARCHIVE_NOT_FOUND, F.CHECKSUM_MISMATCH, F.ARCHIVE_UNEXPECTED}
+AT_ONCE = {F.ARCHIVE_NOT_FOUND, F.CHECKSUM_MISMATCH, F.ARCHIVE_UNEXPECTED, F.VOLUME_USED_ELSEWHERE}
 RETRIED = [code for code in F if code not in AT_ONCE | {F.STALE_TOKEN}]
 
 

@@ -9,7 +9,7 @@ from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Limits, Sighting, Token
 from codehub.runtimes.docker.names import INSTALLATION, Names, Role
 from codehub.runtimes.docker.order import Order, container_config
-from codehub.runtimes.docker.sight import observation, port_of, sort_things
+from codehub.runtimes.docker.sight import Stranger, find_strangers, observation, port_of, sort_things
 
 NAMES = Names("here")
 WS = uuid4()
@@ -22,11 +22,13 @@ def container(
     name: str | None = None,
     state: str = "running",
     labels: dict[str, str] | None = None,
+    mounted: bool = True,
 ) -> dict[str, Any]:
     usual = NAMES.container(WS) if role is Role.WORKSPACE else NAMES.job(WS)
     return {
         "Id": "abc",
         "Names": [f"/{name or usual}"],
+        "Mounts": [{"Type": "volume", "Name": NAMES.home(WS)}] if mounted else [],
         "State": state,
         "Labels": {**NAMES.labels(WS, role, TOKEN), "codehub.port": "9000", **(labels or {})},
         "NetworkSettings": {"Networks": {"private": {"IPAddress": "10.0.0.7"}}},
@@ -62,6 +64,22 @@ def test_states(state: str, expected: ContainerState) -> None:
     assert (sighting.container, sighting.volume) == (expected, True)
     address = Address("10.0.0.7", 9000) if expected is ContainerState.RUNNING else None
     assert sighting.address == address
+
+
+def test_a_container_that_does_not_mount_the_home_is_not_ours() -> None:
+    assert seen([container(mounted=False)], [volume()]) == {WS: Sighting(volume=True)}
+
+
+def test_paused_is_said() -> None:
+    assert seen([container(state="paused")], [volume()])[WS].paused
+    assert not seen([container()], [volume()])[WS].paused
+
+
+def test_who_mounts_a_home_and_is_not_ours_is_a_stranger() -> None:
+    renamed = container(name="renamed")
+    foreign = {**container(Role.STORAGE_JOB, name="theirs", state="exited"), "Labels": {}}
+    listed = [container(), container(Role.STORAGE_JOB), renamed, foreign]
+    assert find_strangers(NAMES, WS, listed) == [Stranger("renamed", True), Stranger("theirs", False)]
 
 
 def test_a_job_is_not_a_container_of_the_workspace() -> None:

@@ -35,6 +35,13 @@ function adviceFor(m: Messages, reason: string, code: string | null): string {
       return advice.tool;
     case "VOLUME_MISSING":
       return advice.volume;
+    case "OUT_OF_MEMORY":
+      return advice.memory;
+    case "VOLUME_USED_ELSEWHERE":
+      return advice.users;
+    case "CONTAINER_PAUSED":
+      return advice.paused;
+    case "CONTAINER_ENDED":
     case "CONTAINER_START_FAILED":
       return advice.start;
   }

@@ -10,18 +10,22 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Address
 from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
-from codehub.runtimes.docker.fences import Fences
+from codehub.runtimes.docker.fences import Fences, require_not_above
 from codehub.runtimes.docker.names import ACCIDENT, Names, Role
 from codehub.runtimes.docker.order import Order
 from codehub.runtimes.docker.sight import Container, address_of
+from codehub.runtimes.docker.users import require_no_stranger
 
 _TRIES = 5
 _GONE_SECONDS = 30.0
 _TAIL_LINES = 40
+_FIRST_PAUSE_SECONDS = 0.005
+_LONGEST_PAUSE_SECONDS = 0.05
 
 
 class NetworkGone(Exception):
@@ -44,10 +48,19 @@ class Containers:
             return None
         return _described(found)
 
-    async def launch(self, order: Order, config: dict[str, Any], *, settle_seconds: float) -> None:
-        """It runs, or an ``EffectError`` says why not; ``NetworkGone`` if its network was removed."""
-        for _ in range(_TRIES):
-            container_id = await self._create_or_adopt(order, config)
+    async def launch(
+        self, order: Order, config: dict[str, Any], *, settle_seconds: float, record: bool = False
+    ) -> None:
+        """It runs, or an ``EffectError`` says why not; ``NetworkGone`` if its network was removed.
+
+        ``record``: the token is not recorded yet. That is done beside the creation, which can be undone; both
+        come before the look that precedes the start, as admission demands (``fences``).
+        """
+        for attempt in range(_TRIES):
+            if record and attempt == 0:
+                container_id = await self._create_and_record(order, config)
+            else:
+                container_id = await self._create_or_adopt(order, config)
             if container_id is None:
                 return
             await self._require_ground(order, container_id)
@@ -95,6 +108,20 @@ class Containers:
             return False
         return True
 
+    async def _create_and_record(self, order: Order, config: dict[str, Any]) -> str | None:
+        recorded, created = await asyncio.gather(
+            self._fences.record(order.workspace_id, order.token),
+            self._create_or_adopt(order, config),
+            return_exceptions=True,
+        )
+        if isinstance(recorded, BaseException):
+            if isinstance(created, str):
+                await self.remove(created)
+            raise recorded
+        if isinstance(created, BaseException):
+            raise created
+        return created
+
     async def _create_or_adopt(self, order: Order, config: dict[str, Any]) -> str | None:
         """The id of a container to start; None if one runs already."""
         name = self._names.container(order.workspace_id)
@@ -115,6 +142,7 @@ class Containers:
                     f"a container called {name} exists and is not of this installation; it was left alone",
                 )
             container = _described(found)
+            require_not_above(order.token, container.token)
             if container.is_running:
                 return None
             if container.state == "created" and container.token == order.token:
@@ -123,7 +151,7 @@ class Containers:
         raise EffectError(FailureCode.CONTAINER_START_FAILED, f"the name {name} is taken again and again")
 
     async def _require_ground(self, order: Order, container_id: str) -> None:
-        """Between create and start: is the volume ours, and are we still the newest?
+        """Between create and start: is the volume ours alone, and are we still the newest?
 
         Dying before the removal leaves a created container, which the next start removes or takes over.
         """
@@ -134,6 +162,11 @@ class Containers:
                 await self.remove(container_id)
             raise
         if things.home:
+            try:
+                require_no_stranger(self._names.home(order.workspace_id), things)
+            except EffectError:
+                await self.remove(container_id)
+                raise
             return
         await self.remove(container_id)
         await self._remove_accident(order.workspace_id)
@@ -159,22 +192,25 @@ class Containers:
 
     async def _until_it_listens(self, container_id: str) -> None:
         address: Address | None = None
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             with suppress(NotFound, EffectError):
                 address = address or _described(await self._engine.container(container_id)).address
-            if address is not None and await _accepts(address):
+            if address is not None and await accepts(address):
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
 
     async def _report_failure(self, container_id: str, exit_code: int) -> None:
         output = await self.last_lines(container_id)
+        ending = Ending(exit_code=exit_code)
+        with suppress(NotFound):
+            ending = ending_of(await self._engine.container(container_id)) or ending
         await self.remove(container_id)
-        raise EffectError(
-            FailureCode.CONTAINER_START_FAILED,
-            f"the container ended at once with {exit_code}",
-            exit_code=exit_code,
-            output=output,
-        )
+        failure = FailureCode.OUT_OF_MEMORY if ending.out_of_memory else FailureCode.CONTAINER_START_FAILED
+        context = {key: value for key, value in ending.context.items() if key != "code"}
+        message = f"The container {ending.words}, right after it was started."
+        raise EffectError(failure, message, **context, output=output)
 
     async def last_lines(self, container_id: str) -> list[str]:
         pieces = b""
@@ -191,10 +227,23 @@ def _described(found: Document) -> Container:
         state=str(found["State"]["Status"]),
         labels=labels,
         address=address_of(found["NetworkSettings"].get("Networks"), labels),
+        ending=ending_of(found),
     )
 
 
-async def _accepts(address: Address) -> bool:
+def ending_of(found: Document) -> Ending | None:
+    """What the engine says of one that has run and has ended."""
+    state = found["State"]
+    if state["Running"] or state["Status"] == "created":
+        return None
+    return Ending(
+        exit_code=int(state["ExitCode"]),
+        out_of_memory=bool(state.get("OOMKilled")),
+        memory_limit_bytes=(found.get("HostConfig") or {}).get("Memory") or None,
+    )
+
+
+async def accepts(address: Address) -> bool:
     try:
         async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(address.host, address.port)

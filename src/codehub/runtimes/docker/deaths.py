@@ -1,4 +1,4 @@
-"""Hearing at once that a workspace ended, instead of at the next look.
+"""Hearing at once that a workspace ended, or that somebody paused it, instead of at the next look.
 
 The engine tells who listens. What comes out of this is a hint to look, nothing more: the Observer finds every
 death by itself, only later. So a stream that breaks is opened again, and nothing is made of what was missed.
@@ -30,7 +30,7 @@ class DeathWatch:
         self._on_death = on_death
         self._filters = {
             "type": ["container"],
-            "event": ["die"],
+            "event": ["die", "pause", "unpause"],
             "label": [f"{INSTALLATION}={names.installation_id}", f"{ROLE}={Role.WORKSPACE.value}"],
         }
         self._task: asyncio.Task[None] | None = None

@@ -12,6 +12,7 @@ An engine that is being killed answers some calls with 500 before its socket clo
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
@@ -20,6 +21,7 @@ from typing import Any
 
 import aiodocker
 import aiohttp
+from aiodocker.volumes import DockerVolume
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.docker.frames import demultiplex
@@ -64,18 +66,23 @@ class Engine:
             found: Document = await self._docker.version()
             return found
 
+    async def info(self) -> Document:
+        async with self._answering("info", reading=True):
+            found: Document = await self._docker.system.info()
+            return found
+
     async def time(self) -> datetime:
         """The engine's own clock, which also stamps what it makes."""
-        async with self._answering("info", reading=True):
-            return datetime.fromisoformat((await self._docker.system.info())["SystemTime"])
+        return datetime.fromisoformat((await self.info())["SystemTime"])
 
     # Containers
 
-    async def containers(self, labels: Sequence[str]) -> list[Document]:
-        """Running or not, as the listing shows them."""
+    async def containers(self, filters: Filters) -> list[Document]:
+        """Running or not, as the listing shows them. ``volume`` among the filters: who mounts it."""
         async with self._answering("list containers", reading=True):
-            listed = await self._docker.containers.list(all=True, filters={"label": list(labels)})
-            return [each._container for each in listed]
+            params = {"all": "1", "filters": json.dumps({key: list(each) for key, each in filters.items()})}
+            found: list[Document] = await self._docker._query_json("containers/json", params=params)
+            return found
 
     async def container(self, name_or_id: str) -> Document:
         async with self._answering("inspect container", reading=True):
@@ -147,9 +154,10 @@ class Engine:
 
     # Volumes
 
-    async def volumes(self, labels: Sequence[str]) -> list[Document]:
+    async def volumes(self, filters: Filters) -> list[Document]:
+        """Filters of different kinds must all hold; of several names, each a pattern, one must."""
         async with self._answering("list volumes", reading=True):
-            answer = await self._docker.volumes.list(filters={"label": list(labels)})
+            answer = await self._docker.volumes.list(filters=dict(filters))
         if answer.get("Warnings"):
             # A volume driver did not answer. What is not in the list may exist all the same.
             raise _away("list volumes", "; ".join(map(str, answer["Warnings"])))
@@ -157,19 +165,19 @@ class Engine:
 
     async def volume(self, name: str) -> Document:
         async with self._answering("inspect volume", reading=True):
-            volume = await self._docker.volumes.get(name)
-            found: Document = await volume.show()
+            found: Document = await self._docker._query_json(f"volumes/{name}")
             return found
 
-    async def create_volume(self, name: str, *, labels: Mapping[str, str], driver: str) -> None:
-        """An existing one of this name stays as it is, whatever its labels."""
+    async def create_volume(self, name: str, *, labels: Mapping[str, str], driver: str) -> Document:
+        """What is there of this name now. An existing one stays as it is, whatever its labels."""
         config = {"Name": name, "Labels": dict(labels), "Driver": driver}
         async with self._answering("create volume"):
-            await self._docker.volumes.create(config)
+            found: Document = await self._docker._query_json("volumes/create", method="POST", data=config)
+            return found
 
     async def remove_volume(self, name: str) -> None:
         async with self._answering("remove volume"):
-            await (await self._docker.volumes.get(name)).delete()
+            await DockerVolume(self._docker, name).delete()  # type: ignore[no-untyped-call]
 
     # Images and networks
 

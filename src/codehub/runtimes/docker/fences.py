@@ -7,7 +7,10 @@ is to make a volume of a given name. So a token is a volume, empty, with the tok
     1. look; a higher token is there → refused
     2. make the fence of our token
     3. look again; a higher token is there → refused
-    4. remove lower fences
+    4. act, and remove lower fences meanwhile
+
+A home carries the token it was made with, which counts like a fence as long as the home is there. So making
+a home takes one look and one call, and the next admission writes a fence that outlives it.
 
 Two actors that do this at once cannot both miss each other: of two writes one comes first, and the other's
 reading comes after it. Dying between the steps leaves one fence too many, which the next admission removes.
@@ -16,7 +19,10 @@ What remains is the time between the last look and the call it precedes: a proce
 acts with a token that has been outranked meanwhile. ``verify`` is therefore repeated right before every call
 that cannot be undone, and such calls name a container by its id, never by its name.
 
-Fences of workspaces that have nothing else left are removed after a day: no action lives that long.
+Fences of workspaces that have nothing else left are removed a few minutes later. An action asks whether its
+leader still leads right before it begins, and a call of it is given up after a minute: nothing that was
+outranked five minutes ago is still on its way. One that is all the same (a process frozen in between) finds
+no fence and makes an empty volume, which nobody trusts and the operator is shown.
 """
 
 from collections.abc import Iterable
@@ -31,7 +37,8 @@ from codehub.runtimes.docker.look import Looking
 from codehub.runtimes.docker.names import Names, Role
 from codehub.runtimes.docker.sight import Fence, Things
 
-KEPT = timedelta(days=1)
+KEPT = timedelta(minutes=5)
+SWEEP_EVERY = timedelta(minutes=2)
 
 
 class Fences:
@@ -43,8 +50,13 @@ class Fences:
     async def admit(self, workspace_id: UUID, token: Token) -> Things:
         """What exists, once nobody outranks ``token``. Raises ``STALE_TOKEN``."""
         things = await self.verify(workspace_id, token)
-        if any(fence.token == token for fence in things.fences):
+        if is_recorded(token, things):
             return things
+        await self.record(workspace_id, token)
+        return await self.verify(workspace_id, token)
+
+    async def record(self, workspace_id: UUID, token: Token) -> None:
+        """Make the fence. Whoever calls this alone has to ``verify`` between it and what cannot be undone."""
         try:
             # Never a volume driver of the operator's: a fence needs no space, and must not need a network.
             await self._engine.create_volume(
@@ -56,14 +68,16 @@ class Fences:
             raise EffectError(
                 FailureCode.VOLUME_CREATE_FAILED, f"The token could not be recorded: {error}"
             ) from error
-        things = await self.verify(workspace_id, token)
-        await self._remove(fence for fence in things.fences if fence.token < token)
-        return things
+
+    async def remove_lower(self, token: Token, things: Things) -> None:
+        """Fences that ours has outranked. Not admission's business: it may go on beside the action."""
+        with suppress(EffectError):  # the next admission does it
+            await self._remove(fence for fence in things.fences if fence.token < token)
 
     async def verify(self, workspace_id: UUID, token: Token) -> Things:
         """What exists. Raises ``STALE_TOKEN`` if somebody newer was here."""
         things = await self._looking.at(workspace_id)
-        require(token, things)
+        require_not_above(token, things.highest_token)
         return things
 
     async def sweep(self) -> None:
@@ -79,8 +93,12 @@ class Fences:
                 await self._engine.remove_volume(fence.name)
 
 
-def require(token: Token, things: Things) -> None:
-    highest = things.highest_token
+def is_recorded(token: Token, things: Things) -> bool:
+    return any(fence.token == token for fence in things.fences)
+
+
+def require_not_above(token: Token, highest: Token) -> None:
+    """Raises ``STALE_TOKEN`` if somebody newer than ``token`` was here."""
     if token < highest:
         raise EffectError(
             FailureCode.STALE_TOKEN,

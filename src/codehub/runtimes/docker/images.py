@@ -45,6 +45,13 @@ class Images:
         except (NotFound, Refused) as error:
             raise _failed(reference, str(error)) from error
 
+    async def find(self, reference: str) -> Document | None:
+        """Its description if it is on the engine."""
+        try:
+            return await self._engine.image(reference)
+        except (NotFound, Refused):
+            return None
+
     async def close(self) -> None:
         await cancel_and_wait(self._pulls.values())
 

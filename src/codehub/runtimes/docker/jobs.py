@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import ProgressCallback, StorageJob, StorageKind, StorageResult, Token
 from codehub.runtimes.docker import names as labels
+from codehub.runtimes.docker.containers import ending_of
 from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
 from codehub.runtimes.docker.frames import STDOUT
 from codehub.runtimes.docker.names import Names, Role
@@ -65,15 +66,18 @@ class Jobs:
         while True:
             final, tail = await self._read(container_id, on_progress=on_progress)
             try:
-                state = (await self._engine.container(container_id))["State"]
+                found = await self._engine.container(container_id)
             except NotFound:
                 raise _failed("the storage job's container was removed") from None
-            if not state["Running"]:
+            ending = ending_of(found)
+            if ending is not None:
                 break
             await asyncio.sleep(0.2)  # the engine went away and came back; the job did not notice
         if final is None:  # the end of the log may have been written after our reading of it
             final, tail = await self._read(container_id, on_progress=on_progress, follow=False)
-        return outcome(final, exit_code=int(state["ExitCode"]), output=tail)
+        if final is None and ending.out_of_memory:
+            raise EffectError(FailureCode.OUT_OF_MEMORY, f"The storage job {ending.words}.", output=tail)
+        return outcome(final, exit_code=ending.exit_code or 0, output=tail)
 
     async def _read(
         self, container_id: str, *, on_progress: ProgressCallback, follow: bool = True

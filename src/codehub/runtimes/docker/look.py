@@ -1,12 +1,18 @@
-"""Looking at the engine: is it ours, one listing of containers, one of volumes, however many there are."""
+"""Looking at the engine: is it ours, one listing of containers, one of volumes, however many there are.
 
+A look at one workspace asks who mounts its volume, so it also finds those who are not ours, or no longer
+called what we called them. A look at everything asks for our label.
+"""
+
+import asyncio
+import re
 from collections.abc import Collection
 from uuid import UUID
 
-from codehub.runtimes.docker.engine import Engine
+from codehub.runtimes.docker.engine import Engine, Filters
 from codehub.runtimes.docker.marker import Marker
-from codehub.runtimes.docker.names import INSTALLATION, WORKSPACE, Names
-from codehub.runtimes.docker.sight import Things, sort_things
+from codehub.runtimes.docker.names import INSTALLATION, Names
+from codehub.runtimes.docker.sight import Things, find_strangers, sort_things
 
 
 class Looking:
@@ -16,9 +22,15 @@ class Looking:
         self._engine = engine
         self._names = names
         self._marker = marker
+        self._ours = {"label": [f"{INSTALLATION}={names.installation_id}"]}
 
     async def at(self, workspace_id: UUID) -> Things:
-        found = await self._look([f"{WORKSPACE}={workspace_id}"])
+        home = self._names.home(workspace_id)
+        volumes = {
+            **self._ours,
+            "name": [f"^ws-{workspace_id}-", f"^{re.escape(self._names.marker)}$"],
+        }
+        found = await self._look({"volume": [home]}, volumes, only=workspace_id)
         return found.get(workspace_id, Things())
 
     async def at_these(self, ids: Collection[UUID]) -> dict[UUID, Things]:
@@ -30,18 +42,28 @@ class Looking:
         return {each: things for each, things in everything.items() if each in ids}
 
     async def at_everything(self) -> dict[UUID, Things]:
-        return await self._look([])
+        return await self._look(self._ours, self._ours)
 
-    async def _look(self, labels: list[str]) -> dict[UUID, Things]:
-        found = await self._look_once(labels)
+    async def _look(
+        self, containers: Filters, volumes: Filters, *, only: UUID | None = None
+    ) -> dict[UUID, Things]:
+        found = await self._look_once(containers, volumes, only=only, together=True)
         if any(things.looks_torn for things in found.values()):
-            # Removed between the two listings, or really torn? The second look tells.
-            found = await self._look_once(labels)
+            # Made or removed between the two listings, or really torn? One after the other tells.
+            found = await self._look_once(containers, volumes, only=only, together=False)
         return found
 
-    async def _look_once(self, labels: list[str]) -> dict[UUID, Things]:
-        ours = [f"{INSTALLATION}={self._names.installation_id}", *labels]
-        await self._marker.require()
-        containers = await self._engine.containers(ours)
-        volumes = await self._engine.volumes(ours)
-        return sort_things(self._names, containers=containers, volumes=volumes)
+    async def _look_once(
+        self, containers: Filters, volumes: Filters, *, only: UUID | None, together: bool
+    ) -> dict[UUID, Things]:
+        if together:
+            listed, there = await asyncio.gather(
+                self._engine.containers(containers), self._engine.volumes(volumes)
+            )
+        else:
+            listed, there = await self._engine.containers(containers), await self._engine.volumes(volumes)
+        await self._marker.require(among=there)
+        found = sort_things(self._names, containers=listed, volumes=there)
+        if only is not None and (strangers := find_strangers(self._names, only, listed)):
+            found.setdefault(only, Things()).strangers = strangers
+        return found

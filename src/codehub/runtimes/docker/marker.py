@@ -6,9 +6,10 @@ is reported and nothing is made: the control plane takes it for an engine that i
 """
 
 import asyncio
+from collections.abc import Iterable
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
 from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role
 
 
@@ -23,9 +24,13 @@ class Marker:
         """There are homes somewhere: an engine without the mark is not the one that has them."""
         self._may_create = False
 
-    async def require(self) -> None:
-        """Raises ``DOCKER_API_ERROR`` on an engine that is not ours; marks one when it is first used."""
-        if not await self._is_there():
+    async def require(self, *, among: Iterable[Document] = ()) -> None:
+        """Raises ``DOCKER_API_ERROR`` on an engine that is not ours; marks one when it is first used.
+
+        ``among``: volumes that were just listed. With the mark among them nothing more is asked.
+        """
+        listed = any(each.get("Name") == self._names.marker for each in among)
+        if not listed and not await self._is_there():
             async with self._creating:
                 if not await self._is_there():
                     await self._create()

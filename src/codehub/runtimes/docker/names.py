@@ -2,7 +2,7 @@
 
 A name alone proves nothing: somebody else, another CodeHub included, may have taken it. A label alone
 proves nothing either: people copy containers with their labels. A thing is ours when it has the name *and*
-carries our installation, its workspace and its role.
+carries our installation, its workspace and its role; a container also mounts the home.
 
     ws-{id}            container   role workspace
     ws-{id}-job        container   role storage-job

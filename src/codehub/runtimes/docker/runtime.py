@@ -8,11 +8,12 @@ better, so any number of CodeHubs may use one engine, and any of them may die an
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from uuid import UUID
 
 import structlog
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.kit.tasks import cancel_and_wait, finish
@@ -26,14 +27,15 @@ from codehub.runtimes.base import (
     StorageResult,
     Token,
 )
+from codehub.runtimes.docker import fences
 from codehub.runtimes.docker import names as labels
+from codehub.runtimes.docker.acting import Acting
 from codehub.runtimes.docker.containers import Containers, NetworkGone
 from codehub.runtimes.docker.deaths import DeathWatch, OnDeath
-from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
-from codehub.runtimes.docker.fences import Fences
+from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.fences import Fences, is_recorded
 from codehub.runtimes.docker.images import Images
 from codehub.runtimes.docker.jobs import Jobs, in_use
-from codehub.runtimes.docker.locks import WorkspaceLocks
 from codehub.runtimes.docker.look import Looking
 from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import Names, Role
@@ -41,11 +43,11 @@ from codehub.runtimes.docker.network import PrivateNetwork
 from codehub.runtimes.docker.order import Order, container_config, image_labels, serves_base_path
 from codehub.runtimes.docker.settings import DockerSettings, JobSettings
 from codehub.runtimes.docker.sight import Container, Things, observation
+from codehub.runtimes.docker.users import require_no_stranger
 
 log = structlog.get_logger(__name__)
 
 _LOG_LINES = 1000
-_SWEEP_SECONDS = 3600.0
 
 
 class DockerRuntime:
@@ -72,7 +74,7 @@ class DockerRuntime:
         self._network = PrivateNetwork(self._engine, self._names, given=settings.network)
         self._images = Images(self._engine, settings.images)
         self._jobs = Jobs(self._engine, self._names, jobs)
-        self._locks = WorkspaceLocks()
+        self._acting = Acting(self._fences, self._marker)
         self._deaths = DeathWatch(self._engine, self._names, on_death)
         self._base_paths: dict[str, bool] = {}
         self._sweeping: asyncio.Task[None] | None = None
@@ -100,7 +102,9 @@ class DockerRuntime:
         await self._engine.close()
 
     async def probe(self) -> None:
+        """Also an engine that lacks our mark is away: whatever it says is about other homes."""
         await self._engine.ping()
+        await self._marker.require()
 
     async def images(self) -> list[str]:
         return list(self._images.allowed)
@@ -124,7 +128,7 @@ class DockerRuntime:
         return observation(found)
 
     async def address(self, workspace_id: UUID) -> Address | None:
-        container = await self._containers.find(workspace_id)
+        container = await self._find_container(workspace_id)
         self._learn_base_path(container)
         return container.address if container is not None and container.is_running else None
 
@@ -137,9 +141,13 @@ class DockerRuntime:
         """Whoever listens: nobody but the container's own processes can, at its address."""
         return address
 
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        container = await self._find_container(workspace_id)
+        return container.ending if container is not None and not container.is_running else None
+
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends with the container."""
-        container = await self._containers.find(workspace_id)
+        container = await self._find_container(workspace_id)
         if container is None:
             return
         try:
@@ -152,18 +160,30 @@ class DockerRuntime:
         except Refused as error:
             raise EffectError(FailureCode.DOCKER_API_ERROR, str(error)) from error
 
+    async def _find_container(self, workspace_id: UUID) -> Container | None:
+        container = await self._containers.find(workspace_id)
+        if container is None:
+            await self._marker.require()  # "none" is an answer only on the engine that has our homes
+        return container
+
     # Volumes
 
     async def provision(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token) as things:
-            await self._make_volume(workspace_id, things, token)
+        async with self._acting.alone_on(workspace_id):
+            things = await self._fences.verify(workspace_id, token)
+            if not things.home and await self._make_volume(workspace_id, token):
+                return  # it carries our token: made and recorded in one step
+            async with self._acting.admitted(workspace_id, token) as admitted:
+                if not admitted.home:
+                    await self._make_volume(workspace_id, token)
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token) as things:
+        async with self._acting.on(workspace_id, token) as things:
             await self._without_job(things, token)
             if things.container is not None:
                 raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
             if things.home:
+                require_no_stranger(self._names.home(workspace_id), things, even_stopped=True)
                 await self._fences.verify(workspace_id, token)
                 await self._remove_volume(workspace_id)
 
@@ -188,20 +208,24 @@ class DockerRuntime:
             base_path=self._settings.base_path.format(id=workspace_id),
             stop_grace_seconds=self._settings.stop_grace_seconds,
         )
-        async with self._acting(workspace_id, token) as things:
-            await self._without_job(things, token)
-            if not things.home:
-                raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
-            if things.container is not None and things.container.is_running:
+        async with self._acting.alone_on(workspace_id):
+            things, image = await asyncio.gather(
+                self._fences.verify(workspace_id, token), self._images.find(image_ref)
+            )
+            if image is not None and things.is_asleep and not is_recorded(token, things):
+                # Nothing to tidy up first: the token is recorded while the container is made.
+                async with self._acting.removing_lower_fences(token, things):
+                    await self._start(order, image, record=True)
                 return
-            await self._start(order)
+            async with self._acting.admitted(workspace_id, token) as admitted:
+                await self._start_with_care(order, admitted)
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token) as things:
+        async with self._acting.on(workspace_id, token) as things:
             await self._end(things.container)
 
     async def remove_orphan_container(self, workspace_id: UUID) -> None:
-        async with self._locks.hold(workspace_id):
+        async with self._acting.alone_on(workspace_id):
             await self._end((await self._looking.at(workspace_id)).container)
 
     async def stop_all(self) -> None:
@@ -217,11 +241,14 @@ class DockerRuntime:
     ) -> StorageResult:
         made_volume = done = False
         try:
-            async with self._acting(job.workspace_id, token) as things:
+            async with self._acting.on(job.workspace_id, token) as things:
                 made_volume = await self._prepare_job(job, things, token)
                 container_id = await self._jobs.create(job, token)
                 await self._jobs.start(container_id, job)
             result = await self._jobs.follow(container_id, on_progress=on_progress)
+            # Somebody who joined half way has written what is in no archive, or into what was restored.
+            things = await self._fences.verify(job.workspace_id, token)
+            require_no_stranger(self._names.home(job.workspace_id), things)
             done = True
             return result
         except EffectError as error:
@@ -233,7 +260,7 @@ class DockerRuntime:
             await finish(self._end_job(job, token, remove_volume=made_volume and not done))
 
     async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting(workspace_id, token) as things:
+        async with self._acting.on(workspace_id, token) as things:
             if things.job is not None:
                 await self._containers.remove(things.job.id)
 
@@ -243,12 +270,13 @@ class DockerRuntime:
             raise EffectError(FailureCode.VOLUME_IN_USE, "the workspace is running")
         if job.kind is StorageKind.ARCHIVE and not things.home:
             raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
+        require_no_stranger(self._names.home(job.workspace_id), things)
         await self._without_job(things, token, may_end_equal=True)
         await self._images.get(self._jobs.image)
         await self._fences.verify(job.workspace_id, token)
         if things.home:
             return False
-        await self._make_volume(job.workspace_id, things, token)
+        await self._make_volume(job.workspace_id, token)
         return True
 
     async def _end_job(self, job: StorageJob, token: Token, *, remove_volume: bool) -> None:
@@ -259,7 +287,7 @@ class DockerRuntime:
         here leaves a volume without a restore marker, which nobody trusts and the next restore fills.
         """
         with suppress(EffectError):
-            async with self._locks.hold(job.workspace_id):
+            async with self._acting.alone_on(job.workspace_id):
                 things = await self._looking.at(job.workspace_id)
                 if things.job is not None and things.job.token == token:
                     await self._containers.remove(things.job.id)
@@ -267,12 +295,6 @@ class DockerRuntime:
                     await self._remove_volume(job.workspace_id)
 
     # What the calls above are made of
-
-    @asynccontextmanager
-    async def _acting(self, workspace_id: UUID, token: Token) -> AsyncIterator[Things]:
-        """Hold the workspace's lock with a token that nobody outranks; gives what exists."""
-        async with self._locks.hold(workspace_id):
-            yield await self._fences.admit(workspace_id, token)
 
     async def _without_job(self, things: Things, token: Token, *, may_end_equal: bool = False) -> None:
         """No storage job is left, dead or alive; a running one that is not outranked is an error."""
@@ -284,14 +306,12 @@ class DockerRuntime:
             raise in_use(job.token)
         await self._containers.remove(job.id)
 
-    async def _make_volume(self, workspace_id: UUID, things: Things, token: Token) -> None:
-        if things.home:
-            return
+    async def _make_volume(self, workspace_id: UUID, token: Token) -> bool:
+        """The home is there. True: with our token on it; False: somebody else made it meanwhile."""
         name = self._names.home(workspace_id)
         wanted = self._names.labels(workspace_id, Role.HOME, token)
         try:
-            await self._engine.create_volume(name, labels=wanted, driver=self._settings.volume_driver)
-            made = await self._engine.volume(name)
+            made = await self._engine.create_volume(name, labels=wanted, driver=self._settings.volume_driver)
         except (Refused, Conflict, NotFound) as error:
             raise EffectError(FailureCode.VOLUME_CREATE_FAILED, str(error)) from error
         if not self._names.are_ours(made.get("Labels"), workspace_id, Role.HOME):
@@ -299,6 +319,7 @@ class DockerRuntime:
                 FailureCode.VOLUME_CREATE_FAILED,
                 f"a volume called {name} exists and is not of this installation; it was left alone",
             )
+        return labels.find_token(made.get("Labels")) == token
 
     async def _remove_volume(self, workspace_id: UUID) -> None:
         try:
@@ -308,16 +329,27 @@ class DockerRuntime:
         except (Conflict, Refused) as error:
             raise EffectError(FailureCode.VOLUME_IN_USE, str(error)) from error
 
-    async def _start(self, order: Order) -> None:
-        image = await self._images.get(order.image_ref)
+    async def _start_with_care(self, order: Order, things: Things) -> None:
+        await self._without_job(things, order.token)
+        if not things.home:
+            raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
+        if things.container is not None and things.container.is_running:
+            return
+        require_no_stranger(self._names.home(order.workspace_id), things)
+        await self._start(order, await self._images.get(order.image_ref))
+
+    async def _start(self, order: Order, image: Document, *, record: bool = False) -> None:
         self._base_paths[order.image_ref] = serves_base_path(image_labels(image))
         for last in (False, True):
             network = await self._network.get()
             config = container_config(order, image=image, names=self._names, network=network)
             try:
-                await self._containers.launch(order, config, settle_seconds=self._settings.settle_seconds)
+                await self._containers.launch(
+                    order, config, settle_seconds=self._settings.settle_seconds, record=record
+                )
             except NetworkGone as error:
                 self._network.forget()
+                record = False
                 if last:
                     raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
             else:
@@ -337,7 +369,7 @@ class DockerRuntime:
                 await self._fences.sweep()
             except EffectError as error:
                 log.info("old tokens were not removed", error=error.message)
-            await asyncio.sleep(_SWEEP_SECONDS)
+            await asyncio.sleep(fences.SWEEP_EVERY.total_seconds())
 
 
 def _or_default(limits: Limits, default: Limits) -> Limits:

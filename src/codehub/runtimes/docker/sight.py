@@ -1,14 +1,18 @@
 """From two listings of the engine to what exists of each workspace. Pure.
 
-Containers are listed before volumes: what was started between the two calls then has its volume in the
-second list. What was *removed* in between looks like a container without its volume, which would be a broken
-invariant; ``looks_torn`` says so, and the caller looks once more before anybody believes it.
+What is made or removed between the two listings may look like a container without its volume, which would be
+a broken invariant; ``looks_torn`` says so, and the caller looks once more before anybody believes it, then
+with containers listed before volumes: what was started in between has its volume in the second list.
+
+A container is ours when name, labels and mount say so. Whoever else mounts a home is a *stranger* to it: a
+container somebody made by hand, and also one of ours that somebody renamed.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Observation, Sighting, Token
 from codehub.runtimes.docker.engine import Document
@@ -24,7 +28,8 @@ from codehub.runtimes.docker.names import (
 
 DEFAULT_PORT = 8080
 _RUNNING = {"running", "paused", "restarting"}
-"""A paused container holds its memory and its volume until somebody ends it: it counts as running."""
+"""A paused container holds its memory and its volume until somebody ends it: it counts as running, and
+``Sighting.paused`` says so."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Container:
     state: str
     labels: Mapping[str, str]
     address: Address | None = None
+    ending: Ending | None = None  # known after it was looked at alone
 
     @property
     def is_running(self) -> bool:
@@ -43,6 +49,14 @@ class Container:
     @property
     def token(self) -> Token:
         return find_token(self.labels) or Token(0, 0)
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A container that is not the workspace's and has its home mounted."""
+
+    name: str
+    is_running: bool
 
 
 @dataclass(frozen=True)
@@ -61,12 +75,21 @@ class Things:
     container: Container | None = None
     job: Container | None = None
     home: bool = False
+    home_token: Token | None = None  # of whoever made it
     fences: list[Fence] = field(default_factory=list)
+    strangers: list[Stranger] = field(default_factory=list)  # known after a look at this one alone
 
     @property
     def highest_token(self) -> Token:
         held = [each.token for each in (self.container, self.job) if each is not None]
-        return max([*held, *(fence.token for fence in self.fences)], default=Token(0, 0))
+        made = [] if self.home_token is None else [self.home_token]
+        return max([*held, *made, *(fence.token for fence in self.fences)], default=Token(0, 0))
+
+    @property
+    def is_asleep(self) -> bool:
+        """A home, and nobody on it: what a start usually finds."""
+        alone = self.container is None and self.job is None
+        return self.home and alone and not any(each.is_running for each in self.strangers)
 
     @property
     def looks_torn(self) -> bool:
@@ -84,6 +107,7 @@ class Things:
             else ContainerState.DEAD,
             volume=self.home,
             address=container.address if container is not None and running else None,
+            paused=container is not None and container.state == "paused",
             storage_job=self.job is not None and self.job.is_running,
         )
 
@@ -98,6 +122,29 @@ def sort_things(
     for volume in volumes:
         _sort_volume(names, volume, found)
     return found
+
+
+def find_strangers(names: Names, workspace_id: UUID, containers: Iterable[Document]) -> list[Stranger]:
+    """Of the containers that mount this home, those that are neither its workspace nor its storage job."""
+    ours = {
+        Role.WORKSPACE: names.container(workspace_id),
+        Role.STORAGE_JOB: names.job(workspace_id),
+    }
+    return [
+        Stranger(
+            name=str((listed.get("Names") or [listed["Id"][:12]])[0]).removeprefix("/"),
+            is_running=listed.get("State") in _RUNNING,
+        )
+        for listed in containers
+        if not any(
+            is_named(listed, name) and names.are_ours(listed.get("Labels"), workspace_id, role)
+            for role, name in ours.items()
+        )
+    ]
+
+
+def mounts(listed: Document, volume: str) -> bool:
+    return any(each.get("Name") == volume for each in listed.get("Mounts") or ())
 
 
 def observation(found: Mapping[UUID, Things]) -> Observation:
@@ -124,6 +171,8 @@ def _sort_container(names: Names, listed: Document, found: dict[UUID, Things]) -
     workspace_id, role = find_workspace(labels), find_role(labels)
     if workspace_id is None or role is None or not names.are_ours(labels, workspace_id, role):
         return
+    if not mounts(listed, names.home(workspace_id)):
+        return
     networks = (listed.get("NetworkSettings") or {}).get("Networks")
     container = Container(
         id=str(listed["Id"]),
@@ -144,7 +193,8 @@ def _sort_volume(names: Names, volume: Document, found: dict[UUID, Things]) -> N
         return
     name = str(volume["Name"])
     if role is Role.HOME and name == names.home(workspace_id):
-        found.setdefault(workspace_id, Things()).home = True
+        things = found.setdefault(workspace_id, Things())
+        things.home, things.home_token = True, find_token(labels)
     elif role is Role.FENCE and (token := find_token(labels)) is not None:
         fence = Fence(name=name, token=token, created_at=str(volume.get("CreatedAt") or ""))
         found.setdefault(workspace_id, Things()).fences.append(fence)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import (
     Address,
@@ -147,6 +148,10 @@ class LocalRuntime:
     async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
         """Which sockets take connections there; None unless there are some, and all are this workspace's."""
         return await self._threads.run(self._find_listener, workspace_id, address)
+
+    async def ending(self, workspace_id: UUID) -> Ending | None:
+        """Not known: a workspace is nobody's child once the CodeHub that started it has been restarted."""
+        return None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Following ends when the container has ended and everything was read."""

@@ -1,0 +1,93 @@
+"""How a workspace's container ended when nobody had asked it to, in words.
+
+Runtimes tell what their engine knows (``Ending``); the Reconciler writes it down. Running out of memory is a
+crash by its own name: it is what people can do something about.
+"""
+
+import signal
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from codehub.domain.errors import FailureCode
+
+_SIGNAL_BASE = 128
+"""A shell's and Docker's way to say "ended by signal": 128 + its number."""
+
+
+class CrashKind(StrEnum):
+    OUT_OF_MEMORY = "out_of_memory"
+    SIGNAL = "signal"
+    EXIT = "exit"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the engine knows. ``exit_code`` None: it does not know."""
+
+    exit_code: int | None = None
+    out_of_memory: bool = False
+    memory_limit_bytes: int | None = None
+
+    @property
+    def signal(self) -> int | None:
+        code = self.exit_code
+        return code - _SIGNAL_BASE if code is not None and _SIGNAL_BASE < code <= _SIGNAL_BASE + 64 else None
+
+    @property
+    def kind(self) -> CrashKind:
+        if self.out_of_memory:
+            return CrashKind.OUT_OF_MEMORY
+        if self.signal is not None:
+            return CrashKind.SIGNAL
+        return CrashKind.UNKNOWN if self.exit_code is None else CrashKind.EXIT
+
+    @property
+    def failure(self) -> FailureCode:
+        return FailureCode.OUT_OF_MEMORY if self.out_of_memory else FailureCode.CONTAINER_ENDED
+
+    @property
+    def context(self) -> dict[str, object]:
+        """For ``error_info``: what is known, and nothing else."""
+        known = {
+            "code": self.failure.value,
+            "crash": self.kind.value,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "memory_limit_bytes": self.memory_limit_bytes if self.out_of_memory else None,
+        }
+        return {key: value for key, value in known.items() if value is not None}
+
+    @property
+    def words(self) -> str:
+        """What happened to it, as the end of a sentence about a process or a container."""
+        if self.out_of_memory:
+            limit = f" (its limit is {_size(self.memory_limit_bytes)})" if self.memory_limit_bytes else ""
+            return f"ran out of memory and was killed{limit}"
+        if self.signal == signal.SIGKILL:
+            return "was killed from outside (exit 137, SIGKILL), by a person or for lack of memory"
+        if self.signal is not None:
+            return f"was ended by signal {self.signal}{_signal_name(self.signal)}"
+        return "ended by itself" + ("" if self.exit_code is None else f" with exit code {self.exit_code}")
+
+
+def crash_words(ending: Ending, *, ran_for: timedelta, soon: bool) -> str:
+    when = "soon after it had started" if soon else f"after it had run for {_time(ran_for)}"
+    return f"The workspace's process {ending.words}, {when}."
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:
+        return ""
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024**3:.3g} GiB" if count >= 1024**3 else f"{count / 1024**2:.3g} MiB"
+
+
+def _time(span: timedelta) -> str:
+    minutes = int(span.total_seconds()) // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
