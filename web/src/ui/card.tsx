@@ -151,7 +151,9 @@ export function useQuietWishes(workspace: Workspace): MenuItem[] {
   const wishes = useWishes();
   const now = useNow();
   const awake = workspace.awake_until !== null && Date.parse(workspace.awake_until) > now;
-  const items: MenuItem[] = [1, 4, 8].map((hours) => ({
+  // What is broken and does not run cannot be kept awake.
+  const broken = workspace.status === "error" && workspace.observed_status !== "RUNNING";
+  const items: MenuItem[] = (broken ? [] : [1, 4, 8]).map((hours) => ({
     label: m.actions.keepAwakeFor(hours),
     onSelect: () => void wishes.keepAwake(workspace, hours),
   }));

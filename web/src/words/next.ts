@@ -37,6 +37,9 @@ export function wishWords(m: Messages, ws: Workspace): string | null {
 export function nextWords(m: Messages, language: Language, ws: Workspace, nowMs: number): string {
   if (ws.error_info?.is_terminal || ws.health_status === "ERROR") return m.next.needsPerson;
   const wish = wishWords(m, ws);
+  const nextTryAt = ws.operation === "NONE" ? ws.error_info?.context.next_try_at : null;
+  if (typeof nextTryAt === "string" && ws.desired_state === "PENDING")
+    return m.next.notArchived(duration(m, Math.max(1, (Date.parse(nextTryAt) - nowMs) / 1000)));
   if (ws.error_info) return m.next.retrying(Math.min(4, ws.error_info.error_count + 1));
   if (wish) return wish;
   if (ws.operation !== "NONE") return "";
@@ -64,7 +67,10 @@ function promise(m: Messages, to: string, seconds: number): string {
 
 /** Whether this workspace holds one of its owner's running places: the rule of the server's limit. */
 export function holdsPlace(ws: Workspace): boolean {
-  if (ws.deleted_at === null && ws.desired_state === "RUNNING") return true;
+  // What is broken and does not run holds none: recovering takes one anew.
+  const broken =
+    ws.error_info?.is_terminal === true && ws.operation === "NONE" && ws.observed_status !== "RUNNING";
+  if (ws.deleted_at === null && ws.desired_state === "RUNNING" && !broken) return true;
   if (ws.observed_status !== "RUNNING") return false;
   // A stop or a delete frees its place with the wish; in error nobody acts on the wish, so the place stays taken.
   if (ws.operation === "NONE") return ws.deleted_at === null && ws.status === "error";
