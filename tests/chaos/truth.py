@@ -34,7 +34,9 @@ Rows = Mapping[str, asyncpg.Record]
 _ROWS = """
 SELECT id::text, name, status, observed_status::text, desired_state::text, operation::text, archive_key,
        op_id::text, error_info, version, deleted_at IS NOT NULL AS deleted,
-       coalesce(error_info @> '{"is_terminal": true}', false) AS gave_up
+       coalesce(error_info @> '{"is_terminal": true}', false)
+       OR (operation = 'NONE' AND desired_state = 'PENDING'
+           AND home_ctx ->> 'archive_retry_at' IS NOT NULL) AS gave_up
 FROM workspaces
 """
 

@@ -120,7 +120,7 @@ def restored(row: Row, seen: Row) -> Row:
 
 
 def archive_committed(row: Row, seen: Row, key: str) -> Row:
-    kept = home.at_archive_commit(_home(seen), sizes={})
+    kept = home.at_archive_commit(_home(seen), archive_key=key, sha256=key, sizes={})
     return row._replace(archive_key=key, marker=kept.restore_marker, mark=kept.volume)
 
 

@@ -8,12 +8,12 @@ then keeps its program and its snapshot, and goes on whenever the search lets it
 from collections.abc import Iterator
 
 from codehub.domain.plan import Act, Claim, Complete, Expire, Fail, Halt, Mark
-from codehub.domain.policy import Drop, GiveUp, Retry
+from codehub.domain.policy import Drop, GiveUp, Release, Retry
 from codehub.domain.states import Operation
 from tests.model import decisions, runtime
 from tests.model.invariants import broken_by_effect, target_is_shown
 from tests.model.rules import Rules
-from tests.model.state import Leader, Row, State
+from tests.model.state import GIVEN_UP, Leader, Row, State
 
 EFFECTS = {"look for archives", "provision", "start", "stop", "delete volume", "begin job", "end job"}
 
@@ -169,10 +169,11 @@ def expire(state: State, leader: Leader, rules: Rules) -> Iterator[tuple[str, St
     spent = state._replace(budget=state.budget._replace(timeouts=state.budget.timeouts - 1))
     match decisions.decide_over_limit(state.row, rules):
         case Expire():
+            failure = GIVEN_UP if state.row.operation is Operation.ARCHIVING else "failed"
             yield (
                 f"{state.row.operation} expires",
                 spent,
-                leader._replace(doing="ending", step=0, failure="failed"),
+                leader._replace(doing="ending", step=0, failure=failure),
             )
         case Fail(failure=failure):
             cut = leader._replace(doing="failed", failure=failure.failure)
@@ -189,6 +190,8 @@ def _judge_failure(
             yield "drops its result", state, idle
         case GiveUp(error=error):
             yield "gives up", state, leader._replace(doing="ending", step=0, failure=decisions.name_of(error))
+        case Release():
+            yield "gives up for a while", state, leader._replace(doing="ending", step=0, failure=GIVEN_UP)
         case Retry(error=error):
             if not _may_write(state, leader, seen, rules):
                 yield "writes its failure (refused)", state, idle

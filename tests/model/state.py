@@ -12,6 +12,10 @@ from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, 
 HALF = -1
 
 
+GIVEN_UP = "given up"
+"""Archiving, for a while. How long does not matter here: its next try comes at any moment of the search."""
+
+
 class Row(NamedTuple):
     """The columns of the workspace. ``op_seq`` also serves as op_id: both are new with each claim."""
 
@@ -31,7 +35,7 @@ class Row(NamedTuple):
 
     @property
     def terminal(self) -> bool:
-        return self.error not in (None, "retrying")
+        return self.error not in (None, "retrying", GIVEN_UP)
 
 
 class Job(NamedTuple):

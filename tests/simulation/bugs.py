@@ -115,6 +115,30 @@ def trust_kept_at_archive_commit() -> list[Patch]:
     return [(claims, "commit_archive_key", commit)]
 
 
+@_bug()
+def the_checksum_of_another_archive_is_kept() -> list[Patch]:
+    committed = home.at_archive_commit
+
+    def commit(kept: HomeContext, **fields: Any) -> HomeContext:
+        return committed(kept, **(fields | {"sha256": "of another one"}))
+
+    return [(home, "at_archive_commit", commit)]
+
+
+@_bug(job=0.3)
+def archiving_gives_up_for_good() -> list[Patch]:
+    def release(self: worker.Worker, ws: WorkspaceView, error: Any, retry_at: datetime) -> Awaitable[bool]:
+        del retry_at
+        return self._write_terminal(ws, replace(error, is_terminal=True))
+
+    return [(worker.Worker, "_write_release", release)]
+
+
+@_bug(job=0.3)
+def archiving_is_tried_again_at_once() -> list[Patch]:
+    return [(home, "at_archiving_given_up", lambda kept, **_: kept)]
+
+
 @_bug(half=0.02)
 def untrusted_volumes_are_trusted() -> list[Patch]:
     return [(WorkspaceView, "volume_is_trusted", property(lambda _: True))]

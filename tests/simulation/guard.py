@@ -187,18 +187,28 @@ class Guard:
         if old.operation is Operation.NONE:
             if new.op_seq != old.op_seq + 1 or not MAY_CLAIM[new.operation](old):
                 self._world.violate(f"4: {new.operation} of {old.id} was claimed from {old}")
+            if new.operation is Operation.ARCHIVING:
+                self._judge_patience(old)
         elif new.operation is not Operation.NONE:
             self._world.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
-        elif rows.is_terminal(new):
+        elif rows.is_terminal(new) or new.archiving_given_up or _next_try_at(new) is not None:
             self._judge_error(old, new)
         elif not self._was_true(old.id, self._target(old), since=new.op_acted_at):
             self._world.violate(f"4: {old.operation} of {old.id} completed; its target was not true since")
         elif new.op_acted_at is None or new.op_acted_at < self._last_act[old.id]:
             self._world.violate(f"4: {old.operation} of {old.id} is said to have ended before it acted")
 
+    def _judge_patience(self, old: WorkspaceView) -> None:
+        """What was given up is tried again when it was promised, unless a person asks."""
+        promised = _next_try_at(old)
+        if promised is not None and self._world.database.now() < promised:
+            self._world.violate(f"9: archiving {old.id} was given up, and is tried again before {promised}")
+
     def _judge_error(self, old: WorkspaceView, new: WorkspaceView) -> None:
         if old.operation is Operation.DELETING:
             self._world.violate(f"4: DELETING of {old.id} gave up")
+        if old.operation is Operation.ARCHIVING and rows.is_terminal(new) and new.owner_may_lift_error:
+            self._world.violate(f"9: archiving took the home of {old.id} away from its owner")
         job = self._world.engine.place(old.id).job
         if job is not None and not job.task.done():
             self._world.violate(f"1: {old.operation} of {old.id} gave up, and its storage job goes on")
@@ -281,6 +291,11 @@ class Guard:
                 self._world.violate(f"2: the only copy of {ws.id} is gone")
         elif ws.archive_key not in committed or generation(committed[ws.archive_key].files) != newest:
             self._world.violate(f"2: generation {newest} of the home of {ws.id} is lost")
+
+
+def _next_try_at(ws: WorkspaceView) -> datetime | None:
+    promised = ws.error_info.context.get("next_try_at") if ws.error_info is not None else None
+    return datetime.fromisoformat(promised) if promised is not None else None
 
 
 def _is_over(ws: WorkspaceView) -> bool:

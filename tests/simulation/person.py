@@ -90,7 +90,7 @@ class People:
             "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN),
             "archive": lambda s: workspaces.archive(s, workspace_id, actor=ADMIN),
             "delete": lambda s: workspaces.delete(s, workspace_id, actor=ADMIN),
-            "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN),
+            "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN, limits=LIMITS),
         }
         await self._ask(f"{verb} {workspace_id}", requests[verb])
 

@@ -229,6 +229,21 @@ async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
     )
 
 
+async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+    return await _write(
+        session,
+        claim,
+        "release",
+        lambda _: {
+            "operation": Operation.NONE,
+            "error_info": error,
+            "error_count": error.error_count,
+            "last_retry_at": None,
+            "home": home,
+        },
+    )
+
+
 async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *, home: HomeContext) -> bool:
     return await _write(
         session, claim, "commit_archive_key", lambda _: {"archive_key": archive_key, "home": home}

@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from codehub.domain.limits import holds_place
-from codehub.domain.states import Operation
+from codehub.domain.states import DesiredState, Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.due import Lane, Work
 from codehub.store.limits import LIMITS_LOCK_KEY, Usage
@@ -26,12 +26,18 @@ async def load_work(session: Session, *, limit: int, retried_before: datetime) -
     rested = [
         ws
         for ws in views(session)
-        if ws.last_retry_at is None or ws.last_retry_at <= retried_before or ws.deleted_at is not None
+        if ws.deleted_at is not None
+        or ((ws.last_retry_at is None or ws.last_retry_at <= retried_before) and _not_given_up(ws, session))
     ]
     by_age = sorted(rested, key=lambda ws: (rows.due_since(ws), ws.id))
     return Work(
         in_flight, {lane: [ws for ws in by_age if rows.due_lane(ws) is lane][:limit] for lane in Lane}
     )
+
+
+def _not_given_up(ws: WorkspaceView, session: Session) -> bool:
+    until = ws.home.archive_retry_at
+    return ws.desired_state is not DesiredState.PENDING or until is None or until <= session.db.now()
 
 
 async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:

@@ -35,6 +35,7 @@ JOB_FAILURES = (
     FailureCode.S3_ACCESS_ERROR,
     FailureCode.NO_SPACE,
     FailureCode.READ_BACK_MISMATCH,
+    FailureCode.HOME_NOT_ARCHIVABLE,
 )
 RESTORE_FAILURES = (
     FailureCode.STORAGE_JOB_FAILED,
@@ -173,7 +174,7 @@ async def _run_job(
 async def _archive(world: "World", place: Place, job: StorageJob, step: Step) -> StorageResult:
     for key in world.archives.committed(job.workspace_id):
         if key.startswith(f"{job.workspace_id}/{job.op_id}/"):
-            return StorageResult(archive_key=key, bytes=1, files=1)
+            return StorageResult(archive_key=key, bytes=1, files=1, sha256=checksum(job.workspace_id, key))
     if place.volume is None:
         raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
     files = dict(place.volume)
@@ -185,7 +186,12 @@ async def _archive(world: "World", place: Place, job: StorageJob, step: Step) ->
     world.archives.put_meta(path.key)
     world.say(f"job archived generation {generation(files)} of {job.workspace_id} as {path.key}")
     await step(3)
-    return StorageResult(archive_key=path.key, bytes=1, files=1)
+    return StorageResult(archive_key=path.key, bytes=1, files=1, sha256=checksum(job.workspace_id, path.key))
+
+
+def checksum(workspace_id: UUID, key: str) -> str:
+    """Every archive has its own, and it tells whose it is."""
+    return f"sum of {workspace_id} {key}"
 
 
 async def _restore(world: "World", place: Place, job: StorageJob, step: Step) -> StorageResult:
@@ -193,6 +199,8 @@ async def _restore(world: "World", place: Place, job: StorageJob, step: Step) ->
     stored = world.archives.objects.get(job.archive_key)
     if stored is None or stored.committed_at is None:
         raise EffectError(FailureCode.ARCHIVE_NOT_FOUND, "no such archive", archive_key=job.archive_key)
+    if job.archive_sha256 != checksum(job.workspace_id, job.archive_key):
+        raise EffectError(FailureCode.ARCHIVE_MISMATCH, "not ours", archive_key=job.archive_key)
     await step(1)
     if place.volume is None:
         place.volume = home_of(HALF)  # the volume exists before its content does

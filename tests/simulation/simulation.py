@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from codehub.domain.states import ContainerState, ObservedStatus, Operation
+from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 from tests.simulation.events import Events
 from tests.simulation.loop import Process, VirtualLoop, run_virtually
@@ -119,7 +119,9 @@ async def _play(world: World) -> None:
 
 async def _recover(world: World, people: People) -> bool:
     """Lift what a person can lift; False: nothing was left to lift."""
-    wrong = [ws for ws in _views(world) if _in_error(ws) and not world.is_lost_for_good(ws)]
+    wrong = [
+        ws for ws in _views(world) if (_in_error(ws) or _given_up(ws)) and not world.is_lost_for_good(ws)
+    ]
     for ws in wrong:
         await people.recover(ws)
     if wrong:
@@ -145,6 +147,8 @@ async def _settle(world: World, when: str) -> None:
 async def _judge_rest(world: World) -> None:
     """What must be true when nothing happens any more."""
     for ws in _views(world):
+        if _given_up(ws):
+            world.violate(f"7: {ws.id} could not be archived after every recovery: {ws.error_info}")
         if _in_error(ws) and not world.is_lost_for_good(ws):
             world.violate(f"7: {ws.id} is in error after every recovery: {ws.error_info}")
     calm_at = world.database.now()
@@ -189,7 +193,12 @@ def _at_rest(ws: WorkspaceView) -> bool:
         return ws.observed_status is ObservedStatus.DELETED
     if _in_error(ws):
         return ws.health_status.value == "ERROR" and ws.error_info is not None
-    return ws.observed_status.value == ws.desired_state.value
+    return ws.observed_status.value == ws.desired_state.value or _given_up(ws)
+
+
+def _given_up(ws: WorkspaceView) -> bool:
+    """It waits for hours, or for a person."""
+    return ws.deleted_at is None and ws.desired_state is DesiredState.PENDING and ws.archiving_given_up
 
 
 def _in_error(ws: WorkspaceView) -> bool:

@@ -57,6 +57,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
             "catch_up",
             "record_failure",
             "go_terminal",
+            "release",
             "commit_archive_key",
             "mark_restored",
             "record_crash",

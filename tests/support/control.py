@@ -168,7 +168,9 @@ class Cell:
                 case "delete":
                     await workspaces.delete(session, workspace_id, actor=ADMIN)
                 case "recover":
-                    await workspaces.recover(session, workspace_id, actor=ADMIN)
+                    await workspaces.recover(
+                        session, workspace_id, actor=ADMIN, limits=RunningLimits(1000, 1000)
+                    )
                 case _:
                     raise ValueError(verb)
 

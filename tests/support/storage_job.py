@@ -54,6 +54,7 @@ class Bench:
     archive_url: str
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     workspace_id: UUID = field(default_factory=uuid4)
+    installation_id: str = "this-installation"
     retry_delays: tuple[float, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     drop_capabilities: tuple[int, ...] = ()  # what root shall not be able to do
@@ -74,6 +75,7 @@ class Bench:
             "kind": kind,
             "workspace_id": str(self.workspace_id),
             "op_id": str(uuid4()),
+            "installation_id": self.installation_id,
             "archive_url": self.archive_url,
             "volume_path": str(self.volume),
             "staging_dir": str(self.staging),

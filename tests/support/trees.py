@@ -4,6 +4,7 @@ import os
 import random
 import socket
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,23 +72,28 @@ def make_socket(home: Path) -> None:
 def snapshot(home: Path) -> dict[bytes, Entry]:
     """Every entry below ``home`` (and itself, as ``.``), by its name in bytes."""
     root = os.fsencode(home)
-    found = {b".": _entry(root)}
-    for folder, folders, files in os.walk(root):
-        for name in folders + files:
-            path = os.path.join(folder, name)
-            found[os.path.relpath(path, root)] = _entry(path)
-    return found
+    return {b".": _entry(root)} | {path[len(root) + 1 :]: _entry(path) for path in _everything_below(root)}
 
 
 def hardlink_groups(home: Path) -> set[frozenset[bytes]]:
     """Which names are one file."""
     groups: dict[int, set[bytes]] = {}
     root = os.fsencode(home)
-    for folder, _, files in os.walk(root):
-        for name in files:
-            path = os.path.join(folder, name)
-            groups.setdefault(os.lstat(path).st_ino, set()).add(os.path.relpath(path, root))
+    for path in _everything_below(root):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            groups.setdefault(os.lstat(path).st_ino, set()).add(path[len(root) + 1 :])
     return {frozenset(group) for group in groups.values() if len(group) > 1}
+
+
+def _everything_below(root: bytes) -> Iterator[bytes]:
+    """Without recursion (``os.walk`` has it), and never through a link."""
+    folders = [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                yield entry.path
 
 
 def _make_names(folder: Path) -> None:

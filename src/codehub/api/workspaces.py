@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import Query, Response
 
 from codehub.api import problems, schemas
-from codehub.api.caller import Admin, Caller
+from codehub.api.caller import Caller
 from codehub.api.fields import Fragment
 from codehub.api.paging import IdCursor, Limit
 from codehub.api.parts import JSON, TheParts
@@ -177,13 +177,16 @@ async def keep_awake(
 
 @router.post(
     "/{workspace_id}/recover",
-    summary="Lift a terminal error",
-    **_answers(202, *_WISHED, "forbidden"),
+    summary="Lift an error",
+    **_answers(202, *_WISHED, "forbidden", "limit_user", "limit_global"),
 )
-async def recover_workspace(workspace_id: UUID, caller: Admin, parts: TheParts) -> Response:
-    """Administrators only. Without an error nothing changes."""
+async def recover_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    """Owners lift what stopped an archiving of their own, administrators everything. Without an error nothing
+    changes."""
     async with parts.sessions.begin() as session:
-        record = await service.recover(session, workspace_id, actor=caller.actor)
+        record = await service.recover(
+            session, workspace_id, actor=caller.actor, limits=parts.settings.limits
+        )
     return await parts.answer(record, status=202)
 
 

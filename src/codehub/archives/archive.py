@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from codehub.archives.keys import ArchivePath, new_attempt
-from codehub.archives.meta import ArchiveMeta
+from codehub.archives.meta import ArchiveMeta, Binding
 from codehub.archives.packing import Packer
 from codehub.archives.report import JobResult, Reporter
 from codehub.archives.request import JobRequest
@@ -37,9 +37,12 @@ _CLEAN_UP_SECONDS = 15
 
 async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) -> JobResult:
     """One try. Finds a committed attempt of this operation, or makes one."""
-    committed = await store.find_committed(request.workspace_id, request.op_id)
-    if committed:
-        return _result(committed[0].path, committed[0].meta, reused=True)
+    binding = Binding(request.workspace_id, request.op_id, request.installation_id)
+    for committed in await store.find_committed(request.workspace_id, request.op_id):
+        if (
+            committed.meta.binding == binding
+        ):  # a stranger's, or one of an older release: ours is made beside it
+            return _result(committed.path, committed.meta, reused=True)
     if not request.volume_path.is_dir():
         raise EffectError(
             FailureCode.VOLUME_MISSING,
@@ -49,7 +52,7 @@ async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
         )
     path = new_attempt(request.workspace_id, request.op_id)
     try:
-        meta = await _make(request.volume_path, path, store, reporter)
+        meta = await _make(request.volume_path, path, store, reporter, binding=binding)
         with reporter.phase("commit"):
             await store.put_meta(path, meta)
     except BaseException:
@@ -58,7 +61,9 @@ async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
     return _result(path, meta, reused=False)
 
 
-async def _make(volume: Path, path: ArchivePath, store: ArchiveStore, reporter: Reporter) -> ArchiveMeta:
+async def _make(
+    volume: Path, path: ArchivePath, store: ArchiveStore, reporter: Reporter, *, binding: Binding
+) -> ArchiveMeta:
     """Upload and read back; the meta that may be written now."""
     survey = asyncio.create_task(finish_in_thread(survey_volume, volume))
     patience = 0 if store.needs_expected_size else _ESTIMATE_AFTER_SECONDS
@@ -87,6 +92,7 @@ async def _make(volume: Path, path: ArchivePath, store: ArchiveStore, reporter: 
         uncompressed_bytes=packed.uncompressed_bytes,
         skipped=packed.skipped,
         created_at=datetime.now(UTC),  # for people; nothing is decided by it
+        binding=binding,
     )
 
 

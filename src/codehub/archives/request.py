@@ -36,8 +36,10 @@ class JobRequest:
     op_id: UUID
     archive_url: str
     volume_path: Path
+    installation_id: str  # archive: written into the meta; restore: the meta must name it
     staging_dir: Path | None = None  # restore by exchange: same file system as the volume, this job's alone
     archive_key: str | None = None  # restore: what to unpack
+    archive_sha256: str | None = None  # restore: what the database remembers of it; None: of an older release
     swap: Swap = Swap.EXCHANGE
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     retry_delays: tuple[float, ...] = RETRY_DELAYS_SECONDS
@@ -51,10 +53,12 @@ def parse_request(raw: bytes) -> JobRequest:
             kind=Direction(document["kind"]),
             workspace_id=UUID(document["workspace_id"]),
             op_id=UUID(document["op_id"]),
+            installation_id=str(document["installation_id"]),
             archive_url=str(document["archive_url"]),
             volume_path=Path(document["volume_path"]),
             staging_dir=Path(document["staging_dir"]) if document.get("staging_dir") else None,
             archive_key=document.get("archive_key"),
+            archive_sha256=document.get("archive_sha256"),
             swap=Swap(document.get("swap", Swap.EXCHANGE)),
             storage_options=dict(document.get("storage_options") or {}),
             retry_delays=tuple(float(each) for each in document.get("retry_delays", RETRY_DELAYS_SECONDS)),

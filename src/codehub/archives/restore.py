@@ -1,6 +1,6 @@
 """Archive → volume. Crash-only: every try starts over in a fresh staging place.
 
-    meta ──► enough space? ──► download ──► sha256 ──► unzstd ──► member check ──► tar (staging)
+    meta ──► ours? ──► enough space? ──► download ──► sha256 ──► unzstd ──► member check ──► tar (staging)
                                    checksum equal and tar satisfied? ──► swap in
 
 Nothing becomes visible before the whole archive was read and its checksum compared: a damaged archive
@@ -12,6 +12,7 @@ import hashlib
 import io
 import os
 from contextlib import aclosing, suppress
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
@@ -20,14 +21,15 @@ import zstandard
 
 from codehub.archives.keys import ArchivePath, parse_archive_key
 from codehub.archives.members import HostileArchive, MemberCheck
-from codehub.archives.meta import ArchiveMeta
+from codehub.archives.meta import ArchiveMeta, Binding
 from codehub.archives.report import JobResult, Reporter
 from codehub.archives.request import JobRequest, Swap
 from codehub.archives.store import ArchiveStore
-from codehub.archives.swap import BesideVolume, InsideVolume, StagingPlace, remove_tree
+from codehub.archives.swap import BesideVolume, InsideVolume, StagingPlace
 from codehub.archives.tarball import Tar, unpack
 from codehub.archives.threads import blocking_in_thread, finish_in_thread
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.trees import remove_tree
 
 MARGIN_BYTES = 16 * 1024 * 1024
 _BYTES_PER_FILE = 4096  # what the last, half-empty block of a file and its inode may take
@@ -40,6 +42,7 @@ async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
     meta = await store.read_meta(key)
     path = parse_archive_key(key)
     assert path is not None, "read_meta has checked it"
+    require_ours(meta, path, request)
     place = _staging_place(request)
     try:
         await finish_in_thread(place.sweep)
@@ -57,7 +60,52 @@ async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
         bytes=meta.bytes,
         files=meta.files,
         skipped=meta.skipped,
-        extra={"uncompressed_bytes": meta.uncompressed_bytes, "sha256": meta.sha256},
+        extra={
+            "uncompressed_bytes": meta.uncompressed_bytes,
+            "sha256": meta.sha256,
+            "bound": meta.binding is not None or request.archive_sha256 is not None,
+        },
+    )
+
+
+def require_ours(meta: ArchiveMeta, path: ArchivePath, request: JobRequest) -> None:
+    """Raise ``ARCHIVE_MISMATCH`` (data lost) unless this is the very archive that was made of this workspace.
+
+    Its checksum must be the one the database committed together with its key; workspace, operation and
+    installation must be the ones its meta names. What was not written down at its time (an older release)
+    cannot be compared.
+    """
+    expected = Binding(request.workspace_id, path.op_id, request.installation_id)
+    if path.workspace_id != request.workspace_id:
+        raise _not_ours(path, "it lies in the folder of another workspace")
+    if meta.binding is not None:
+        for field in fields(Binding):
+            found, wanted = getattr(meta.binding, field.name), getattr(expected, field.name)
+            if found != wanted:
+                what = _NAMED[field.name]
+                raise _not_ours(
+                    path, f"its meta names another {what}", expected=str(wanted), actual=ascii(found)
+                )
+    if request.archive_sha256 is not None and meta.sha256 != request.archive_sha256:
+        raise _not_ours(
+            path,
+            "its checksum is not the one that was committed with its key",
+            expected=request.archive_sha256,
+            actual=meta.sha256,
+        )
+
+
+_NAMED = {"workspace_id": "workspace", "op_id": "operation", "installation_id": "installation"}
+
+
+def _not_ours(path: ArchivePath, why: str, **compared: str) -> EffectError:
+    return EffectError(
+        FailureCode.ARCHIVE_MISMATCH,
+        f"The archive in this place is not the one that was made of this workspace: {why}. "
+        "The volume was left as it was.",
+        archive_key=path.key,
+        detail=why,
+        **compared,
     )
 
 

@@ -109,7 +109,9 @@ class ArchiveStore:
     async def find_committed(self, workspace_id: UUID, op_id: UUID | None = None) -> list[CommittedArchive]:
         """The complete archives of a workspace (or of one operation of it), newest first.
 
-        A meta whose object is gone does not count; one that vanishes while we look is skipped.
+        A meta whose object is gone does not count; one that vanishes while we look is skipped, and so is one
+        that says nothing we understand: one damaged archive must not hide the others, nor keep a new one from
+        being made.
         """
         objects: set[ArchivePath] = set()
         metas: dict[ArchivePath, datetime] = {}
@@ -129,7 +131,10 @@ class ArchiveStore:
                     raw = await self._get_small(path.meta_key)
                 except ObjectMissing:
                     return None
-            meta = parse_meta(raw, key=path.key)
+            try:
+                meta = parse_meta(raw, key=path.key)
+            except EffectError:
+                return None
             return CommittedArchive(path=path, meta=meta, committed_at=metas[path])
 
         found = await asyncio.gather(*(read(path) for path in metas if path in objects))

@@ -1,6 +1,7 @@
 """Walks over a volume while it is packed: is all of it restorable, and how much is there?
 
-tar judges what can be read. What it would happily store but no restore accepts is found here: devices.
+tar judges what can be read. What it would happily store but no restore accepts is found here: devices, and
+names so deep that no program can open them by their path, tar at the restore included.
 
 The walks share the machine with tar and zstd, so the one that every archive needs asks the kernel for names
 and kinds only, 0.1 s for 100 000 files; the sizes of them all cost six times that. They are added up only
@@ -10,14 +11,19 @@ for those who need them: a store that plans its parts, and people in front of a 
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.domain.errors import EffectError, FailureCode
 
 _HEADER_BYTES = 1536  # of a member in the tar stream: its header, its extended header and that one's data
-_NAMED_DEVICES = 10
+_LONGEST_NAME = 256
+_LONGEST_PATH = 4094
+"""What a program may open: PATH_MAX without the end mark, and tar puts a slash behind a folder's name."""
+
+_SHOWN_LENGTH = 300
+MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -26,56 +32,117 @@ class Survey:
 
     files: int  # everything but directories and sockets
     devices: tuple[str, ...] = ()
+    too_deep: tuple[str, ...] = ()
 
     def require_restorable(self) -> None:
         if self.devices:
-            raise EffectError(
-                FailureCode.TAR_CREATE_FAILED,
-                "The home holds device files, which are never restored: "
-                + ", ".join(self.devices[:_NAMED_DEVICES])
-                + ". Remove them and try again.",
-                action="archive",
-                devices=list(self.devices[:_NAMED_DEVICES]),
-            )
+            raise not_archivable("The home holds device files, which are never restored", self.devices)
+        if self.too_deep:
+            raise not_archivable("The home holds folders too deep to be restored", self.too_deep)
+
+
+def not_archivable(what: str, names: Sequence[str]) -> EffectError:
+    """For whoever owns the home: what is in the way, and where."""
+    named = list(names[:MOST_NAMED])
+    more = f" and {len(names) - len(named)} more" if len(names) > len(named) else ""
+    return EffectError(
+        FailureCode.HOME_NOT_ARCHIVABLE,
+        f"{what}: {', '.join(named)}{more}.",
+        action="archive",
+        files=named,
+    )
+
+
+def shown(name: bytes) -> str:
+    """A file's name for people and the database, which takes no bytes that are not UTF-8."""
+    text = name.decode(errors="backslashreplace").replace("\n", "\\n")
+    return (
+        text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH // 2]}…{text[-_SHOWN_LENGTH // 2 :]}"
+    )
 
 
 def survey_volume(volume: Path) -> Survey:
     """Blocking. Skips folders it may not read: tar will fail on them, with their names."""
     files = 0
     devices: list[str] = []
-    for entry, is_plain in _walk(volume):
-        if is_plain:
+    too_deep: list[str] = []
+    for folder, entry, is_plain in _walk(volume):
+        if len(folder) > _LONGEST_PATH - _LONGEST_NAME and _length(folder, entry.name) > _LONGEST_PATH:
+            too_deep.append(_show(folder, entry.name))
+        elif is_plain:
             files += 1
-        elif not entry.is_dir(follow_symlinks=False):
-            files += _count_special(entry, devices)
-    return Survey(files=files, devices=tuple(os.path.relpath(each, volume) for each in devices))
+        elif not _is_folder(entry):
+            files += _count_special(folder, entry, devices)
+    return Survey(files=files, devices=tuple(devices), too_deep=tuple(too_deep))
 
 
 def estimate_bytes(volume: Path, *, stop: threading.Event) -> int:
     """About how long the tar stream of ``volume`` is. Blocking; ``stop`` ends it at the next folder."""
     total = 0
     linked: set[tuple[int, int]] = set()
-    for entry, is_plain in _walk(volume, stop=stop):
+    for _, entry, is_plain in _walk(volume, stop=stop):
         total += _HEADER_BYTES
         if is_plain:
             total += _stored_bytes(entry, linked)
     return total
 
 
-def _walk(volume: Path, *, stop: threading.Event | None = None) -> "Iterator[tuple[os.DirEntry[str], bool]]":
-    """Everything below, and whether it is a plain file: asked first, and once, because most are."""
-    folders = [os.fspath(volume)]
-    while folders and not (stop and stop.is_set()):
-        try:
-            entries = os.scandir(folders.pop())
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                is_plain = entry.is_file(follow_symlinks=False)
-                if not is_plain and entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                yield entry, is_plain
+def _walk(
+    volume: Path, *, stop: threading.Event | None = None
+) -> "Iterator[tuple[bytes, os.DirEntry[str], bool]]":
+    """Everything below: its folder, itself, and whether it is a plain file, asked first because most are.
+
+    Folders are opened below the volume's own descriptor, so only their path inside the home must be short
+    enough, and never through a link. An entry must be asked before the next one is.
+    """
+    root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folders = [b"."]
+        while folders and not (stop and stop.is_set()):
+            folder = folders.pop()
+            for entry in _entries(folder, root):
+                is_plain = _is_plain(entry)
+                if not is_plain and _is_folder(entry) and _length(folder, entry.name) <= _LONGEST_PATH:
+                    folders.append(folder + b"/" + os.fsencode(entry.name))
+                yield folder, entry, is_plain
+    finally:
+        os.close(root)
+
+
+def _entries(folder: bytes, root: int) -> "Iterator[os.DirEntry[str]]":
+    """None for a folder that cannot be read."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+    except OSError:
+        return
+    try:
+        with os.scandir(descriptor) as entries:
+            yield from entries
+    finally:
+        os.close(descriptor)
+
+
+def _is_plain(entry: "os.DirEntry[str]") -> bool:
+    """Mostly known from the listing. A file system that does not say must be asked, and may refuse."""
+    try:
+        return entry.is_file(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _length(folder: bytes, name: str) -> int:
+    return len(folder) + 1 + len(os.fsencode(name))
+
+
+def _show(folder: bytes, name: str) -> str:
+    return shown((folder + b"/" + os.fsencode(name)).removeprefix(b"./"))
 
 
 def _stored_bytes(entry: "os.DirEntry[str]", linked: set[tuple[int, int]]) -> int:
@@ -91,11 +158,11 @@ def _stored_bytes(entry: "os.DirEntry[str]", linked: set[tuple[int, int]]) -> in
     return min(status.st_size, status.st_blocks * 512)  # holes are not stored
 
 
-def _count_special(entry: "os.DirEntry[str]", devices: list[str]) -> int:
+def _count_special(folder: bytes, entry: "os.DirEntry[str]", devices: list[str]) -> int:
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
     except OSError:
         return 0
     if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
-        devices.append(entry.path)
+        devices.append(_show(folder, entry.name))
     return 0 if stat.S_ISSOCK(mode) else 1

@@ -7,17 +7,19 @@ removes what earlier tries left behind: one storage job runs per workspace, so w
 after it the new one. ``InsideVolume``: the volume is a mount point that cannot be renamed (Docker), so the
 entries are moved one by one. A crash in the middle leaves a mixture, which is why a restored volume is
 trusted only once the database holds its restore marker; the next try starts over.
+
+No link is followed while clearing or placing (``kit/trees``): a home may hold links to anything.
 """
 
 import ctypes
 import errno
 import os
 import shutil
-import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
+
+from codehub.kit.trees import remove_tree, usable_folder
 
 _PREFIX = ".codehub-restore-"
 _AT_FDCWD = -100
@@ -64,7 +66,7 @@ class BesideVolume:
         _sync_file_system(home)
 
     def publish(self, home: Path) -> None:
-        with _Movable(home):
+        with usable_folder(home):  # to be moved it must be writable
             self._put_in_place(home)
         _sync_folder(self._volume.parent)
         _sync_folder(self._staging)
@@ -77,7 +79,7 @@ class BesideVolume:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        with _Movable(self._volume):
+        with usable_folder(self._volume):
             if not _exchange(home, self._volume):
                 # No exchange on this file system. Between the two renames there is no volume: the
                 # operation is then still in flight, its archive is there, and the next try makes it good.
@@ -94,88 +96,46 @@ class InsideVolume:
         return self._volume
 
     def sweep(self) -> None:
-        _remove_leftovers(self._volume)
+        with usable_folder(self._volume):
+            _remove_leftovers(self._volume)
 
     def make(self) -> Path:
-        return _make_home(self._volume)
+        with usable_folder(self._volume):
+            return _make_home(self._volume)
 
     def make_durable(self, home: Path) -> None:
         _sync_file_system(home)
 
     def publish(self, home: Path) -> None:
-        for name in os.listdir(self._volume):
-            if name != home.name:
-                _remove(self._volume / name)
         status = home.lstat()
+        with usable_folder(self._volume), usable_folder(home):
+            for name in os.listdir(self._volume):
+                if name != home.name:
+                    remove_tree(self._volume / name)
+            for name in os.listdir(home):
+                _move(home / name, self._volume / name)
         if os.geteuid() == 0:
             os.chown(self._volume, status.st_uid, status.st_gid)
-        with _Movable(home):
-            for name in os.listdir(home):
-                os.rename(home / name, self._volume / name)
         shutil.copystat(home, self._volume)  # mode and extended attributes
-        home.rmdir()
+        with usable_folder(self._volume):
+            home.rmdir()
         os.utime(self._volume, ns=(status.st_atime_ns, status.st_mtime_ns))  # last: moving changed it
         _sync_file_system(self._volume)
 
 
-class _Movable:
-    """Moving a directory rewrites its ``..``: an ordinary user needs write permission on it for that."""
-
-    def __init__(self, directory: Path) -> None:
-        self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        self._mode = stat.S_IMODE(os.fstat(self._descriptor).st_mode)
-
-    def __enter__(self) -> None:
-        if not self._mode & stat.S_IWUSR and os.geteuid() != 0:
-            os.fchmod(self._descriptor, self._mode | stat.S_IRWXU)
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            if not self._mode & stat.S_IWUSR and os.geteuid() != 0:
-                os.fchmod(self._descriptor, self._mode)
-        finally:
-            os.close(self._descriptor)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a directory with everything in it, read-only folders included. Never follows a link.
-
-    A tar of a killed job may still be creating a last file in there: then once more.
-    """
-    for _ in range(5):
-        shutil.rmtree(path, onerror=_make_writable_and_retry)
-        if not os.path.lexists(path):
-            return
-    raise OSError(errno.ENOTEMPTY, "could not be removed", os.fspath(path))
-
-
-def _make_writable_and_retry(function: Callable[..., Any], path: str, info: Any) -> None:
-    error = info[1]
-    if isinstance(error, FileNotFoundError):
-        return
-    if isinstance(error, PermissionError):
-        for each in (os.path.dirname(path), path):
-            if not os.path.islink(each) and os.path.isdir(each):
-                os.chmod(each, stat.S_IRWXU)
-        if function in (os.scandir, os.open, os.lstat):
-            remove_tree(Path(path))
-        else:
-            function(path)
-    elif error.errno != errno.ENOTEMPTY:
-        raise error
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        remove_tree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _move(source: Path, target: Path) -> None:
+    """Moving a folder rewrites its ``..``: an ordinary user needs write permission on it for that."""
+    try:
+        os.rename(source, target)
+    except PermissionError:
+        with usable_folder(source):
+            os.rename(source, target)
 
 
 def _remove_leftovers(folder: Path) -> None:
     for name in os.listdir(folder):
         if name.startswith(_PREFIX):
-            _remove(folder / name)
+            remove_tree(folder / name)
 
 
 def _fresh_name(folder: Path) -> Path:
@@ -204,15 +164,12 @@ def _exchange(one: Path, other: Path) -> bool:
 def _sync_file_system(path: Path) -> None:
     """Everything just unpacked is on the disk: one call instead of one fsync per file."""
     libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with usable_folder(path) as descriptor:
         if not hasattr(libc, "syncfs"):
             os.sync()
         elif libc.syncfs(descriptor) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), os.fspath(path))
-    finally:
-        os.close(descriptor)
 
 
 def _sync_folder(path: Path) -> None:

@@ -11,6 +11,7 @@ elsewhere. Spawn it from the main thread: the kernel's "parent" is a thread, not
 import ctypes
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,12 +23,18 @@ from pathlib import Path
 from typing import IO
 
 from codehub.archives.sandbox import confinement
+from codehub.archives.survey import not_archivable, shown
 from codehub.archives.tools import find_tar
 from codehub.domain.errors import EffectError, FailureCode
 
 PIPE_BYTES = 1024 * 1024
 _KEPT_LINES = 20
 _SOCKET_SUFFIX = b": socket ignored"
+_UNREADABLE = re.compile(
+    rb"[^:]*tar: (?P<name>.+): Cannot [a-z]+: (Permission denied|Operation not permitted)", re.DOTALL
+)
+_ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"a": b"\a"}
 _COMMON_OPTIONS = (
     "--blocking-factor=128",  # 64 KiB at a time: fewer switches between tar and us, and it stays in the cache
     "--numeric-owner",
@@ -55,6 +62,7 @@ class Tar:
         self._failure = failure
         self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
         self._complaint_count = 0
+        self._unreadable: list[str] = []
         self._listener = threading.Thread(target=self._listen, name="tar-stderr", daemon=True)
         self._listener.start()
 
@@ -63,6 +71,8 @@ class Tar:
         code = self._process.wait()
         self._listener.join()
         if code != 0:
+            if self._failure is FailureCode.TAR_CREATE_FAILED and self._unreadable:
+                raise not_archivable("These files of the home cannot be read", self._unreadable)
             raise EffectError(
                 self._failure,
                 f"tar failed (exit code {code}): " + ("; ".join(self._complaints) or "it gave no reason"),
@@ -95,7 +105,25 @@ class Tar:
                     self.sockets += 1
                     continue
                 self._complaint_count += 1
+                if (name := unreadable_file(line)) is not None and name not in self._unreadable:
+                    self._unreadable.append(name)
                 self._complaints.append(line.decode(errors="backslashreplace")[:500])
+
+
+def unreadable_file(complaint: bytes) -> str | None:
+    """The file that tar may not read, as its owner knows it; None for any other complaint.
+
+    ``tar: ./secret: Cannot open: Permission denied``, with what is not ASCII as octal numbers.
+    """
+    found = _UNREADABLE.fullmatch(complaint)
+    if found is None:
+        return None
+    return shown(_ESCAPED.sub(_unescaped, found["name"]).removeprefix(b"./"))
+
+
+def _unescaped(found: "re.Match[bytes]") -> bytes:
+    escaped = found[1]
+    return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else _LETTERS.get(escaped, escaped)
 
 
 def pack(directory: Path) -> Tar:

@@ -87,6 +87,8 @@ def _what(entry: HistoryEntry) -> str:
 
 
 def _of_details(changes: dict[str, list[Any]]) -> str:
+    if not changes:
+        return "Note"
     if "health_status" in changes:
         return "Marked as broken" if changes["health_status"][1] == "ERROR" else "Healthy again"
     if "operation" in changes:

@@ -58,7 +58,16 @@ def rest_of(ws: Workspace) -> Rest | None:
         return Rest.FAILED if ws["error_info"] is not None else None
     if ws["operation"] == "NONE" and ws["desired_state"] == ws["observed_status"]:
         return Rest.CONVERGED
+    if archiving_given_up(ws):
+        return Rest.FAILED
     return None
+
+
+def archiving_given_up(ws: Workspace) -> bool:
+    """Tried again in some hours: nobody waits for that."""
+    error = ws["error_info"]
+    given_up = error is not None and "next_try_at" in error["context"]
+    return given_up and ws["operation"] == "NONE" and ws["desired_state"] == "PENDING"
 
 
 def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:

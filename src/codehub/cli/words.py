@@ -89,6 +89,19 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
         return "" if ws["status"] == "deleted" else "goes for good"
     if ws["status"] == "error":
         return "waits for a person" if ws["error_info"] else "is looked at again"
+    if (
+        ws["error_info"] is not None
+        and ws["operation"] == "NONE"
+        and "next_try_at" in ws["error_info"]["context"]
+    ):
+        if ws["desired_state"] != "PENDING":
+            return _wish_words(ws)
+        left = (parse_time(ws["error_info"]["context"]["next_try_at"]) - now).total_seconds()
+        return (
+            f"not archived, tries again in {span(left)}"
+            if left >= 1
+            else "not archived, tries again any moment"
+        )
     if ws["error_info"] is not None:
         return f"tries again (attempt {ws['error_info']['error_count'] + 1})"
     if ws["desired_state"] != ws["observed_status"]:
@@ -132,9 +145,20 @@ def error_words(error: ErrorInfo) -> str:
 
 def advice(error: ErrorInfo, *, name: str) -> str:
     """What a person can do about it."""
+    if _is_for_owner(error):
+        start, again = f"codehub ws start {quoted(name)}", f"codehub ws recover {quoted(name)}"
+        files = ", ".join(clean(str(each)) for each in error["context"].get("files", ()))
+        mend = f"Mend or remove: {files}. " if files else ""
+        return f"The home is whole. {mend}To get at it: {start}. To archive it again now: {again}."
     if not error["is_terminal"]:
         return "Nothing yet: CodeHub tries again by itself."
     return f"{_remedy(error)} Then: codehub ws recover {quoted(name)} (administrators)"
+
+
+def _is_for_owner(error: ErrorInfo) -> bool:
+    """Archiving was given up: as the server judges who may lift an error (``owner_may_lift_error``)."""
+    given_up = error["is_terminal"] or "next_try_at" in error["context"]
+    return given_up and error["operation"] == "ARCHIVING" and error["reason"] not in ("DataLost", "Mismatch")
 
 
 def quoted(name: str) -> str:

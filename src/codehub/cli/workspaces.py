@@ -165,7 +165,7 @@ def awake(
 def recover(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
-    """Lift an error, so that CodeHub tries again. For administrators."""
+    """Lift an error, so that CodeHub tries again. Owners: an archiving that failed; administrators: any."""
     from codehub.cli.client import Wish
 
     _wish(

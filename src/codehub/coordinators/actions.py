@@ -43,13 +43,16 @@ class Archived:
 
     archive_key: str
     sizes: Mapping[str, int]
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
 class Restored:
-    """The volume holds all of this archive: set the marker."""
+    """The volume holds all of this archive: set the marker. ``bound``: it is known to be this workspace's
+    own."""
 
     archive_key: str
+    bound: bool = True
 
 
 Effect = Acted | Archived | Restored
@@ -131,10 +134,16 @@ class Actions:
         key = call.ws.archive_key
         assert key is not None, "RESTORING is planned only with an archive_key"
         await self._stop(call)  # a dead container must not hold the volume
-        job = StorageJob(StorageKind.RESTORE, call.ws.id, self._op_id(call), archive_key=key)
+        job = StorageJob(
+            StorageKind.RESTORE,
+            call.ws.id,
+            self._op_id(call),
+            archive_key=key,
+            archive_sha256=call.ws.archive_sha256,
+        )
         call.assert_leading()
-        await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
-        return Restored(key)
+        result = await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
+        return Restored(key, bound=result.bound)
 
     async def _archive(self, call: Call) -> Effect:
         await self._stop(call)
@@ -143,7 +152,8 @@ class Actions:
         job = StorageJob(StorageKind.ARCHIVE, call.ws.id, self._op_id(call))
         call.assert_leading()
         result = await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
-        return Archived(result.archive_key, {"bytes": result.bytes, "files": result.files})
+        sizes = {"bytes": result.bytes, "files": result.files}
+        return Archived(result.archive_key, sizes, sha256=result.sha256)
 
     async def _delete(self, call: Call) -> Effect:
         await self._stop(call)

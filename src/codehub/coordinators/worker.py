@@ -21,10 +21,11 @@ from codehub.coordinators.executions import Execution, Executions, lane_of
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.wakeups import Nudges
 from codehub.domain import home
+from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode
 from codehub.domain.plan import Crashed, crash_error
-from codehub.domain.policy import Drop, GiveUp, Policy, Retry, after_failure
+from codehub.domain.policy import Drop, GiveUp, Policy, Release, Retry, after_failure, release_archiving
 from codehub.domain.states import STORAGE_OPERATIONS, Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
@@ -32,7 +33,7 @@ from codehub.kit.tasks import finish
 from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
 from codehub.services.batching import Batched
 from codehub.signals.hints import HintTarget
-from codehub.store import claims, workspaces
+from codehub.store import claims, events, workspaces
 from codehub.store.context import set_actor
 
 log = structlog.get_logger(__name__)
@@ -93,8 +94,13 @@ class Worker:
         self._executions.replace(ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation))
 
     def expire(self, ws: WorkspaceView, error: ErrorInfo) -> None:
-        """Over its limit: cancel, confirm gone, then go terminal."""
-        self._executions.replace(ws, partial(self._give_up, ws, error), lane=lane_of(ws.operation))
+        """Over its limit: cancel, confirm gone, then go terminal. Archiving: give up for a while."""
+        retry_at = None
+        if ws.operation is Operation.ARCHIVING:
+            released = release_archiving(ws, error, now=self._clock.now(), policy=self._policy)
+            error, retry_at = released.error, released.retry_at
+        ending = partial(self._give_up, ws, error, retry_at=retry_at)
+        self._executions.replace(ws, ending, lane=lane_of(ws.operation))
 
     def examine_crash(self, ws: WorkspaceView, crash: Crashed) -> None:
         """It ended unasked: ask how, read its last words and write the failure down."""
@@ -148,14 +154,16 @@ class Worker:
             return True
         async with self._lead.transaction(actor="reconciler") as session:
             match effect:
-                case Restored(archive_key=key):
+                case Restored(archive_key=key, bound=bound):
                     written = await claims.mark_restored(
                         session, claim, home=home.at_restored(ws.home, archive_key=key)
                     )
-                case Archived(archive_key=key, sizes=sizes):
-                    written = await claims.commit_archive_key(
-                        session, claim, key, home=home.at_archive_commit(ws.home, sizes=sizes)
-                    )
+                    if written and not bound:
+                        cause = Cause(CauseCode.RESTORED_UNBOUND).text
+                        await events.append_note(session, ws.id, actor="reconciler", cause=cause)
+                case Archived(archive_key=key, sizes=sizes, sha256=sha256):
+                    kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes)
+                    written = await claims.commit_archive_key(session, claim, key, home=kept)
                 case _:
                     assert_never(effect)
         # An archive's second half is planned, not looked for.
@@ -187,6 +195,8 @@ class Worker:
                 await self._write(ws, partial(self._write_retry, ws, error))
             case GiveUp(error=error):
                 await self._give_up(ws, error, execution)
+            case Release(error=error, retry_at=retry_at):
+                await self._give_up(ws, error, execution, retry_at=retry_at)
 
     async def _write_catch_up(self, ws: WorkspaceView, seen_op_seq: int) -> bool:
         async with self._lead.transaction() as session:
@@ -197,8 +207,10 @@ class Worker:
             await set_actor(session, "reconciler", error.message)
             return await claims.record_failure(session, claims.Claim.of(ws), error, home=home.at_failure(ws))
 
-    async def _give_up(self, ws: WorkspaceView, error: ErrorInfo, execution: Execution) -> None:
-        """Terminal. Not before nothing of the operation can still touch the volume."""
+    async def _give_up(
+        self, ws: WorkspaceView, error: ErrorInfo, execution: Execution, *, retry_at: datetime | None = None
+    ) -> None:
+        """Terminal, or until ``retry_at``. Not before nothing of the operation can still touch the volume."""
         del execution
         try:
             await self._leave_in_order(ws)
@@ -214,7 +226,10 @@ class Worker:
             reason=error.reason.value,
             error=error.message,
         )
-        await self._write(ws, partial(self._write_terminal, ws, error))
+        if retry_at is None:
+            await self._write(ws, partial(self._write_terminal, ws, error))
+        else:
+            await self._write(ws, partial(self._write_release, ws, error, retry_at))
 
     async def _leave_in_order(self, ws: WorkspaceView) -> None:
         """Whatever still works on the volume ends; of a workspace that is deleted by now, nothing stays.
@@ -239,6 +254,12 @@ class Worker:
             return found is not None and found.view.deleted_at is not None
 
         return await finish(ask())
+
+    async def _write_release(self, ws: WorkspaceView, error: ErrorInfo, retry_at: datetime) -> bool:
+        kept = home.at_archiving_given_up(ws.home, retry_at=retry_at)
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler", error.message)
+            return await claims.release(session, claims.Claim.of(ws), error, home=kept)
 
     async def _write_terminal(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
         async with self._lead.transaction() as session:

@@ -23,6 +23,7 @@ class CauseCode(StrEnum):
     LINK_OPENED = "link_opened"
     IDLE = "idle"
     FORGOTTEN = "forgotten"
+    RESTORED_UNBOUND = "restored_unbound"
 
 
 SENTENCES = {
@@ -38,6 +39,7 @@ SENTENCES = {
     CauseCode.LINK_OPENED: "opened the link",
     CauseCode.IDLE: "idle for {time}",
     CauseCode.FORGOTTEN: "not used for {time}",
+    CauseCode.RESTORED_UNBOUND: "restored from an archive of an older release, not bound to this workspace",
 }
 UNITS = {"d": 86400, "h": 3600, "min": 60, "s": 1}
 

@@ -28,8 +28,10 @@ class FailureCode(StrEnum):
 
     ARCHIVE_NOT_FOUND = "ARCHIVE_NOT_FOUND"
     CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"  # on restore: the stored bytes are damaged
+    ARCHIVE_MISMATCH = "ARCHIVE_MISMATCH"  # on restore: another archive lies where ours should
     READ_BACK_MISMATCH = "READ_BACK_MISMATCH"  # on archive: what we just wrote did not come back
     ARCHIVE_UNEXPECTED = "ARCHIVE_UNEXPECTED"  # a new home was asked for, but an archive exists
+    HOME_NOT_ARCHIVABLE = "HOME_NOT_ARCHIVABLE"  # a file in it is in the way: its owner can mend that
     TAR_CREATE_FAILED = "TAR_CREATE_FAILED"
     TAR_EXTRACT_FAILED = "TAR_EXTRACT_FAILED"
     TOOL_MISSING = "TOOL_MISSING"
@@ -59,8 +61,10 @@ class FailureCode(StrEnum):
 REASON_OF: Mapping[FailureCode, Reason] = {
     FailureCode.ARCHIVE_NOT_FOUND: Reason.DATA_LOST,
     FailureCode.CHECKSUM_MISMATCH: Reason.DATA_LOST,
+    FailureCode.ARCHIVE_MISMATCH: Reason.DATA_LOST,
     FailureCode.READ_BACK_MISMATCH: Reason.ACTION_FAILED,
     FailureCode.ARCHIVE_UNEXPECTED: Reason.MISMATCH,
+    FailureCode.HOME_NOT_ARCHIVABLE: Reason.ACTION_FAILED,
     FailureCode.TAR_CREATE_FAILED: Reason.ACTION_FAILED,
     FailureCode.TAR_EXTRACT_FAILED: Reason.ACTION_FAILED,
     FailureCode.TOOL_MISSING: Reason.ACTION_FAILED,

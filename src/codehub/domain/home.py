@@ -22,9 +22,12 @@ def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
         case Operation.STARTING:
             # Still carrying ran_at here means it ran longer than the crash window: a clean slate.
             crashes = 0 if ws.home.ran_at else ws.home.crashes
-            return replace(ws.home, ran_at=None, crashes=crashes)
+            # Its person has the home again, and with it the chance to mend what archiving stumbled over.
+            return replace(ws.home, ran_at=None, crashes=crashes, archive_failures=0, archive_retry_at=None)
         case Operation.STOPPING:
             return replace(ws.home, ran_at=None, crashes=0)
+        case Operation.ARCHIVING:
+            return replace(ws.home, archive_retry_at=None)
         case _:
             return ws.home
 
@@ -43,9 +46,26 @@ def marked(home: HomeContext) -> HomeContext:
     return replace(home, volume=True)
 
 
-def at_archive_commit(home: HomeContext, *, sizes: Mapping[str, int]) -> HomeContext:
-    """From here on the archive is the home; what is left of the volume is only rubbish to remove."""
-    return replace(home, volume=False, restore_marker=None, sizes=sizes)
+def at_archive_commit(
+    home: HomeContext, *, archive_key: str, sha256: str | None, sizes: Mapping[str, int]
+) -> HomeContext:
+    """From here on the archive is the home; what is left of the volume is only rubbish to remove.
+
+    The checksum goes into the row together with the key: no other archive can take its place.
+    """
+    return replace(
+        home,
+        volume=False,
+        restore_marker=None,
+        sizes=sizes,
+        archived_key=archive_key,
+        archive_sha256=sha256,
+        archive_failures=0,
+    )
+
+
+def at_archiving_given_up(home: HomeContext, *, retry_at: datetime) -> HomeContext:
+    return replace(home, archive_failures=home.archive_failures + 1, archive_retry_at=retry_at)
 
 
 def at_restored(home: HomeContext, *, archive_key: str) -> HomeContext:
@@ -93,7 +113,14 @@ def at_recovery(ws: WorkspaceView) -> HomeContext:
         and ws.health_status is HealthStatus.ERROR
         and _was_told_of_loss(ws.error_info)
     )
-    return replace(ws.home, volume=ws.home.volume and not accepted, ran_at=None, crashes=0)
+    return replace(
+        ws.home,
+        volume=ws.home.volume and not accepted,
+        ran_at=None,
+        crashes=0,
+        archive_failures=0,
+        archive_retry_at=None,
+    )
 
 
 def volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:

@@ -131,7 +131,7 @@ def plan(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt =
     if ws.observed_status is ObservedStatus.PENDING and ws.home.volume:
         return Halt(home.volume_vanished(ws, now=now))
     if ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted:
-        return _plan_untrusted(ws)
+        return _plan_untrusted(ws, now=now)
     if home.is_unmarked(ws):  # before anything else is done with it, and also where nothing is to be done
         return Mark()
     if ws.observed_status.value == ws.desired_state.value:
@@ -145,10 +145,10 @@ def _plan_deletion(ws: WorkspaceView) -> Decision:
     return Claim(Operation.DELETING)
 
 
-def _plan_untrusted(ws: WorkspaceView) -> Decision:
+def _plan_untrusted(ws: WorkspaceView, *, now: datetime) -> Decision:
     """The volume is not the home: the archive is. Make it so, or throw it away; never use it."""
     if ws.desired_state is DesiredState.PENDING:
-        return Claim(Operation.ARCHIVING)  # uploads nothing: it only deletes the volume
+        return _plan_archiving(ws, now=now)  # uploads nothing: it only deletes the volume
     return Claim(Operation.RESTORING)
 
 
@@ -157,10 +157,17 @@ def _plan_step(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
     if LEVEL[ws.desired_state.value] < LEVEL[ws.observed_status.value]:
         if ws.observed_status is ObservedStatus.RUNNING:
             return Claim(Operation.STOPPING)
-        return Claim(Operation.ARCHIVING)
+        return _plan_archiving(ws, now=now)
     if ws.observed_status is ObservedStatus.PENDING:
         return Claim(Operation.PROVISIONING if ws.archive_key is None else Operation.RESTORING)
     return _plan_start(ws, now=now, policy=policy)
+
+
+def _plan_archiving(ws: WorkspaceView, *, now: datetime) -> Decision:
+    """STANDBY → PENDING, unless it was just given up. A person's retry, or a start, takes that back."""
+    if ws.home.archive_retry_at is not None and now < ws.home.archive_retry_at:
+        return Wait("archiving was given up for a while")
+    return Claim(Operation.ARCHIVING)
 
 
 def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:

@@ -2,7 +2,8 @@
 
 ``error_count`` counts consecutive failed executions of one operation. A failed execution is retried
 with the same ``op_id`` after a pause; the one after the last retry is terminal, and only a person lifts
-that. Deleting never gives up: its person has already said everything there is to say.
+that. Deleting never gives up: its person has already said everything there is to say. Archiving gives up for
+a while: the home is whole and stays within its owner's reach, who is told what is in the way.
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,8 @@ class Policy:
     retry_backoff: timedelta = timedelta(seconds=30)
     jitter: float = 0.3
     deleting_backoff_max: timedelta = timedelta(minutes=10)
+    archive_backoff: timedelta = timedelta(hours=1)
+    archive_backoff_max: timedelta = timedelta(hours=24)
     mismatch_after: timedelta = timedelta(seconds=10)
     crash_window: timedelta = timedelta(seconds=60)
     observer_stale_after: timedelta = timedelta(seconds=30)
@@ -55,6 +58,15 @@ class GiveUp:
 
 
 @dataclass(frozen=True)
+class Release:
+    """Archiving is given up until then: operation NONE, error kept, nothing terminal. Whoever asks for the
+    workspace meanwhile gets it."""
+
+    error: ErrorInfo
+    retry_at: datetime
+
+
+@dataclass(frozen=True)
 class Drop:
     """The runtime knows a newer actor than this one: the result is dropped, nothing is counted.
 
@@ -66,11 +78,14 @@ class Drop:
     highest_op_seq: int | None = None
 
 
-Consequence = Retry | GiveUp | Drop
+Consequence = Retry | GiveUp | Release | Drop
 
 TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED, FailureCode.VOLUME_USED_ELSEWHERE})
 """Beside DataLost: going on would invent an empty home where a full one exists, or work on a home beside
 somebody CodeHub does not know. Only a person can tell what is right, and trying again tells nothing new."""
+
+FOR_THE_OWNER = frozenset({FailureCode.HOME_NOT_ARCHIVABLE})
+"""No second try helps before somebody has changed the home, and nobody can while it is being archived."""
 
 
 def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: Policy) -> Consequence:
@@ -92,9 +107,34 @@ def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, pol
         return Retry(error)
     if failure.reason is Reason.DATA_LOST or failure.failure in TERMINAL_AT_ONCE:
         return GiveUp(replace(error, is_terminal=True))
+    if ws.operation is Operation.ARCHIVING:
+        at_once = failure.failure in FOR_THE_OWNER
+        given_up = at_once or count > policy.max_retries
+        return release_archiving(ws, error, now=now, policy=policy) if given_up else Retry(error)
     if count > policy.max_retries:
         return GiveUp(retries_exceeded(error, policy=policy))
     return Retry(error)
+
+
+def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, policy: Policy) -> Release:
+    """Archiving ends here for a while, longer each time. Never for good: a TTL may have asked for it, and a
+    TTL must not take a home away from its owner."""
+    pause = policy.archive_backoff * 2 ** min(ws.home.archive_failures, 20)
+    retry_at = now + min(pause, policy.archive_backoff_max)
+    where = (
+        "The home could not be archived and stays as it is"
+        if ws.volume_is_trusted
+        else "The home is in its archive, but its volume could not be removed"
+    )
+    return Release(
+        replace(
+            last,
+            message=f"{where}. {last.message}",
+            is_terminal=False,
+            context={**last.context, "next_try_at": retry_at.isoformat()},
+        ),
+        retry_at,
+    )
 
 
 def retries_exceeded(last: ErrorInfo, *, policy: Policy) -> ErrorInfo:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from codehub.domain.errors import ErrorInfo
+from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 
 
@@ -23,6 +23,9 @@ class HomeContext:
     ``ran_at``: when the container last reached RUNNING, while nobody has asked it to stop.
     ``crashes``: how often in a row it left RUNNING within a minute, unasked.
     ``sizes``: of the last archive, for people.
+    ``archived_key``, ``archive_sha256``: the checksum that was committed together with that key.
+    ``archive_failures``: how often in a row archiving was given up; ``archive_retry_at``: not tried again
+    before.
     """
 
     restore_marker: str | None = None
@@ -30,6 +33,10 @@ class HomeContext:
     ran_at: datetime | None = None
     crashes: int = 0
     sizes: Mapping[str, int] = field(default_factory=dict)
+    archived_key: str | None = None
+    archive_sha256: str | None = None
+    archive_failures: int = 0
+    archive_retry_at: datetime | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -38,18 +45,26 @@ class HomeContext:
             "ran_at": self.ran_at.isoformat() if self.ran_at else None,
             "crashes": self.crashes,
             "sizes": dict(self.sizes),
+            "archived_key": self.archived_key,
+            "archive_sha256": self.archive_sha256,
+            "archive_failures": self.archive_failures,
+            "archive_retry_at": self.archive_retry_at.isoformat() if self.archive_retry_at else None,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> "HomeContext":
         value = value or {}
-        ran_at = value.get("ran_at")
+        ran_at, archive_retry_at = value.get("ran_at"), value.get("archive_retry_at")
         return cls(
             restore_marker=value.get("restore_marker"),
             volume=bool(value.get("volume", False)),
             ran_at=datetime.fromisoformat(ran_at) if ran_at else None,
             crashes=int(value.get("crashes", 0)),
             sizes=value.get("sizes") or {},
+            archived_key=value.get("archived_key"),
+            archive_sha256=value.get("archive_sha256"),
+            archive_failures=int(value.get("archive_failures", 0)),
+            archive_retry_at=datetime.fromisoformat(archive_retry_at) if archive_retry_at else None,
         )
 
 
@@ -88,6 +103,31 @@ class WorkspaceView:
         """Only a person lifts this. The Observer may not have turned ``health_status`` yet."""
         return self.health_status is HealthStatus.ERROR or (
             self.error_info is not None and self.error_info.is_terminal
+        )
+
+    @property
+    def archive_sha256(self) -> str | None:
+        """The checksum of the archive that is the home. None: of an older release, or of another key (an
+        operator went back to an older generation by hand)."""
+        return self.home.archive_sha256 if self.home.archived_key == self.archive_key else None
+
+    @property
+    def archiving_given_up(self) -> bool:
+        """Archiving failed, and waits for its next try or for a person. The home is whole: it can be
+        started."""
+        return self.operation is Operation.NONE and self.home.archive_retry_at is not None
+
+    @property
+    def owner_may_lift_error(self) -> bool:
+        """What stopped an archiving is mostly a file in the home: nobody but its owner can mend that.
+
+        A contradiction between what exists and what should, or lost data, is for an administrator to look at.
+        """
+        error = self.error_info
+        return (
+            error is not None
+            and error.operation is Operation.ARCHIVING
+            and error.reason not in (Reason.DATA_LOST, Reason.MISMATCH)
         )
 
     @property

@@ -108,6 +108,7 @@ class StorageJob:
     workspace_id: UUID
     op_id: UUID
     archive_key: str | None = None  # restore: what to unpack
+    archive_sha256: str | None = None  # restore: its checksum as committed; None: of an older release
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,8 @@ class StorageResult:
     bytes: int  # compressed size of the object
     files: int
     skipped: int = 0  # sockets, which no archive can hold
+    sha256: str | None = None  # of the object; None: a job of an older release did not say
+    bound: bool = True  # restore: the archive is known to be this workspace's own
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

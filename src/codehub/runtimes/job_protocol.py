@@ -3,7 +3,7 @@
 One JSON object goes to the job's standard input; JSON lines come from its standard output:
 
     {"event": "progress", "done_bytes": 1, "total_bytes": 2, "files": 3}
-    {"event": "done", "archive_key": "…", "bytes": 1, "files": 2, "skipped": 0}
+    {"event": "done", "archive_key": "…", "bytes": 1, "files": 2, "skipped": 0, "sha256": "…"}
     {"event": "failed", "code": "TAR_CREATE_FAILED", "message": "…", "context": {}}
 
 Runtimes know neither tar nor object stores; this is all they know of a job.
@@ -16,14 +16,14 @@ from typing import Any
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import StorageProgress, StorageResult
 
-_RESULT_FIELDS = {"event", "archive_key", "bytes", "files", "skipped"}
+_RESULT_FIELDS = {"event", "archive_key", "bytes", "files", "skipped", "sha256", "bound"}
 
 
 def find_message(line: bytes) -> dict[str, Any] | None:
     """The JSON object in a line. Other output (a library that prints) is not for us."""
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) else None
 
@@ -49,6 +49,8 @@ def outcome(final: Mapping[str, Any] | None, *, exit_code: int, output: Sequence
             bytes=int(final["bytes"]),
             files=int(final["files"]),
             skipped=int(final.get("skipped") or 0),
+            sha256=final.get("sha256"),
+            bound=final.get("bound") is not False,
             extra={key: value for key, value in final.items() if key not in _RESULT_FIELDS},
         )
     if final and event == "failed":

@@ -36,6 +36,15 @@ class WantedArchived(CodeHubError):
         super().__init__("The workspace is archived or on its way there; there is nothing to stop.")
 
 
+class NotForOwners(CodeHubError):
+    """Only an administrator lifts this error: it says that something outside the home is wrong."""
+
+    code = "forbidden"
+
+    def __init__(self) -> None:
+        super().__init__("Only an administrator may lift this error.")
+
+
 class UnknownImage(CodeHubError):
     """Nobody configured an image of that name."""
 

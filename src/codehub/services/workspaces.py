@@ -19,7 +19,7 @@ from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
-from codehub.services.errors import LimitReached, NotFound, WantedArchived, WorkspaceDeleted
+from codehub.services.errors import LimitReached, NotForOwners, NotFound, WantedArchived, WorkspaceDeleted
 from codehub.store import audit, intents, statements, workspaces
 from codehub.store import limits as places
 from codehub.store.context import set_actor
@@ -100,13 +100,16 @@ async def start(
     # The limits' lock comes first, also for what may turn out to be a no-op: one order for everybody.
     await places.lock_limits(session)
     record = await _locked(session, workspace_id, actor)
-    if record.view.desired_state is DesiredState.RUNNING:
+    in_the_way = record.view.in_error and record.view.owner_may_lift_error
+    if record.view.desired_state is DesiredState.RUNNING and not in_the_way:
         return record
     cause = cause or Cause(CauseCode.ASKED_TO_START)
     if holds_place(record.view):  # one that failed to stop still has its own
         await _say_why(session, actor, cause)
     else:
         await _take_place(session, record.view.owner_id, limits, actor=actor, cause=cause)
+    if in_the_way:  # an archiving that failed keeps nobody from their home
+        await _lift(session, record, actor=actor)
     return await _wish(session, record, DesiredState.RUNNING, actor=actor)
 
 
@@ -126,10 +129,15 @@ async def stop(
 async def archive(
     session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
-    """Wish PENDING: from wherever it is, into the archive."""
+    """Wish PENDING: from wherever it is, into the archive. Asked again after archiving was given up, it is
+    tried now."""
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.PENDING:
-        return record
+        if not record.view.archiving_given_up:
+            return record
+        await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
+        await _lift(session, record, actor=actor)
+        return await _reread(session, workspace_id)
     await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
     return await _wish(session, record, DesiredState.PENDING, actor=actor)
 
@@ -197,16 +205,37 @@ async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> Works
     return await _reread(session, workspace_id)
 
 
-async def recover(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
-    """Lift a terminal error; the Observer turns health back and the plan goes on. None there: no change."""
+async def recover(
+    session: Session, workspace_id: UUID, *, actor: Actor, limits: RunningLimits
+) -> WorkspaceRecord:
+    """Lift an error; the Observer turns health back and the plan goes on. None there: no change.
+
+    Administrators lift any, owners what stopped an archiving of theirs (``NotForOwners`` otherwise). What was
+    broken held no running place: where RUNNING is wanted, one is taken now, or ``LimitReached`` raised.
+    """
+    await places.lock_limits(session)
     record = await _locked(session, workspace_id, actor)
-    error = record.view.error_info
-    if error is None or not error.is_terminal:  # what is still being retried needs nobody's help
-        return record
-    await _say_why(session, actor, Cause(CauseCode.ASKED_TO_RECOVER))
-    await intents.recover(session, workspace_id, home=at_recovery(record.view))
-    await _audit(session, actor, "workspace.recover", workspace_id, reason=error.reason.value)
+    view = record.view
+    error = view.error_info
+    if error is None or not (error.is_terminal or view.archiving_given_up):
+        return record  # what is still being retried needs nobody's help
+    if not actor.is_admin and not view.owner_may_lift_error:
+        raise NotForOwners
+    cause = Cause(CauseCode.ASKED_TO_RECOVER)
+    if view.desired_state is DesiredState.RUNNING and not holds_place(view):
+        await _take_place(session, view.owner_id, limits, actor=actor, cause=cause)
+    else:
+        await _say_why(session, actor, cause)
+    await _lift(session, record, actor=actor)
     return await _reread(session, workspace_id)
+
+
+async def _lift(session: Session, record: WorkspaceRecord, *, actor: Actor) -> None:
+    """Why was said before."""
+    view = record.view
+    await intents.recover(session, view.id, home=at_recovery(view))
+    reason = view.error_info.reason.value if view.error_info else ""
+    await _audit(session, actor, "workspace.recover", view.id, reason=reason)
 
 
 async def _wish(

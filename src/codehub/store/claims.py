@@ -89,6 +89,22 @@ async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
     )
 
 
+async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+    """Archiving is given up for a while (``domain/policy.Release``), after its storage job is confirmed gone.
+
+    Nothing terminal: whatever is wanted now is planned at once. op_id stays, as in ``go_terminal``.
+    """
+    return await _write(
+        session,
+        claim,
+        operation=Operation.NONE,
+        error_info=error.as_json(),
+        error_count=error.error_count,
+        last_retry_at=None,
+        home_ctx=home.as_json(),
+    )
+
+
 async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *, home: HomeContext) -> bool:
     """The archive is complete and read back: from this commit on it is the home, and the volume may go.
 

@@ -53,8 +53,10 @@ END
 
 # A stop or a delete frees its place with the wish, because the Reconciler is certain to act on it. In
 # error it will not, so what still runs keeps its place; so does what another operation still holds.
+# What is broken and does not run holds none: only a person's recover goes on with it, and takes a place anew.
 HOLDS_PLACE = f"""
-(desired_state = 'RUNNING' AND deleted_at IS NULL)
+(desired_state = 'RUNNING' AND deleted_at IS NULL
+  AND NOT ({TERMINAL} AND operation = 'NONE' AND observed_status <> 'RUNNING'))
 OR (observed_status = 'RUNNING' AND CASE
   WHEN operation = 'NONE' THEN deleted_at IS NULL AND (health_status = 'ERROR' OR {TERMINAL})
   ELSE operation NOT IN ('STOPPING', 'DELETING') END)

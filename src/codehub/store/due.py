@@ -10,13 +10,13 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import Integer, bindparam, or_, select, union_all
+from sqlalchemy import Integer, bindparam, cast, func, or_, select, union_all
 
-from codehub.domain.states import Operation
+from codehub.domain.states import DesiredState, Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.records import VIEW_COLUMNS, AnyRow, to_view
 from codehub.store.session import Session
-from codehub.store.tables import IN_FLIGHT
+from codehub.store.tables import IN_FLIGHT, timestamptz
 from codehub.store.tables import workspaces as w
 
 
@@ -42,10 +42,19 @@ class Work:
 # Sent with every tick, hence built once; and in one statement, because it is sent with every tick.
 _COLUMNS = (*VIEW_COLUMNS, w.c.due_lane, w.c.due_since)
 _RESTED = or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= bindparam("retried_before"))
+# An archiving that was given up comes back hours later: until then it must not stand before those that are
+# due. Its person may want something else of it meanwhile, hence "wanted PENDING".
+_ARCHIVE_RETRY_AT = cast(w.c.home_ctx["archive_retry_at"].astext, timestamptz)
+_NOT_GIVEN_UP = or_(
+    w.c.deleted_at.is_not(None),
+    w.c.desired_state != DesiredState.PENDING,
+    _ARCHIVE_RETRY_AT.is_(None),
+    func.clock_timestamp() >= _ARCHIVE_RETRY_AT,
+)
 _IN_FLIGHT_NOW = select(*_COLUMNS).where(IN_FLIGHT, _RESTED)
 _DUE = [
     select(*_COLUMNS)
-    .where(w.c.due_lane == lane.value, or_(_RESTED, w.c.deleted_at.is_not(None)))
+    .where(w.c.due_lane == lane.value, or_(_RESTED, w.c.deleted_at.is_not(None)), _NOT_GIVEN_UP)
     .order_by(w.c.due_since, w.c.id)
     .limit(bindparam("most", type_=Integer()))
     for lane in Lane

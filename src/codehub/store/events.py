@@ -1,4 +1,5 @@
-"""The timeline of a workspace, as the trigger wrote it."""
+"""The timeline of a workspace: what the trigger wrote of every change, and notes that nothing visible goes
+with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +7,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import insert, literal, select
 
 from codehub.store.session import Session
 from codehub.store.statements import Page
+from codehub.store.tables import jsonb
 from codehub.store.tables import workspace_events as e
+from codehub.store.tables import workspaces as w
 
 CHANNEL = "workspace_changes"
 """NOTIFY tells ``{id, owner_id, version, changed[]}`` here, once per change people can see."""
@@ -26,6 +29,13 @@ class EventRecord:
     changes: Mapping[str, Any]
     actor: str | None
     cause: str | None
+
+
+async def append_note(session: Session, workspace_id: UUID, *, actor: str, cause: str) -> None:
+    """A line of the timeline without a change, in the transaction of what it is about."""
+    note = select(w.c.id, w.c.version, literal({}, jsonb), literal(actor), literal(cause))
+    columns = ["workspace_id", "version", "changes", "actor", "cause"]
+    await session.execute(insert(e).from_select(columns, note.where(w.c.id == workspace_id)))
 
 
 async def list_page(

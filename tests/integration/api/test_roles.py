@@ -4,12 +4,14 @@ Everybody is: nobody at all, the owner of a workspace, another person, an admini
 token, and somebody disabled who still has a cookie.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from tests.integration.api.world import World, create_workspace, user_id
 
@@ -59,7 +61,7 @@ TABLE = [
     Call("POST", WS + "/stop", mine(409)),
     Call("POST", WS + "/archive", mine(202)),
     Call("POST", WS + "/keep-awake", mine(202), {"hours": 1}),
-    Call("POST", WS + "/recover", admins(202)),
+    Call("POST", WS + "/recover", mine(202)),  # without an error; with one: test_who_may_lift_an_error
     Call("GET", WS + "/history", mine(200)),
     Call("GET", WS + "/archives", mine(200)),
     Call("GET", WS + "/logs", mine(200)),
@@ -166,3 +168,81 @@ async def test_others_workspaces_are_listed_for_admins_alone(world: World) -> No
     assert await listed(admin, f"?owner={owner_id}") == [workspace["id"]]
     assert (await other.get("/api/v1/workspaces?owner=all")).status_code == 403
     assert (await other.get(f"/api/v1/workspaces?owner={owner_id}")).status_code == 403
+
+
+async def execute(world: World, statement: str, **values: Any) -> None:
+    async with world.sessions.begin() as session:
+        await session.execute(text(statement), values)
+
+
+def _error(operation: str, reason: str, *, terminal: bool) -> str:
+    info = {
+        "reason": reason,
+        "message": "words",
+        "is_terminal": terminal,
+        "operation": operation,
+        "context": {},
+    }
+    return json.dumps(info | {"error_count": 1, "occurred_at": "2026-01-01T00:00:00+00:00"})
+
+
+GIVEN_UP = json.dumps(
+    {"volume": True, "archive_failures": 1, "archive_retry_at": "2099-01-01T00:00:00+00:00"}
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason", "terminal", "expected"),
+    [
+        ("ARCHIVING", "ActionFailed", False, mine(202)),  # given up for a while
+        ("ARCHIVING", "RetryExceeded", True, mine(202)),  # by an older release
+        ("ARCHIVING", "Mismatch", True, admins(202)),
+        ("RESTORING", "DataLost", True, admins(202)),
+        ("STARTING", "RetryExceeded", True, admins(202)),
+    ],
+)
+async def test_who_may_lift_an_error(
+    world: World, operation: str, reason: str, terminal: bool, expected: tuple[int, ...]
+) -> None:
+    people = await everybody(world)
+    for who, status in zip(WHO, expected, strict=True):
+        workspace = await create_workspace(people["token"], f"for {who}")
+        await execute(
+            world,
+            "UPDATE workspaces SET error_info = cast(:info as jsonb), home_ctx = cast(:home as jsonb), "
+            "observed_status = 'STANDBY' WHERE id = cast(:id as uuid)",
+            info=_error(operation, reason, terminal=terminal),
+            home="{}" if terminal else GIVEN_UP,
+            id=workspace["id"],
+        )
+        answer = await people[who].post(f"/api/v1/workspaces/{workspace['id']}/recover")
+        if who == "other":
+            status = 404  # to others it does not exist, whatever is wrong with it
+        assert answer.status_code == status, (who, answer.text)
+        left = (await people["admin"].get(f"/api/v1/workspaces/{workspace['id']}")).json()["error_info"]
+        assert (left is None) == (status == 202)
+
+
+async def test_a_start_lifts_an_archiving_error_of_an_older_release(world: World) -> None:
+    ann = await world.sign_in("ann")
+    workspace = await create_workspace(ann)
+    info = _error("ARCHIVING", "RetryExceeded", terminal=True)
+    await execute(
+        world,
+        "UPDATE workspaces SET error_info = cast(:info as jsonb), observed_status = 'STANDBY'",
+        info=info,
+    )
+    started = (await ann.post(f"/api/v1/workspaces/{workspace['id']}/start")).json()
+    assert (started["error_info"], started["desired_state"]) == (None, "RUNNING")
+
+
+async def test_what_is_broken_and_does_not_run_holds_no_place(world: World) -> None:
+    ann, admin = await world.sign_in("ann"), await world.sign_in("admin")
+    broken = [await create_workspace(ann, name, start=True) for name in ("one", "two")]
+    info = _error("RESTORING", "DataLost", terminal=True)
+    await execute(world, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
+    assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 0
+    for name in ("three", "four"):
+        await create_workspace(ann, name, start=True)
+    answer = await admin.post(f"/api/v1/workspaces/{broken[0]['id']}/recover")
+    assert (answer.status_code, answer.json()["code"]) == (429, "limit_user")  # it takes a place again

@@ -181,7 +181,7 @@ def test_no_volume_to_archive(bench: Bench, store: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "words"),
     [
-        ('echo "tar: ./gone: Cannot open: Permission denied" >&2; exit 2', 2, "./gone"),
+        ('echo "tar: ./gone: Cannot open: No such file or directory" >&2; exit 2', 2, "./gone"),
         ('echo "tar: ./busy: file changed as we read it" >&2; exit 1', 1, "changed"),
         ("kill -9 $$", -9, "no reason"),
     ],
@@ -207,12 +207,34 @@ def test_a_discontent_tar_makes_no_archive(
 
 def test_a_file_that_may_not_be_read(bench: Bench, store: Path, home: Path) -> None:
     """Root may read everything, unless it gave up the capabilities for that."""
-    (home / "locked").write_bytes(b"x")
-    (home / "locked").chmod(0)
+    for name in ("locked", "잠김", "new\nline", "with: colon"):
+        (home / name).write_bytes(b"x")
+        (home / name).chmod(0)
+    (home / "closed").mkdir(mode=0)
     override, read_search = 1, 2
     failed = bench.with_(drop_capabilities=(override, read_search)).archive().failed
-    assert failed["code"] == "TAR_CREATE_FAILED"
+    assert failed["code"] == "HOME_NOT_ARCHIVABLE"
     assert "locked" in failed["message"]
+    names = {"locked", "잠김", "new\\nline", "with: colon", "closed"}
+    assert set(failed["context"]["files"]) == names  # as their owner knows them
+    assert list(store.iterdir()) == []
+
+
+def test_folders_too_deep_to_be_restored_are_named_and_not_archived(
+    bench: Bench, store: Path, home: Path
+) -> None:
+    """tar packs them and cannot unpack them: such an archive would be the end of the home."""
+    where = os.open(home, os.O_RDONLY)
+    for _ in range(21):
+        os.mkdir("d" * 200, dir_fd=where)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=where)
+        os.close(where)
+        where = below
+    os.close(where)
+    failed = bench.archive().failed
+    assert failed["code"] == "HOME_NOT_ARCHIVABLE"
+    assert "too deep" in failed["message"]
+    assert len(failed["message"]) < 500
     assert list(store.iterdir()) == []
 
 
@@ -222,7 +244,7 @@ def test_devices_are_named_and_not_archived(bench: Bench, store: Path, home: Pat
     except PermissionError:
         return  # only root can make one: an ordinary user's home cannot hold any
     failed = bench.archive().failed
-    assert failed["code"] == "TAR_CREATE_FAILED"
+    assert failed["code"] == "HOME_NOT_ARCHIVABLE"
     assert "zero" in failed["message"]
     assert list(store.iterdir()) == []
 

@@ -65,7 +65,6 @@ async def test_refusals_have_words_and_codes(hub: Hub) -> None:
         ("start", "tesis"): (4, "Did you mean thesis?"),
         ("explain", "zzz"): (4, "codehub ws list"),
         ("stop", "thesis"): (5, "nothing to stop"),
-        ("recover", "thesis"): (1, "administrators"),
         ("rm", "thesis"): (2, "--yes"),
         ("list", "--status", "sleepy"): (2, "status"),
         ("list", "--all"): (1, "administrators"),

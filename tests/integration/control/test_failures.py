@@ -1,6 +1,7 @@
 """What happens when an action fails, an engine is away, or the world is not what the row says."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from codehub.archives.store import ArchiveStore
 from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode, Reason
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
+from codehub.domain.workspace import WorkspaceView
 from codehub.runtimes.base import (
     Limits,
     Observation,
@@ -373,20 +375,129 @@ async def test_a_store_away_delays_everybody_and_fails_none(cell: Cell, runtime:
 
 
 async def test_a_hanging_operation_times_out_and_its_job_is_gone(cell: Cell, runtime: Breakable) -> None:
-    settings = fast_settings(RECONCILER_ARCHIVING_TIMEOUT="1")
+    settings = fast_settings(RECONCILER_ARCHIVING_TIMEOUT="3")
     runtime.hold_jobs = asyncio.Event()
     async with cell.replica(runtime=runtime, settings=settings):
         workspace_id = await cell.create()
         await cell.until_status(workspace_id, "running")
         kept = write_home(cell.home(workspace_id))
         await cell.wish(workspace_id, "archive")
-        ws = await cell.until_status(workspace_id, "error")
+        ws = await until_given_up(cell, workspace_id)
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.TIMEOUT
         assert read_home(cell.home(workspace_id)) == kept
         runtime.hold_jobs = None
         await cell.wish(workspace_id, "recover")
         await cell.until_status(workspace_id, "archived")
+
+
+async def until_given_up(cell: Cell, workspace_id: UUID) -> WorkspaceView:
+    async def given_up() -> bool:
+        return (await cell.view(workspace_id)).archiving_given_up
+
+    await until(given_up, seconds=30, what="archiving to be given up")
+    return await cell.view(workspace_id)
+
+
+def put_in_the_way(home: Path) -> Path:
+    """Folders too deep for any program to open by path: for root too, who may read every file."""
+    where = os.open(home, os.O_RDONLY)
+    for _ in range(21):
+        os.mkdir("d" * 200, dir_fd=where)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=where)
+        os.close(where)
+        where = below
+    os.close(where)
+    return home / ("d" * 200)
+
+
+async def test_a_file_in_the_way_keeps_nobody_from_their_home(cell: Cell, runtime: Breakable) -> None:
+    """Archiving is given up at once, with the name; the home can be started, mended, and then archived."""
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        in_the_way = put_in_the_way(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        ws = await until_given_up(cell, workspace_id)
+        assert (await cell.record(workspace_id)).status == "standby"
+        assert ws.error_info is not None
+        assert not ws.error_info.is_terminal
+        assert ws.error_info.context["files"][0].startswith("dddd")
+        assert runtime.jobs == [StorageKind.ARCHIVE]  # once: trying again mends nothing
+        assert any(
+            "could not be archived" in (event.cause or "") for event in await cell.history(workspace_id)
+        )
+
+        await cell.wish(workspace_id, "start")
+        ws = await cell.until_status(workspace_id, "running")
+        assert (ws.error_info, ws.archiving_given_up) == (None, False)
+        shutil.rmtree(in_the_way)
+        await cell.wish(workspace_id, "archive")
+        await cell.until_status(workspace_id, "archived")
+
+
+async def test_a_start_during_an_archiving_that_fails_is_met_after_it(cell: Cell, runtime: Breakable) -> None:
+    runtime.hold_jobs = asyncio.Event()
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        put_in_the_way(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        await cell.until_status(workspace_id, "archiving")
+        await cell.wish(workspace_id, "start")
+        runtime.hold_jobs.set()
+        await cell.until_status(workspace_id, "running")
+
+
+async def test_asking_again_tries_again_at_once(cell: Cell, runtime: Breakable) -> None:
+    async with cell.replica(runtime=runtime):
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        in_the_way = put_in_the_way(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        await until_given_up(cell, workspace_id)
+        shutil.rmtree(in_the_way)
+        await cell.wish(workspace_id, "archive")
+        await cell.until_status(workspace_id, "archived")
+
+
+async def test_an_archive_of_an_older_release_comes_back_and_the_timeline_says_so(cell: Cell) -> None:
+    async with cell.replica():
+        workspace_id = await cell.create()
+        await cell.until_status(workspace_id, "running")
+        kept = write_home(cell.home(workspace_id))
+        await cell.wish(workspace_id, "archive")
+        archived = await cell.until_status(workspace_id, "archived")
+        assert archived.archive_sha256 is not None
+        async with cell.sessions() as session, session.begin():
+            await session.execute(text("UPDATE workspaces SET home_ctx = home_ctx - 'archive_sha256'"))
+        meta = cell.data_dir / "archives" / f"{archived.archive_key}.meta"
+        old = json.loads(meta.read_bytes())
+        for name in ("workspace_id", "op_id", "installation_id"):
+            del old[name]
+        meta.write_text(json.dumps(old))
+        await cell.wish(workspace_id, "start")
+        await cell.until_status(workspace_id, "running")
+        assert read_home(cell.home(workspace_id)) == kept
+        assert "not bound" in " ".join(event.cause or "" for event in await cell.history(workspace_id))
+
+
+async def test_another_archive_in_its_place_is_data_lost(cell: Cell) -> None:
+    async with cell.replica():
+        mine, other = await cell.create(name="mine"), await cell.create(name="other")
+        keys = {}
+        for workspace_id in (mine, other):
+            await cell.until_status(workspace_id, "running")
+            await cell.wish(workspace_id, "archive")
+            keys[workspace_id] = (await cell.until_status(workspace_id, "archived")).archive_key
+        for suffix in ("", ".meta"):
+            store = cell.data_dir / "archives"
+            shutil.copy(store / f"{keys[other]}{suffix}", store / f"{keys[mine]}{suffix}")
+        await cell.wish(mine, "start")
+        ws = await cell.until_status(mine, "error")
+        assert ws.error_info is not None
+        assert ws.error_info.reason is Reason.DATA_LOST
+        assert ws.error_info.context["code"] == "ARCHIVE_MISMATCH"
 
 
 async def test_a_half_restored_volume_is_neither_started_on_nor_archived(

@@ -8,11 +8,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from codehub.domain.errors import EffectError
 from codehub.runtimes.base import Sighting, StorageJob, StorageKind, Token
 from codehub.runtimes.docker import DockerRuntime
 from tests.contract.runtime_suite import FIRST, SECOND, ignore, job_of, running_job, sight, start
 from tests.support.docker_engine import DockerBench
 from tests.support.object_stores import moto_server
+from tests.support.odd_homes import ODDITIES, make_odd_home
 from tests.support.trees import hardlink_groups, make_every_kind, make_socket, snapshot
 
 pytestmark = pytest.mark.needs_docker
@@ -42,6 +44,23 @@ async def test_every_kind_of_file_comes_back_as_it_was(bench: DockerBench, ws: U
     await runtime.run_storage_job(job, token=SECOND, on_progress=ignore)
     assert snapshot(home_of(bench, ws)) == before
     assert hardlink_groups(home_of(bench, ws)) == links
+
+
+async def test_a_restore_that_died_at_any_step_of_the_swap_is_finished(bench: DockerBench, ws: UUID) -> None:
+    """Over a home of everything that trips a careless walk. ``tests/integration/archives`` has every step."""
+    runtime = await bench.open()
+    await runtime.provision(ws, token=FIRST)
+    make_odd_home(home_of(bench, ws), sorted(set(ODDITIES) - {"very_deep_folders"}))
+    before = snapshot(home_of(bench, ws))
+    archived = await runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=ignore)
+    job = job_of(ws, restore=archived.archive_key)
+    for step in (1, 9, 25, 40):
+        await bench.let_jobs(ws, f"die {step}")
+        with pytest.raises(EffectError):
+            await runtime.run_storage_job(job, token=FIRST, on_progress=ignore)
+        await bench.let_jobs(ws, "happy")
+        await runtime.run_storage_job(job, token=FIRST, on_progress=ignore)
+        assert snapshot(home_of(bench, ws)) == before
 
 
 async def test_a_restored_home_can_be_worked_in(bench: DockerBench, ws: UUID) -> None:

@@ -235,10 +235,10 @@ async def test_the_commit_of_an_archive_takes_the_trust_from_the_volume(session:
         session, operation="ARCHIVING", observed_status="STANDBY", home_ctx={"volume": True}
     )
     seen = await view(session, workspace_id)
-    kept = home.at_archive_commit(seen.home, sizes={"bytes": 7})
+    kept = home.at_archive_commit(seen.home, archive_key="new-key", sha256="sum", sizes={"bytes": 7})
     assert await claims.commit_archive_key(session, Claim.of(seen), "new-key", home=kept)
     after = await view(session, workspace_id)
-    assert after.archive_key == "new-key"
+    assert (after.archive_key, after.archive_sha256) == ("new-key", "sum")
     assert not after.volume_is_trusted
     assert (after.home.volume, dict(after.home.sizes)) == (False, {"bytes": 7})
 

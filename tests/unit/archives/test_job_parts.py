@@ -26,6 +26,7 @@ from codehub.archives.store import ArchiveStore
 from codehub.archives.tools import check_tools
 from codehub.archives.transfer import PART_BYTES, part_size_for
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.trees import remove_tree
 
 
 def order(**changes: Any) -> bytes:
@@ -33,6 +34,7 @@ def order(**changes: Any) -> bytes:
         "kind": "restore",
         "workspace_id": str(uuid4()),
         "op_id": str(uuid4()),
+        "installation_id": "ours",
         "archive_key": "k",
         "archive_url": "memory:///",
         "volume_path": "/v",
@@ -120,7 +122,9 @@ async def test_only_the_mood_of_the_store_is_tried_again(failures: list[FailureC
 def test_space_is_asked_for_before(tmp_path: Path) -> None:
     def meta(**changes: int) -> ArchiveMeta:
         numbers = {"bytes": 1, "files": 1, "uncompressed_bytes": 1, "skipped": 0} | changes
-        return ArchiveMeta(sha256="0" * 64, created_at=datetime(2026, 1, 1, tzinfo=UTC), **numbers)
+        return ArchiveMeta(
+            sha256="0" * 64, created_at=datetime(2026, 1, 1, tzinfo=UTC), binding=None, **numbers
+        )
 
     require_space(tmp_path, meta())
     for too_much in (meta(uncompressed_bytes=1 << 62), meta(files=1 << 50)):
@@ -197,7 +201,7 @@ def test_removing_never_follows_a_link(tmp_path: Path) -> None:
     (tree / "deep").mkdir(parents=True)
     (tree / "deep" / "link").symlink_to(tmp_path / "outside")
     (tree / "deep").chmod(0o500)
-    swap.remove_tree(tree)
+    remove_tree(tree)
     assert not tree.exists()
     assert (tmp_path / "outside" / "precious").exists()
 

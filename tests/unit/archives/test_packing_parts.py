@@ -151,7 +151,7 @@ def test_devices_are_found_and_named(tmp_path: Path) -> None:
         return
     with pytest.raises(EffectError, match="folder/disk") as caught:
         survey_volume(tmp_path).require_restorable()
-    assert caught.value.failure is FailureCode.TAR_CREATE_FAILED
+    assert caught.value.failure is FailureCode.HOME_NOT_ARCHIVABLE
 
 
 def test_every_written_byte_is_handed_to_the_disk_once(

@@ -16,6 +16,18 @@ from tests.unit.cli.samples import error, workspace
         ({"operation": "STOPPING", "status": "stopping"}, None),
         ({"error_info": error(is_terminal=False)}, Rest.CONVERGED),
         ({"status": "error", "error_info": error()}, Rest.FAILED),
+        (
+            {
+                "desired_state": "PENDING",
+                "observed_status": "STANDBY",
+                "error_info": error(
+                    operation="ARCHIVING",
+                    is_terminal=False,
+                    context={"next_try_at": "2025-01-01T13:00:00+00:00"},
+                ),
+            },
+            Rest.FAILED,
+        ),
         # Recovered just now: the Observer has not looked yet.
         ({"status": "error", "error_info": None, "health_status": "ERROR"}, None),
         ({"status": "deleting", "deleted_at": "2025-01-01T12:00:00+00:00"}, None),

@@ -17,6 +17,12 @@ ARCHIVED = {
 }
 
 
+def given_up() -> Any:
+    """Archiving stumbled over a file, and is tried again in an hour."""
+    context = {"code": "HOME_NOT_ARCHIVABLE", "files": ["a/locked"], "next_try_at": in_(3600)}
+    return error(operation="ARCHIVING", is_terminal=False, reason="ActionFailed", context=context)
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
@@ -73,6 +79,11 @@ def test_ages_and_sizes() -> None:
         ({"status": "error", "error_info": error()}, "waits for a person"),
         ({"status": "error", "error_info": None}, "is looked at again"),
         ({"error_info": error(is_terminal=False, error_count=1)}, "tries again (attempt 2)"),
+        (
+            {**ASLEEP, "desired_state": "PENDING", "error_info": given_up()},
+            "not archived, tries again in 1 h",
+        ),
+        ({**ASLEEP, "desired_state": "RUNNING", "error_info": given_up()}, "about to start"),
         ({"status": "deleting", "deleted_at": in_(-5)}, "goes for good"),
     ],
 )
@@ -96,6 +107,11 @@ def test_activity() -> None:
         ({"reason": "Mismatch", "context": {"expected": "volume_exists=True"}}, "If a disk is not mounted"),
         ({"reason": "Unreachable", "context": {}}, "Wait until"),
         ({"reason": "Timeout", "context": {}}, "Recovering tries the step again"),
+        (
+            given_up(),
+            "The home is whole. Mend or remove: a/locked. To get at it: codehub ws start 'my thesis'. "
+            "To archive it again now: codehub ws recover 'my thesis'.",
+        ),
     ],
 )
 def test_advice(changes: dict[str, Any], words: str) -> None:

@@ -15,7 +15,7 @@ from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.observation import observe
 from codehub.domain.plan import Act, Claim, Complete, Crashed, Decision, Fail, Halt, Mark, crash_error, plan
-from codehub.domain.policy import Drop, GiveUp, Retry, after_failure
+from codehub.domain.policy import Drop, GiveUp, Release, Retry, after_failure
 from codehub.domain.states import ContainerState, DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
@@ -154,6 +154,15 @@ class Simulator:
                 )
             case GiveUp(error=error):
                 self.row = replace(self.row, operation=Operation.NONE, op_acted_at=None, error_info=error)
+            case Release(error=error, retry_at=retry_at):
+                self.row = replace(
+                    self.row,
+                    operation=Operation.NONE,
+                    op_acted_at=None,
+                    error_info=error,
+                    last_retry_at=None,
+                    home=home.at_archiving_given_up(self.row.home, retry_at=retry_at),
+                )
             case Drop():
                 pass
 
@@ -210,8 +219,9 @@ class Simulator:
         self.archives.setdefault(f"{self.row.op_id}", self.volume)
 
     def _commit(self) -> None:
-        kept = home.at_archive_commit(self.row.home, sizes={})
-        self.row = replace(self.row, archive_key=f"{self.row.op_id}", home=kept)
+        key = f"{self.row.op_id}"
+        kept = home.at_archive_commit(self.row.home, archive_key=key, sha256="sum", sizes={})
+        self.row = replace(self.row, archive_key=key, home=kept)
 
     def _half_delete(self) -> None:
         self._assert_may_go()

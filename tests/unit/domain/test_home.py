@@ -30,8 +30,15 @@ def test_no_other_claim_touches_the_trust(operation: Operation) -> None:
 
 
 def test_committing_an_archive_clears_mark_and_marker_together() -> None:
-    after = home.at_archive_commit(TRUSTED, sizes={"bytes": 7})
+    after = home.at_archive_commit(TRUSTED, archive_key="new", sha256="sum", sizes={"bytes": 7})
     assert (after.volume, after.restore_marker, after.sizes) == (False, None, {"bytes": 7})
+
+
+def test_a_checksum_belongs_to_the_key_it_was_committed_with() -> None:
+    after = home.at_archive_commit(TRUSTED, archive_key="new", sha256="sum", sizes={})
+    assert workspace(archive_key="new", home=after).archive_sha256 == "sum"
+    assert workspace(archive_key="an older generation", home=after).archive_sha256 is None
+    assert HomeContext.from_json(after.as_json()) == after
 
 
 def test_a_complete_restore_vouches_for_its_archive() -> None:

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
-from codehub.domain.states import DesiredState, ObservedStatus, Operation
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 
 from .builders import NOW, an_error, workspace
 
@@ -15,7 +15,7 @@ D, S, O = DesiredState, ObservedStatus, Operation  # noqa: E741
 @pytest.mark.parametrize(
     ("observed", "operation", "in_error"), list(product(S, O, (False, True))), ids=lambda value: str(value)
 )
-def test_a_wish_to_run_holds_a_place_whatever_is_seen(
+def test_a_wish_to_run_holds_a_place_unless_it_is_broken_and_at_rest(
     observed: ObservedStatus, operation: Operation, in_error: bool
 ) -> None:
     view = workspace(
@@ -24,7 +24,13 @@ def test_a_wish_to_run_holds_a_place_whatever_is_seen(
         operation=operation,
         error_info=an_error(is_terminal=True) if in_error else None,
     )
-    assert holds_place(view)
+    broken_at_rest = in_error and operation is O.NONE and observed is not S.RUNNING
+    assert holds_place(view) is not broken_at_rest
+
+
+def test_health_alone_takes_no_place_away() -> None:
+    """The Observer may turn it back by itself, and nobody would ask whether there is a place."""
+    assert holds_place(workspace(desired_state=D.RUNNING, health_status=HealthStatus.ERROR))
 
 
 @pytest.mark.parametrize("desired", [D.STANDBY, D.PENDING])

@@ -6,14 +6,30 @@ from uuid import UUID, uuid4
 import pytest
 
 from codehub.domain.errors import REASON_OF, EffectError, FailureCode, Reason
-from codehub.domain.policy import Drop, GiveUp, Policy, Retry, after_failure, retry_at, timed_out
+from codehub.domain.policy import (
+    Drop,
+    GiveUp,
+    Policy,
+    Release,
+    Retry,
+    after_failure,
+    retry_at,
+    timed_out,
+)
 from codehub.domain.states import Operation
+from codehub.domain.workspace import HomeContext
 
 from .builders import NOW, POLICY, in_flight, minutes, seconds
 
 O, F = Operation, FailureCode  # noqa: E741
 MORTAL: list[Operation] = [operation for operation in O if operation not in (O.NONE, O.DELETING)]
-AT_ONCE = {F.ARCHIVE_NOT_FOUND, F.CHECKSUM_MISMATCH, F.ARCHIVE_UNEXPECTED, F.VOLUME_USED_ELSEWHERE}
+AT_ONCE = {
+    F.ARCHIVE_NOT_FOUND,
+    F.CHECKSUM_MISMATCH,
+    F.ARCHIVE_MISMATCH,
+    F.ARCHIVE_UNEXPECTED,
+    F.VOLUME_USED_ELSEWHERE,
+}
 RETRIED = [code for code in F if code not in AT_ONCE | {F.STALE_TOKEN}]
 
 
@@ -28,7 +44,7 @@ def test_the_policy_is_the_specified_one() -> None:
     assert POLICY.observer_stale_after == seconds(30)
 
 
-@pytest.mark.parametrize("operation", MORTAL)
+@pytest.mark.parametrize("operation", [each for each in MORTAL if each is not O.ARCHIVING])
 @pytest.mark.parametrize("code", RETRIED)
 def test_three_retries_then_the_fourth_failure_is_terminal(code: FailureCode, operation: Operation) -> None:
     for earlier in range(3):
@@ -114,3 +130,30 @@ class TestPauses:
     def test_no_jitter_where_none_is_wanted(self) -> None:
         view = in_flight(O.STARTING, error_count=1, last_retry_at=NOW)
         assert retry_at(view, policy=Policy(jitter=0)) == NOW + seconds(30)
+
+
+@pytest.mark.parametrize("code", [code for code in RETRIED if code is not F.HOME_NOT_ARCHIVABLE])
+def test_archiving_is_retried_three_times_and_then_given_up_for_a_while(code: FailureCode) -> None:
+    for earlier in range(3):
+        view = in_flight(O.ARCHIVING, error_count=earlier)
+        assert isinstance(after_failure(view, failed(code), now=NOW, policy=POLICY), Retry)
+    outcome = after_failure(in_flight(O.ARCHIVING, error_count=3), failed(code), now=NOW, policy=POLICY)
+    assert isinstance(outcome, Release)
+    assert (outcome.error.reason, outcome.error.is_terminal) == (REASON_OF[code], False)
+    assert "it went wrong" in outcome.error.message
+    assert outcome.error.context["next_try_at"] == outcome.retry_at.isoformat()
+
+
+def test_what_only_the_owner_can_mend_is_given_up_at_once() -> None:
+    view = in_flight(O.ARCHIVING)
+    outcome = after_failure(view, failed(F.HOME_NOT_ARCHIVABLE), now=NOW, policy=POLICY)
+    assert isinstance(outcome, Release)
+    assert outcome.error.message == "The home could not be archived and stays as it is. it went wrong"
+
+
+@pytest.mark.parametrize(("earlier", "hours"), [(0, 1), (1, 2), (2, 4), (4, 16), (5, 24), (1000, 24)])
+def test_archiving_backs_off_longer_each_time_and_never_for_good(earlier: int, hours: int) -> None:
+    view = in_flight(O.ARCHIVING, home=HomeContext(volume=True, archive_failures=earlier))
+    outcome = after_failure(view, failed(F.HOME_NOT_ARCHIVABLE), now=NOW, policy=POLICY)
+    assert isinstance(outcome, Release)
+    assert outcome.retry_at == NOW + minutes(60 * hours)

@@ -20,7 +20,7 @@ export function Trouble({
   const m = useMessages();
   const actions = useWorkspaceActions();
   const admin = useUser().role === "admin";
-  const { what, advice, output } = troubleWords(m, info);
+  const { what, advice, output, files, forOwner } = troubleWords(m, info);
   return (
     <section
       className={info.is_terminal ? "panel trouble" : "panel trouble trouble--mild"}
@@ -33,8 +33,18 @@ export function Trouble({
       <p className="trouble__what">{what}</p>
       <p>
         {advice}
-        {info.is_terminal && !admin && ` ${m.trouble.askAdmin}`}
+        {info.is_terminal && !admin && !forOwner && ` ${m.trouble.askAdmin}`}
       </p>
+      {files.length > 0 && (
+        <>
+          <p>{m.trouble.files}</p>
+          <ul className="mono">
+            {files.map((file) => (
+              <li key={file}>{file}</li>
+            ))}
+          </ul>
+        </>
+      )}
       <p className="trouble__meta">
         <Ago at={info.occurred_at} />
         {info.operation !== "NONE" && <> · {m.trouble.during(m.history.operation[info.operation])}</>}
@@ -57,7 +67,27 @@ export function Trouble({
           {JSON.stringify(info.context, null, 2)}
         </pre>
       </details>
-      {info.is_terminal && admin && (
+      {forOwner && (
+        <p className="card__actions">
+          <button
+            type="button"
+            className="button button--primary"
+            disabled={asking !== null}
+            onClick={() => void wishes.start(workspace)}
+          >
+            {m.actions.start}
+          </button>
+          <button
+            type="button"
+            className="button"
+            disabled={asking !== null}
+            onClick={() => void wishes.recover(workspace)}
+          >
+            {m.trouble.tryAgain}
+          </button>
+        </p>
+      )}
+      {info.is_terminal && admin && !forOwner && (
         <button
           type="button"
           className="button button--primary"

@@ -164,7 +164,9 @@ export function useRareActions(workspace: Workspace): MenuItem[] {
   const actions = useWorkspaceActions();
   const until = workspace.awake_until;
   const awake = useClock((now) => until !== null && Date.parse(until) > now);
-  const items: MenuItem[] = [1, 4, 8].map((hours) => ({
+  // What is broken and does not run cannot be kept awake.
+  const broken = workspace.status === "error" && workspace.observed_status !== "RUNNING";
+  const items: MenuItem[] = (broken ? [] : [1, 4, 8]).map((hours) => ({
     label: m.actions.keepAwakeFor(hours),
     onSelect: () => void actions.keepAwake(workspace, hours),
   }));

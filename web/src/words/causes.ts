@@ -17,13 +17,20 @@ export const SAID_BY_THE_CHANGE = [
   "may_sleep",
 ] as const satisfies readonly CauseCode[];
 
-export const TOLD_CAUSES = ["link_opened", "idle", "forgotten"] as const satisfies readonly CauseCode[];
+export const TOLD_CAUSES = [
+  "link_opened",
+  "idle",
+  "forgotten",
+  "restored_unbound",
+] as const satisfies readonly CauseCode[];
 
 export const FAILURE_CODES = [
   "ARCHIVE_NOT_FOUND",
   "CHECKSUM_MISMATCH",
+  "ARCHIVE_MISMATCH",
   "READ_BACK_MISMATCH",
   "ARCHIVE_UNEXPECTED",
+  "HOME_NOT_ARCHIVABLE",
   "TAR_CREATE_FAILED",
   "TAR_EXTRACT_FAILED",
   "TOOL_MISSING",

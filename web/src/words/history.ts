@@ -72,6 +72,7 @@ const RULES: Rule[] = [
   (m, c) => (c.name ? [m.history.renamed(String(c.name[0]), String(c.name[1])), "plain"] : null),
   (m, c) =>
     c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "desired"] : null,
+  (m, c) => (Object.keys(c).length === 0 ? [m.history.note, "plain"] : null),
   (m, c) => (EDITS.some((column) => column in c) ? [m.history.edited, "plain"] : null),
 ];
 

@@ -46,6 +46,9 @@ export interface Circumstances {
 export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempts }: Circumstances): string {
   if (ws.error_info?.is_terminal || ws.health_status === "ERROR") return m.next.needsPerson;
   const pending = pendingWords(m, ws);
+  const nextTryAt = ws.operation === "NONE" ? ws.error_info?.context.next_try_at : null;
+  if (typeof nextTryAt === "string" && ws.desired_state === "PENDING")
+    return m.next.notArchived(duration(m, Math.max(1, (Date.parse(nextTryAt) - nowMs) / 1000)));
   if (ws.error_info) return retryWords(m, ws.error_info.error_count + 1, attempts);
   if (pending) return pending;
   if (ws.operation !== "NONE") return "";

@@ -7,6 +7,10 @@ export interface Trouble {
   advice: string;
   /** The last lines the workspace or its storage job wrote, where there were any. */
   output: string | null;
+  /** Files of the home that are in the way. */
+  files: string[];
+  /** What stopped an archiving is for the owner to mend: they may start the workspace, and try again. */
+  forOwner: boolean;
 }
 
 export function troubleWords(m: Messages, info: ErrorInfo): Trouble {
@@ -17,9 +21,24 @@ export function troubleWords(m: Messages, info: ErrorInfo): Trouble {
   const reasons = m.trouble.reasons as Record<string, string>;
   const what = (code && codes[code]) ?? reasons[reason] ?? m.trouble.reasons.unknown;
   const output = outputOf(info.context.output ?? info.context.log);
-  if (!info.is_terminal) return { what, advice: m.trouble.retrying, output };
+  const files = Array.isArray(info.context.files) ? info.context.files.map(String) : [];
+  const forOwner = isForOwner(info);
+  if (forOwner) {
+    const advice = files.length > 0 ? m.trouble.advice.mend : m.trouble.advice.archiving;
+    return { what, advice, output, files, forOwner };
+  }
+  if (!info.is_terminal) return { what, advice: m.trouble.retrying, output, files, forOwner };
   const spoke = output !== null && info.operation === "STARTING";
-  return { what, advice: adviceFor(m, reason, code ?? (spoke ? "CONTAINER_START_FAILED" : null)), output };
+  const advice = adviceFor(m, reason, code ?? (spoke ? "CONTAINER_START_FAILED" : null));
+  return { what, advice, output, files, forOwner };
+}
+
+/** As the server judges it (`owner_may_lift_error`), once archiving was given up. */
+function isForOwner(info: ErrorInfo): boolean {
+  const givenUp = info.is_terminal || typeof info.context.next_try_at === "string";
+  return (
+    givenUp && info.operation === "ARCHIVING" && info.reason !== "DataLost" && info.reason !== "Mismatch"
+  );
 }
 
 function adviceFor(m: Messages, reason: string, code: string | null): string {

@@ -222,6 +222,8 @@ describe("errors of workspaces", () => {
       what: en.trouble.codes.NO_SPACE,
       advice: en.trouble.advice.space,
       output: null,
+      files: [],
+      forOwner: false,
     });
   });
 
@@ -234,6 +236,8 @@ describe("errors of workspaces", () => {
       what: en.trouble.codes.DOCKER_API_ERROR,
       advice: en.trouble.advice.wait,
       output: null,
+      files: [],
+      forOwner: false,
     });
   });
 
@@ -244,6 +248,22 @@ describe("errors of workspaces", () => {
       output: "listening\ngoing down",
     });
     expect(troubleWords(en, anError({ context: { output: "one\n" } })).output).toBe("one");
+  });
+
+  test("an archiving that was given up is the owner's: the files, a start and another try", () => {
+    const context = { code: "HOME_NOT_ARCHIVABLE", files: ["a/locked"], next_try_at: at(3600) };
+    const info = anError({ operation: "ARCHIVING", is_terminal: false, context });
+    for (const m of [en, ko]) {
+      expect(troubleWords(m, info)).toEqual({
+        what: m.trouble.codes.HOME_NOT_ARCHIVABLE,
+        advice: m.trouble.advice.mend,
+        output: null,
+        files: ["a/locked"],
+        forOwner: true,
+      });
+    }
+    expect(troubleWords(en, { ...info, reason: "DataLost", is_terminal: true }).forOwner).toBe(false);
+    expect(troubleWords(en, { ...info, context: {} }).forOwner).toBe(false); // still being retried
   });
 
   test("lost data is never answered with a retry", () => {

@@ -136,7 +136,9 @@ class Jobs:
             "kind": job.kind.value,
             "workspace_id": str(job.workspace_id),
             "op_id": str(job.op_id),
+            "installation_id": self._names.installation_id,
             "archive_key": job.archive_key,
+            "archive_sha256": job.archive_sha256,
             "archive_url": self._settings.archive_url,
             "volume_path": VOLUME,
             "swap": "inside",  # a mount point cannot be renamed

@@ -16,11 +16,11 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.trees import remove_tree
 from codehub.kit.unix_sockets import connect_without_links
 from codehub.runtimes.local import locks, ports
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.records import Record
-from codehub.runtimes.local.trash import delete_tree
 
 
 @dataclass(frozen=True)
@@ -114,4 +114,4 @@ def _clear(directory: Path) -> None:
     except FileNotFoundError:
         return
     with suppress(OSError, RecursionError):  # a workspace may have made it as deep as it liked
-        delete_tree(aside)
+        remove_tree(aside)

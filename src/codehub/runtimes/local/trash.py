@@ -5,11 +5,10 @@ wait for it. Being cut off anywhere is fine, the next server goes on where this 
 """
 
 import os
-import shutil
 import threading
 from contextlib import suppress
-from pathlib import Path
 
+from codehub.kit.trees import remove_tree
 from codehub.runtimes.local.layout import Layout
 
 
@@ -49,28 +48,4 @@ def empty_trash(layout: Layout) -> None:
         return
     for name in entries:
         with suppress(OSError):  # what cannot go now is tried again next time
-            delete_tree(layout.trash / name)
-
-
-def delete_tree(path: Path) -> None:
-    """Whatever it is, links not followed; as far as possible."""
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():
-        return
-    # Some tools (Go's module cache) make directories that even their owner cannot write to.
-    for directory, _, _ in os.walk(path, onerror=None):
-        _open_up(directory)
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _open_up(directory: str) -> None:
-    try:
-        os.chmod(directory, 0o700)
-        for entry in os.scandir(directory):
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)  # before os.walk tries to list it
-    except OSError:
-        return
+            remove_tree(layout.trash / name)
