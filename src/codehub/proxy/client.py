@@ -191,7 +191,7 @@ class ClientConnection(Connection):
             if recalled is not None:
                 to, until = recalled
                 rest = self._fields_for(request, identity, to)
-                if Pass.may_be_kept(request, route):
+                if Pass.may_be_kept(request, route, scheme=engine.scheme):
                     self._keep_pass(request, route, to, rest=rest, until=until)
                 self._send(request, _head(request, to.path(route), rest), to)
                 return

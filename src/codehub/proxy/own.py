@@ -137,7 +137,7 @@ class OwnEndpoints:
         if target is None:
             return self._pages.not_found(context)
         there = self._settings.workspace_origin(str(target.id)) + "/"
-        if not request.is_navigation or target.phase is not Phase.ASLEEP:
+        if not request.is_visit or target.phase is not Phase.ASLEEP:
             return redirect(303, there)
         outcome = await self._ports.directory.wake(target.id, principal)
         self._access.workspace_changed(target.id)
