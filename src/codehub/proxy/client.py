@@ -288,9 +288,7 @@ class ClientConnection(Connection):
 
     def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
         exchange = Exchange(self, request, head, to.policy)
-        self._to = to
-        if to.requests is not None:
-            to.requests.began(self._loop.time())
+        self._begin_activity(to, websocket=request.websocket)
         # Only what may be sent twice goes over a kept connection, which may be dead without our knowing.
         upstream = self._engine.pool.take(to.lane) if request.is_replayable else None
         if upstream is None:
