@@ -1,7 +1,10 @@
-"""Builds the relay (``proxy/relay.c``) with the package, where there is a C compiler.
+"""What belongs into the package and is not in git: the dashboard, and the proxy's relay.
 
-CodeHub works without it, a little slower: so nothing that goes wrong here stops an installation.
-``codehub doctor`` says whether it was built.
+The dashboard is built by ``make web``. Whoever installs a package needs no Node, so one without the dashboard
+would stay without: building it fails and says what to do. An editable installation finds it when it is built.
+
+The relay (``proxy/relay.c``) is built here, where there is a C compiler. CodeHub works without it, a little
+slower: so nothing that goes wrong there stops an installation. ``codehub doctor`` says whether it was built.
 """
 
 import os
@@ -20,8 +23,18 @@ LIBRARY = SOURCE.with_name("_relay.so")
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-pthread")
 
 
-class RelayHook(BuildHookInterface[Any]):
+DASHBOARD = Path("src/codehub/api/static/index.html")
+NO_DASHBOARD = (
+    "The dashboard is not built, and the package would be without it. Run `make web` first (needs Node.js)."
+)
+
+
+class PackageHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version != "editable" and not (Path(self.root) / DASHBOARD).is_file():
+            self.app.abort(NO_DASHBOARD)
+        if self.target_name != "wheel":
+            return
         if build(Path(self.root)) and version != "editable":
             build_data["artifacts"].append(str(LIBRARY))
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -2,10 +2,13 @@
 
 A browser sends its cookie with every request to this host, also those another site made it send. So a
 request that changes something and is known by its cookie alone must say where it comes from:
-``Sec-Fetch-Site`` where the browser sends it (pages cannot forge it), ``Origin`` otherwise. A token is
-never sent by itself, so none of this is asked of it.
+``Sec-Fetch-Site`` where the browser sends it (pages cannot forge it), and ``Origin``. That has to be one of
+our own: a foreign name can be pointed at this machine, and ``Origin`` and ``Host`` then agree on it. A token
+is never sent by itself, so none of this is asked of it.
 """
 
+import socket
+from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -26,7 +29,7 @@ async def current(request: Request, parts: TheParts) -> Principal:
     if principal is None:
         raise Refused("unauthorized")
     if principal.by_browser and request.method not in SAFE_METHODS and not is_same_site(request, parts):
-        raise Refused("csrf")
+        raise _not_from_here(request)
     request.scope["codehub.user_id"] = principal.user.id  # for the access log
     return principal
 
@@ -43,7 +46,7 @@ async def from_here(request: Request, parts: TheParts) -> None:
     Programs without a browser say nothing about their origin, and are let through.
     """
     if _said_origin(request) and not is_same_site(request, parts):
-        raise Refused("csrf")
+        raise _not_from_here(request)
 
 
 async def find_caller(request: Request, parts: Parts) -> Principal | None:
@@ -71,7 +74,7 @@ def session_secret(request: Request, parts: Parts) -> str | None:
     for header, value in request.scope["headers"]:
         if header == b"cookie":
             for pair in value.decode("latin-1").split(";"):
-                pair = pair.strip()
+                pair = pair.strip(" \t")  # and no other white space: the proxy cuts names there too
                 if pair.startswith(name):
                     found.append(pair[len(name) :])
     if len(found) != 1 or not 0 < len(found[0]) <= LONGEST_SECRET:
@@ -100,16 +103,37 @@ def came_by_socket(request: Request) -> bool:
 
 
 def is_same_site(request: Request, parts: Parts) -> bool:
-    site = request.headers.get("sec-fetch-site")
-    if site is not None:
-        return site in {"same-origin", "none"}
-    origin = request.headers.get("origin")
-    if origin is None:
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None and site not in {"same-origin", "none"}:
         return False
+    if origin is None or (origin == "null" and site is not None):  # null: Referrer-Policy: no-referrer
+        return site is not None
     said, base = urlsplit(origin), urlsplit(parts.settings.base_url)
     if said.scheme != base.scheme:
         return False
-    return said.netloc.lower() in {base.netloc.lower(), request.headers.get("host", "").lower()}
+    netloc = said.netloc.lower()
+    if netloc == base.netloc.lower():
+        return True
+    return netloc == request.headers.get("host", "").lower() and _is_our_name(said.hostname, base.hostname)
+
+
+def _is_our_name(name: str | None, base: str | None) -> bool:
+    """Besides the configured one: what nobody else's DNS can make a name of this machine."""
+    if name in {base, "localhost", socket.gethostname().lower()}:
+        return True
+    try:
+        ip_address(name or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _not_from_here(request: Request) -> Refused:
+    origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+    if urlsplit(origin).netloc.lower() != host.lower():
+        return Refused("csrf")
+    detail = f"{host} is not a name of this CodeHub. If people are to open it there, set CODEHUB_BASE_URL."
+    return Refused("csrf", detail)
 
 
 def _said_origin(request: Request) -> bool:

@@ -11,8 +11,9 @@ import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 
+from codehub.api.methods import EVERY_ADDRESS, FILES, methods_at
 from codehub.api.problems import Refused
 
 STATIC = Path(__file__).with_name("static")
@@ -45,12 +46,16 @@ def install(app: FastAPI, *, directory: Path = STATIC) -> None:
     files = _read(directory)
     first_page = files.get("/index.html") or _file("/index.html", _PLAIN_PAGE)
 
-    @app.api_route("/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    app.state.is_file_or_page = lambda address: address in files or _is_page(address)
+
+    @app.api_route(EVERY_ADDRESS, methods=sorted(FILES), include_in_schema=False)
     async def page(request: Request, path: str) -> Response:
         address = f"/{path}"
         found = files.get(address)
         if found is None and _is_page(address):
             found = first_page
+        if found is None and methods_at(request):  # a HEAD of what only knows GET
+            raise HTTPException(405)
         if found is None:
             raise Refused("not_found", "There is nothing at this address.")
         return _answer(request, found)

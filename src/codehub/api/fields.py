@@ -2,10 +2,11 @@
 
 PostgreSQL cannot store U+0000 and a terminal should not be told to do things by a workspace's name, so
 control characters never get in. Letters of every script, emoji and their joiners do: a name is the
-person's own. Names are compared for uniqueness, so they are kept in NFC and without outer white space:
-two that look the same are the same.
+person's own. Names are compared for uniqueness, so they are kept in NFC, without outer white space and
+without characters that nobody sees: two that look the same are the same, and each can be seen at all.
 """
 
+import re
 import unicodedata
 from typing import Annotated
 
@@ -17,6 +18,17 @@ MAX_TTL_SECONDS = 10 * 365 * 86400
 
 # Overrides and isolates reorder what stands around a name: "exe.txt" for "txt.exe". Plain marks are fine.
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# What Unicode calls default ignorable (shown as nothing), and blanks that count as letters or symbols.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# Of these some have a task between letters and in emoji: joiners, direction marks, variation selectors, and
+# the tags that make a flag of one region (a black flag, tags, an end).
+_USEFUL = re.compile(
+    "[\u034f\u061c\u180b-\u180f\u200c-\u200f\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+    "|\U0001f3f4[\U000e0020-\U000e007e]+\U000e007f"
+)
 _REFUSED_IN_NAMES = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -34,6 +46,10 @@ def _tidy(value: object) -> object:
 def _check_name(value: str) -> str:
     if any(unicodedata.category(each) in _REFUSED_IN_NAMES or each in _REORDERING for each in value):
         raise ValueError("control characters are not allowed")
+    if _INVISIBLE.search(_USEFUL.sub("", value)):
+        raise ValueError("invisible characters are not allowed")
+    if not _INVISIBLE.sub("", value).strip():
+        raise ValueError("at least one visible character is needed")
     return value
 
 

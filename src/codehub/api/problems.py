@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from codehub.api.methods import methods_at
 from codehub.domain.errors import CodeHubError, EffectError
 from codehub.services.errors import LimitReached
 from codehub.services.sign_in import TooManyAttempts
@@ -173,8 +174,15 @@ async def _on_invalid(_request: Request, error: Exception) -> Response:
     return problem("validation_failed", detail, errors=errors)
 
 
-async def _on_http(_request: Request, error: Exception) -> Response:
+async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = methods_at(request)
+        if not methods:
+            return problem("not_found", "There is nothing at this address.")
+        return problem(
+            "method_not_allowed", KINDS["method_not_allowed"].example, headers={"Allow": ", ".join(methods)}
+        )
     code = _OF_STATUS.get(error.status_code, "bad_request")
     return problem(code, KINDS[code].example, headers=error.headers)
 

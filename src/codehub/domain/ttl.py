@@ -23,14 +23,15 @@ MASS_IDLE_SHARE = 0.2
 class Activity:
     """What the proxies reported of one workspace."""
 
-    connections: int = 0
+    connections: int = 0  # open WebSockets
+    requests: int = 0  # proxies with requests in flight, or a moment ago
     idle_timer: timedelta | None = None  # time left; None: expired or never set
     last_seen_at: datetime | None = None
     kind: str | None = None
 
     @property
     def in_use(self) -> bool:
-        return self.connections > 0 or self.idle_timer is not None
+        return self.connections > 0 or self.requests > 0 or self.idle_timer is not None
 
 
 @dataclass(frozen=True)

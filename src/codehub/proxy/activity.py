@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from codehub.proxy.metrics import Metrics
-from codehub.proxy.ports import Activity
+from codehub.proxy.ports import Activity, Use
 from codehub.proxy.settings import ProxySettings
 
 log = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ LINGER = 5.0
 OUTAGE = 30.0
 PARALLEL = 16
 
-Lease = tuple[UUID, str]
+Lease = tuple[UUID, str, Use]
 Call = Callable[[], Awaitable[None]]
 
 
@@ -87,16 +87,17 @@ class ActivityBook:
         """A request began, the first in a while."""
         self._active[requests.workspace_id] = requests
         self._to_touch.add(requests.workspace_id)
-        self._want((requests.workspace_id, f"{self._node}-http"))
+        self._want(self._requests_lease(requests.workspace_id))
 
     def socket_opened(self, workspace_id: UUID) -> str:
+        """From its handshake on: that is no request besides."""
         self._count += 1
         conn_id = f"{self._node}-{self._count}"
-        self._want((workspace_id, conn_id))
+        self._want((workspace_id, conn_id, Use.WEBSOCKET))
         return conn_id
 
     def socket_closed(self, workspace_id: UUID, conn_id: str) -> None:
-        self._give_up((workspace_id, conn_id))
+        self._give_up((workspace_id, conn_id, Use.WEBSOCKET))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -138,6 +139,9 @@ class ActivityBook:
         self._active.clear()
         await self.turn()
 
+    def _requests_lease(self, workspace_id: UUID) -> Lease:
+        return workspace_id, f"{self._node}-http", Use.HTTP
+
     def _is_watching(self) -> bool:
         waiting = self._to_take or self._to_release or self._to_touch
         return bool(self._held or self._active or waiting or self._failing_since is not None)
@@ -158,7 +162,7 @@ class ActivityBook:
     def _look_at_all(self, now: float) -> None:
         self._to_take |= {lease for lease, at in self._held.items() if now - at >= self._renewal}
         for workspace_id, requests in list(self._active.items()):
-            lease = (workspace_id, f"{self._node}-http")
+            lease = self._requests_lease(workspace_id)
             if requests.in_flight:
                 self._want(lease)
             elif now - requests.ended_at >= LINGER:
@@ -225,9 +229,9 @@ class ActivityBook:
         unheard = set(self._unheard)
         if not (lasts or unheard):
             return
-        in_use = {workspace_id for workspace_id, _ in unheard}
+        in_use = {lease[0] for lease in unheard}
         if lasts:
-            in_use |= {workspace_id for workspace_id, _ in [*self._held, *self._to_take]} | self._to_touch
+            in_use |= {lease[0] for lease in [*self._held, *self._to_take]} | self._to_touch
         try:
             await self._port.mark_active(in_use)
         except Exception as error:  # noqa: BLE001 - PostgreSQL is away too; both are tried again

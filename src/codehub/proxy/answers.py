@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 _ALWAYS: Final = b"X-Content-Type-Options: nosniff\r\nReferrer-Policy: same-origin\r\n"
+_OVER_HTTPS: Final = b"Strict-Transport-Security: max-age=31536000\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Answer:
     content_type: str = ""
     fields: tuple[tuple[str, str], ...] = field(default=())
 
-    def head(self, *, close: bool) -> bytes:
+    def head(self, *, close: bool, secure: bool) -> bytes:
+        """``secure``: people reach CodeHub over HTTPS."""
         names = {name.lower() for name, _ in self.fields}
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         if self.content_type:
@@ -28,7 +30,13 @@ class Answer:
             lines.append("Cache-Control: no-store")
         if close:
             lines.append("Connection: close")
-        return "\r\n".join(lines).encode("latin-1") + b"\r\n" + _ALWAYS + b"\r\n"
+        always = _ALWAYS + _OVER_HTTPS if secure else _ALWAYS
+        return "\r\n".join(lines).encode("latin-1") + b"\r\n" + always + b"\r\n"
+
+
+def method_not_allowed(*allowed: str) -> Answer:
+    answer = problem(405, "method_not_allowed", f"Only {' and '.join(allowed)}.")
+    return Answer(405, answer.body, answer.content_type, (("Allow", ", ".join(allowed)),))
 
 
 def problem(status: int, code: str, detail: str, *, retry_after: int | None = None) -> Answer:
@@ -59,4 +67,6 @@ def not_found() -> Answer:
 
 
 def refused(status: int, cause: str) -> Answer:
+    if status == 405:  # CONNECT and TRACE, whatever the address: these are what some address may know
+        return method_not_allowed("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
     return problem(status, "bad_request" if status == 400 else cause.replace(" ", "_"), f"Refused: {cause}.")

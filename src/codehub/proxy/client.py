@@ -191,7 +191,7 @@ class ClientConnection(Connection):
             if recalled is not None:
                 to, until = recalled
                 rest = self._fields_for(request, identity, to)
-                if Pass.may_be_kept(request, route):
+                if Pass.may_be_kept(request, route, scheme=engine.scheme):
                     self._keep_pass(request, route, to, rest=rest, until=until)
                 self._send(request, _head(request, to.path(route), rest), to)
                 return
@@ -288,9 +288,7 @@ class ClientConnection(Connection):
 
     def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
         exchange = Exchange(self, request, head, to.policy)
-        self._to = to
-        if to.requests is not None:
-            to.requests.began(self._loop.time())
+        self._begin_activity(to, websocket=request.websocket)
         # Only what may be sent twice goes over a kept connection, which may be dead without our knowing.
         upstream = self._engine.pool.take(to.lane) if request.is_replayable else None
         if upstream is None:

@@ -15,6 +15,7 @@ from codehub.kit.tasks import hear_out
 from codehub.proxy.access import Access
 from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
 from codehub.proxy.destinations import Destination, Destinations
+from codehub.proxy.fetch_metadata import may_enter
 from codehub.proxy.gate import Verdict, judge
 from codehub.proxy.identity import Identity
 from codehub.proxy.metrics import Metrics
@@ -81,6 +82,8 @@ class Concierge:
     async def _receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
         principal = await self._principal(identity)
         if route.door is Door.OWN:
+            if not identity.by_token and not may_enter(request, self._scheme):
+                return self.foreign_page(request)
             answer = await self._own.serve(request, route, principal)
             if isinstance(answer, Answer) or principal is None:
                 return answer if isinstance(answer, Answer) else unauthorized()
@@ -111,6 +114,8 @@ class Concierge:
             return redirect(303, self._sign_in_url(request, route))
         if verdict is Verdict.UNAUTHORIZED:
             return unauthorized()
+        if verdict is Verdict.FOREIGN_PAGE:
+            return self.foreign_page(request)
         if verdict is Verdict.NOT_FOUND or principal is None or target is None:
             return self._pages.not_found(_context(request)) if request.is_navigation else not_found()
         match verdict:
@@ -137,7 +142,9 @@ class Concierge:
                 to = self._destinations.workspace(target, route, at)
                 if to is not None:
                     return Onward(to, to.path(route))
-        return self._asleep(request, route, target)
+                if request.is_navigation:  # running, but its address is not known yet
+                    return self._pages.waiting(_context(request, route), target)
+        return self._asleep(request, target)
 
     # Waking ---------------------------------------------------------------------------------------
 
@@ -214,6 +221,13 @@ class Concierge:
         self._metrics.refusals["origin"] += 1
         return problem(403, "bad_origin", "WebSockets are open to this site's own pages only.")
 
+    def foreign_page(self, request: RequestHead) -> Answer:
+        self._metrics.refusals["foreign page"] += 1
+        if request.is_navigation:
+            return self._pages.foreign_page(_context(request))
+        detail = "Pages of other sites and of other workspaces may lead here by a link and do nothing else."
+        return problem(403, "foreign_page", detail)
+
     def overloaded(self) -> Answer:
         return problem(503, "overloaded", "Too many connections.", retry_after=self._settings.retry_after)
 
@@ -234,9 +248,9 @@ class Concierge:
         path = route.path if stripped else route.prefix + route.path
         return redirect(302, origin + ("" if path.startswith(b"/") else "/") + path.decode("latin-1"))
 
-    def _asleep(self, request: RequestHead, route: Route, target: WorkspaceTarget) -> Answer:
-        if request.is_navigation:  # running, but its address is not known yet
-            return self._pages.waiting(_context(request, route), target)
+    def _asleep(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
+        if request.is_navigation:  # a frame, or a form of a page that was left open
+            return self._pages.asleep(_context(request), target)
         detail = "The workspace is not running. Open it in a browser to wake it."
         return problem(503, "asleep", detail, retry_after=self._settings.retry_after)
 

@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._buffer = b""  # read, and not yet anybody's
         self._task: asyncio.Task[None] | None = None
         self._to: Destination | None = None  # where the exchange under way goes
-        self._conn_id: str | None = None  # of the lease, once it is a WebSocket
+        self._conn_id: str | None = None  # of the lease, if it is a WebSocket
         self._memory = FieldMemory()
         self._eof = False  # the client has closed its side
         self._full = False  # the client does not take more bytes for now
@@ -100,12 +100,8 @@ class Connection(asyncio.Protocol):
 
     def tunnel_opened(self) -> None:
         """From here on both sides are bytes without meaning to us."""
-        metrics, activity = self._engine.metrics, self._engine.activity
-        metrics.websockets_open += 1
-        metrics.websockets_total += 1
-        if self._to is not None and self._to.requests is not None:
-            self._to.requests.ended(self._loop.time())
-            self._conn_id = activity.socket_opened(self._to.requests.workspace_id)
+        self._engine.metrics.websockets_open += 1
+        self._engine.metrics.websockets_total += 1
         self._forget()
         if self._buffer and self.exchange is not None:
             data, self._buffer = self._buffer, b""
@@ -158,7 +154,7 @@ class Connection(asyncio.Protocol):
             self._answer_and_close(answer, omit_body=request.method == b"HEAD")
             return
         self._engine.metrics.answers[answer.status] += 1
-        head = answer.head(close=self.closes)
+        head = answer.head(close=self.closes, secure=self._engine.settings.secure)
         self.transport.write(head if request.method == b"HEAD" else head + answer.body)
         self._next()
 
@@ -167,7 +163,8 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         self._engine.metrics.answers[answer.status] += 1
-        self.transport.write(answer.head(close=True) + (b"" if omit_body else answer.body))
+        head = answer.head(close=True, secure=self._engine.settings.secure)
+        self.transport.write(head if omit_body else head + answer.body)
         self._linger()
 
     def _break_or_answer(self, answer: Answer) -> None:
@@ -202,6 +199,15 @@ class Connection(asyncio.Protocol):
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.transport.abort()
+
+    def _begin_activity(self, to: Destination, *, websocket: bool) -> None:
+        self._to = to
+        if to.requests is None:
+            return
+        if websocket:
+            self._conn_id = self._engine.activity.socket_opened(to.requests.workspace_id)
+        else:
+            to.requests.began(self._loop.time())
 
     def _end_activity(self) -> None:
         to, self._to = self._to, None

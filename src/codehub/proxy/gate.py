@@ -6,6 +6,7 @@ carrying one out (waking, rendering a page) is the concierge's work.
 
 from enum import Enum
 
+from codehub.proxy.fetch_metadata import may_enter, names_own_origin
 from codehub.proxy.identity import TOKEN_PREFIX
 from codehub.proxy.ports import Phase, Principal, WorkspaceTarget
 from codehub.proxy.request import RequestHead
@@ -15,6 +16,7 @@ from codehub.proxy.routing import Route
 class Verdict(Enum):
     SIGN_IN = "sign in"  # page load of somebody unknown
     UNAUTHORIZED = "unauthorized"
+    FOREIGN_PAGE = "foreign page"  # of another site or workspace, and more than a link
     NOT_FOUND = "not found"
     BAD_ORIGIN = "bad origin"
     ADD_SLASH = "add slash"
@@ -40,6 +42,8 @@ def judge(
     """``own_origins``: each workspace has one, and pages of a workspace belong nowhere else."""
     if principal is None:  # before anything else: strangers learn nothing about what exists
         return Verdict.SIGN_IN if request.is_navigation else Verdict.UNAUTHORIZED
+    if not by_token and not request.websocket and not may_enter(request, scheme):
+        return Verdict.FOREIGN_PAGE  # whatever it asked for: a page learns nothing about what exists either
     if target is None or not principal.may_open(target):
         return Verdict.NOT_FOUND
     if own_origins and not route.own_origin and not by_token:
@@ -59,10 +63,10 @@ def judge(
         case Phase.ERROR:
             return Verdict.BROKEN
         case Phase.WAKING:
-            return Verdict.WAIT if request.is_navigation else Verdict.ASLEEP
+            return Verdict.WAIT if request.is_visit else Verdict.ASLEEP
         case Phase.ASLEEP:
-            # A forgotten tab that reconnects is nobody's wish: only a person navigating wakes.
-            return Verdict.WAKE if request.is_navigation else Verdict.ASLEEP
+            # A forgotten tab that reconnects is nobody's wish: only a person opening a page wakes.
+            return Verdict.WAKE if request.is_visit else Verdict.ASLEEP
 
 
 def has_own_origin(request: RequestHead, scheme: bytes) -> bool:
@@ -75,4 +79,4 @@ def has_own_origin(request: RequestHead, scheme: bytes) -> bool:
     if origin is None:
         authorization = request.fields.get(b"authorization", b"")
         return authorization[:7].lower() == b"bearer " and authorization[7:].startswith(TOKEN_PREFIX)
-    return origin == b"%b://%b" % (scheme, request.host)
+    return names_own_origin(request, scheme)

@@ -10,6 +10,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 from codehub.domain.states import Role
@@ -20,6 +21,10 @@ PRINCIPAL_HEADER: Final = "X-CodeHub-Principal"
 PRINCIPAL_LIFETIME: Final = 30.0
 
 _OWN_COOKIE: Final = re.compile(rb"(?:__(?:host|secure)-)?codehub_", re.IGNORECASE)
+# As a lenient reader may take it: quoted, percent-encoded, with other marks for the underscore.
+_LIKE_OWN_COOKIE: Final = re.compile(
+    rb"[^a-z0-9]*(?:(?:host|secure)[^a-z0-9]+)?codehub[^a-z0-9=]", re.IGNORECASE
+)
 _BEARER: Final = re.compile(rb"bearer[ \t]+(chp_[\x21-\x7e]*)", re.IGNORECASE)
 
 
@@ -76,6 +81,22 @@ def identify(
 
 def is_own_cookie(name: bytes) -> bool:
     return _OWN_COOKIE.match(name) is not None
+
+
+def may_be_read_as_own_cookie(pair: bytes) -> bool:
+    """Whether ``name=value`` of a Set-Cookie could come back as one of CodeHub's cookies, to any reader.
+
+    A cookie without a name comes back as its bare value, ``=codehub_ws=x`` as ``codehub_ws=x``. Some readers
+    end a cookie at a comma, decode its name or take more for white space than a browser does.
+    """
+    name, separator, _ = pair.partition(b"=")
+    if not separator or not name.strip(b" \t"):
+        return True
+    return any(_LIKE_OWN_COOKIE.match(_unquoted(part)) for part in pair.split(b",") if b"=" in part)
+
+
+def _unquoted(part: bytes) -> bytes:
+    return unquote_to_bytes(part.partition(b"=")[0]) + b"="
 
 
 def sign_principal(principal: Principal, *, secret: bytes, now: float) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from uuid import UUID
 
 from codehub.proxy.access import Access
-from codehub.proxy.answers import Answer, not_found, problem, redirect, unauthorized
+from codehub.proxy.answers import Answer, method_not_allowed, not_found, problem, redirect, unauthorized
 from codehub.proxy.destinations import Destination, Destinations
 from codehub.proxy.identity import PRINCIPAL_HEADER, CookieNames, sign_principal
 from codehub.proxy.pages import PageContext, Pages
@@ -57,7 +57,7 @@ class OwnEndpoints:
         name, _, argument = url.path[len(OWN_PREFIX) :].partition("/")
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
         if request.websocket or request.method not in (b"GET", b"HEAD"):
-            return problem(405, "method_not_allowed", "Only GET.")
+            return method_not_allowed("GET", "HEAD")
         if name == self._pages.script_name and not argument:
             return self._pages.script()
         workspace_id = route.workspace_id if route.own_origin else parse_id(argument.encode("latin-1"))
@@ -137,7 +137,7 @@ class OwnEndpoints:
         if target is None:
             return self._pages.not_found(context)
         there = self._settings.workspace_origin(str(target.id)) + "/"
-        if not request.is_navigation or target.phase is not Phase.ASLEEP:
+        if not request.is_visit or target.phase is not Phase.ASLEEP:
             return redirect(303, there)
         outcome = await self._ports.directory.wake(target.id, principal)
         self._access.workspace_changed(target.id)

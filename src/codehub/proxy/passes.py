@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from codehub.proxy.destinations import Destination
 from codehub.proxy.exchange import Exchange
+from codehub.proxy.fetch_metadata import is_from_own_page
 from codehub.proxy.request import RequestHead
 from codehub.proxy.routing import Route
 
@@ -66,8 +67,13 @@ class Pass:
         self._last: Exchange | None = None
 
     @staticmethod
-    def may_be_kept(request: RequestHead, route: Route) -> bool:
-        """WebSockets are judged each time, and so is an own origin: its root may lead elsewhere."""
+    def may_be_kept(request: RequestHead, route: Route, *, scheme: bytes) -> bool:
+        """WebSockets are judged each time, and so is an own origin: its root may lead elsewhere.
+
+        So is what another site's page led here: it may GET, and a pass is for HEAD and OPTIONS too.
+        """
+        if not is_from_own_page(request, scheme):
+            return False
         block = request.block
         special = block.websocket or block.has_body or block.closes or not block.raw or not block.host
         return not special and not route.needs_slash and not route.own_origin

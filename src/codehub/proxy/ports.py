@@ -158,13 +158,20 @@ class SignIn(Protocol):
         """The secret for that workspace's cookie, or None: unknown, used, expired, another's."""
 
 
+class Use(StrEnum):
+    """What a lease stands for: one WebSocket, or all requests in flight of one proxy to a workspace."""
+
+    HTTP = "http"
+    WEBSOCKET = "websocket"
+
+
 class Activity(Protocol):
     """The lease set and idle timer of spec 06. Called in the background; may raise, then is retried."""
 
-    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
+    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         """Take or renew. Gone by itself after 90 s, so a proxy that dies leaves nothing behind."""
 
-    async def release(self, workspace_id: UUID, conn_id: str) -> None: ...
+    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None: ...
 
     async def touch(self, workspace_id: UUID) -> None: ...
 

@@ -50,15 +50,24 @@ _READ: Final = frozenset(
         b"expect",
         b"origin",
         b"purpose",
+        b"sec-fetch-dest",
         b"sec-fetch-mode",
+        b"sec-fetch-site",
         b"sec-purpose",
         b"sec-websocket-key",
         b"sec-websocket-version",
+        b"x-moz",
+        b"x-purpose",
     }
 )
+# Any of them says that the browser guesses what a person may open next.
+_SPECULATION: Final = (b"sec-purpose", b"purpose", b"x-purpose", b"x-moz")
+# Where a navigation leads. ``empty``: it passed through the page's own service worker, which hides it.
+_WHOLE_TABS: Final = frozenset({None, b"document", b"empty"})
 _ONCE: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"authorization", b"origin", b"expect", b"upgrade"}
-    | {b"sec-fetch-mode", b"sec-websocket-key", b"sec-websocket-version"}
+    | {b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site"}
+    | {b"sec-websocket-key", b"sec-websocket-version"}
 )
 _KINDS: Final = dict.fromkeys(_TAKEN, True) | dict.fromkeys(_READ, False)  # True: not passed through
 
@@ -116,15 +125,25 @@ class RequestHead:
         return self.block.closes or not self.minor
 
     @property
+    def is_speculative(self) -> bool:
+        """Prefetch, prerender, preview: nobody has asked for it yet."""
+        return any(name in self.fields for name in _SPECULATION)
+
+    @property
     def is_navigation(self) -> bool:
-        """A person opening a page, as opposed to a script, a socket or a browser guessing ahead."""
-        fields = self.fields
-        if self.websocket or b"prefetch" in fields.get(b"sec-purpose", b"") + fields.get(b"purpose", b""):
+        """What comes back is shown as a page, in a tab or a frame: a page is the better answer."""
+        if self.websocket or self.is_speculative:
             return False
-        mode = fields.get(b"sec-fetch-mode")
+        mode = self.fields.get(b"sec-fetch-mode")
         if mode is not None:
             return mode == b"navigate"
-        return self.method == b"GET" and b"text/html" in fields.get(b"accept", b"").lower()
+        return self.method == b"GET" and b"text/html" in self.fields.get(b"accept", b"").lower()
+
+    @property
+    def is_visit(self) -> bool:
+        """A person opening a page in a tab of its own. Nothing else wakes a workspace."""
+        is_whole_tab = self.fields.get(b"sec-fetch-dest") in _WHOLE_TABS
+        return is_whole_tab and self.method == b"GET" and self.is_navigation
 
     def body(self) -> Body:
         block = self.block

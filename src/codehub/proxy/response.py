@@ -18,7 +18,7 @@ PLAIN, TAKEN, JUDGED, READ = range(4)
 
 # Of a workspace: judged and perhaps rewritten. See ``rewrite``.
 _JUDGED: Final = frozenset(
-    {b"set-cookie", b"location", b"service-worker-allowed", b"clear-site-data", b"alt-svc"}
+    {b"set-cookie", b"set-cookie2", b"location", b"service-worker-allowed", b"clear-site-data", b"alt-svc"}
 )
 _ONCE: Final = frozenset({b"content-length", b"transfer-encoding", b"location"})
 _KINDS: Final = (

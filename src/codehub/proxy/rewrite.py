@@ -7,7 +7,7 @@ workspace: cookies for other hosts, CodeHub's cookie names, a service worker or 
 
 from dataclasses import dataclass
 
-from codehub.proxy.identity import Identity, is_own_cookie
+from codehub.proxy.identity import Identity, may_be_read_as_own_cookie
 from codehub.proxy.request import RequestHead
 from codehub.proxy.response import ResponseHead
 
@@ -115,7 +115,7 @@ def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: 
 
 def _may_set(value: bytes, host: bytes, *, own_origin: bool) -> bool:
     pair, *attributes = value.split(b";")
-    if is_own_cookie(pair.partition(b"=")[0].strip(b" \t")):
+    if may_be_read_as_own_cookie(pair):
         return False
     for attribute in attributes:
         key, _, domain = attribute.partition(b"=")

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from codehub.domain.ttl import LEASE_SECONDS
 from codehub.domain.workspace import WorkspaceView
+from codehub.proxy.ports import Use
 from codehub.services import access
 from codehub.services.batching import Batched
-from codehub.signals.activity import ActivityLog, Ended, Lease, Touch
+from codehub.signals.activity import ActivityKind, ActivityLog, Ended, Lease, Touch
 from codehub.signals.activity_news import ActivityNews
 from codehub.store.errors import DATABASE_FAILED
 from codehub.store.records import WorkspaceRecord
@@ -90,22 +91,22 @@ class ProxyActivity:
         # Fifty people who arrive together are one call to Redis. Each is safe to repeat, if it fails.
         self._writing: Batched[Touch | Ended | Lease, bool] = Batched(self._write)
 
-    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
-        await self._writing.get(await self._lease(workspace_id, conn_id))
+    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+        await self._writing.get(await self._lease(workspace_id, conn_id, use))
         if (workspace_id, conn_id) not in self._held:
             self._held.add((workspace_id, conn_id))
             self._tell(workspace_id)
 
-    async def release(self, workspace_id: UUID, conn_id: str) -> None:
-        await self._writing.get(Ended(await self._lease(workspace_id, conn_id)))
+    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+        await self._writing.get(Ended(await self._lease(workspace_id, conn_id, use)))
         self._held.discard((workspace_id, conn_id))
         self._tell(workspace_id)
 
     async def touch(self, workspace_id: UUID) -> None:
         await self._writing.get(Touch(workspace_id, await self._ttls.get(workspace_id)))
 
-    async def _lease(self, workspace_id: UUID, conn_id: str) -> Lease:
-        return Lease(conn_id, workspace_id, await self._ttls.get(workspace_id))
+    async def _lease(self, workspace_id: UUID, conn_id: str, use: Use) -> Lease:
+        return Lease(conn_id, workspace_id, await self._ttls.get(workspace_id), ActivityKind(use.value))
 
     async def _write(self, said: Sequence[Touch | Ended | Lease]) -> Mapping[Touch | Ended | Lease, bool]:
         await self._activity.write(

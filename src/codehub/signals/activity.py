@@ -32,6 +32,9 @@ READ_CHUNK = 500
 """Workspaces per script call. Redis serves nobody else meanwhile: about a millisecond."""
 
 
+FIELDS_READ = 5  # for each workspace, by scripts.READ
+
+
 class ActivityKind(StrEnum):
     HTTP = "http"
     WEBSOCKET = "websocket"
@@ -164,7 +167,7 @@ class ActivityLog:
             if answer[0].decode() != identity.epoch:
                 raise RedisUnavailable("activity: Redis lost its memory while it was being read")
             for position, workspace_id in enumerate(chunk):
-                fields = answer[1 + 4 * position : 5 + 4 * position]
+                fields = answer[1 + FIELDS_READ * position : 1 + FIELDS_READ * (position + 1)]
                 activities[UUID(workspace_id)] = _activity(fields)
         return ActivityReading(identity, activities)
 
@@ -176,7 +179,7 @@ class ActivityLog:
 
     def _take_call(self, lease: Lease) -> "_Call":
         arguments: list[str | int] = [
-            lease.id,
+            _member(lease),
             _ms(self.lease_seconds),
             _ms(lease.ttl_seconds),
             lease.kind.value,
@@ -186,7 +189,7 @@ class ActivityLog:
     def _release_call(self, ended: Ended) -> "_Call":
         lease = ended.lease
         arguments: list[str | int] = [
-            lease.id,
+            _member(lease),
             _ms(ended.age_seconds),
             _ms(lease.ttl_seconds),
             lease.kind.value,
@@ -240,6 +243,11 @@ def _keys(workspace_id: UUID) -> list[str]:
     return [f"ws_conn:{workspace_id}", f"idle_timer:{workspace_id}", f"last_seen:{workspace_id}"]
 
 
+def _member(lease: Lease) -> str:
+    """Requests in flight keep a workspace awake as WebSockets do, and are not counted with them."""
+    return lease.id if lease.kind is ActivityKind.WEBSOCKET else scripts.REQUESTS + lease.id
+
+
 def _ms(seconds: float) -> int:
     return max(0, round(seconds * 1000))
 
@@ -250,9 +258,10 @@ def _identity(answer: Sequence[Any]) -> RedisIdentity:
 
 
 def _activity(fields: Sequence[Any]) -> Activity:
-    connections, timer_ms, at, kind = fields
+    sockets, requests, timer_ms, at, kind = fields
     return Activity(
-        connections=connections,
+        connections=sockets,
+        requests=requests,
         # PTTL: -2 no such key, -1 a key that never expires, which is a timer still running
         idle_timer=timedelta(milliseconds=max(timer_ms, 0)) if timer_ms != -2 else None,
         last_seen_at=datetime.fromtimestamp(int(at) / 1000, UTC) if at else None,

@@ -2,7 +2,8 @@
 
 Three keys for a workspace:
 
-- ``ws_conn:{id}``     sorted set: lease → when it expires (ms, Redis TIME). Alive means: later than now.
+- ``ws_conn:{id}``     sorted set: lease → when it expires (ms, Redis TIME). Alive means: later than now. Each
+                       is one WebSocket, or, with ``http:`` before its name, one proxy's requests in flight.
 - ``idle_timer:{id}``  string with an expiry: exists while the workspace counts as busy.
 - ``last_seen:{id}``   hash: ``at`` (ms) and ``kind`` of the last activity, for people to read.
 
@@ -11,6 +12,8 @@ client dies between two calls, its leases expire by themselves; that is why ther
 
 Replicating scripts by their effects (Redis 5 and later) is what makes TIME before a write legal.
 """
+
+REQUESTS = "http:"
 
 _NOW = """
 local time = redis.call('TIME')
@@ -34,7 +37,7 @@ return redis.call('ZCARD', KEYS[1])
 # KEYS conn, timer, seen; ARGV lease, age_ms (how long ago it ended), ttl_ms, kind → living leases
 #
 # The timer begins at the later of this end and the last activity anybody reported: a release that was
-# held up must not shorten what happened since.
+# held up must not shorten what happened since. The kind stays that of what is still open.
 RELEASE = (
     _NOW
     + """
@@ -42,11 +45,14 @@ redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local ended = now - ARGV[2]
 local seen = tonumber(redis.call('HGET', KEYS[3], 'at') or 0)
+local living = redis.call('ZCARD', KEYS[1])
 if ended >= seen then
-  redis.call('HSET', KEYS[3], 'at', ended, 'kind', ARGV[4])
+  redis.call('HSET', KEYS[3], 'at', ended)
+  if living == 0 then
+    redis.call('HSET', KEYS[3], 'kind', ARGV[4])
+  end
   redis.call('EXPIRE', KEYS[3], 2592000)
 end
-local living = redis.call('ZCARD', KEYS[1])
 if living == 0 then
   local left = math.max(ended, seen) + ARGV[3] - now
   if left > 0 then
@@ -116,7 +122,7 @@ return {known[1], run_id, math.max(0, now - known[3]), now}
 """
 )
 
-# KEYS epoch; ARGV workspace ids → token, then for each id: connections, timer_ms, at, kind
+# KEYS epoch; ARGV workspace ids → token, then for each id: WebSockets, requests, timer_ms, at, kind
 #
 # The keys are named inside, which Redis Cluster would not allow; a single Redis is what CodeHub needs.
 READ = (
@@ -125,7 +131,12 @@ READ = (
 local answer = {redis.call('HGET', KEYS[1], 'token') or ''}
 for _, id in ipairs(ARGV) do
   local seen = redis.call('HMGET', 'last_seen:' .. id, 'at', 'kind')
-  answer[#answer + 1] = redis.call('ZCOUNT', 'ws_conn:' .. id, '(' .. now, '+inf')
+  local sockets, requests = 0, 0
+  for _, lease in ipairs(redis.call('ZRANGEBYSCORE', 'ws_conn:' .. id, '(' .. now, '+inf')) do
+    if string.sub(lease, 1, 5) == 'http:' then requests = requests + 1 else sockets = sockets + 1 end
+  end
+  answer[#answer + 1] = sockets
+  answer[#answer + 1] = requests
   answer[#answer + 1] = redis.call('PTTL', 'idle_timer:' .. id)
   answer[#answer + 1] = seen[1] or ''
   answer[#answer + 1] = seen[2] or ''

@@ -184,3 +184,28 @@ async def test_every_answer_carries_its_id_and_forbids_what_it_does_not_need(wor
     assert made.headers["cache-control"] == "no-store"
     assert made.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
     assert made.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/api/v1/workspaces", "GET, POST"),
+        ("HEAD", "/api/v1/workspaces", "GET, POST"),
+        ("PUT", "/api/v1/workspaces/0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f", "DELETE, GET, PATCH"),
+        ("BREW", "/api/v1/workspaces/0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f", "DELETE, GET, PATCH"),
+        ("GET", "/api/v1/auth/login", "POST"),
+        ("OPTIONS", "/api/v1/users", "GET, POST"),
+        ("POST", "/health/live", "GET"),
+        ("POST", "/", "GET, HEAD"),
+        ("DELETE", "/workspaces/any", "GET, HEAD"),
+        ("POST", "/api/v1/nothing", None),
+        ("DELETE", "/assets/nothing.js", None),
+    ],
+)
+async def test_a_wrong_method_is_told_the_right_ones(
+    world: World, method: str, path: str, allow: str | None
+) -> None:
+    ann = await world.sign_in("ann")
+    answer = await ann.request(method, path)
+    assert answer.headers.get("allow") == allow
+    assert answer.status_code == (404 if allow is None else 405)

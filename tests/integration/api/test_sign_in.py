@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Iterator
 from io import StringIO
 
@@ -281,6 +282,50 @@ async def test_a_cookie_alone_changes_nothing_from_elsewhere(
     if expected == 403:
         assert answer.json()["code"] == "csrf"
         assert (await ann.get("/api/v1/workspaces")).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("codehub.test", 201),
+        ("codehub.test:8000", 201),  # a forwarded port
+        ("localhost:8000", 201),
+        ("127.0.0.1:8000", 201),
+        ("[::1]:8000", 201),
+        ("192.0.2.7", 201),  # an address has no name that somebody else could point here
+        (socket.gethostname().lower(), 201),
+        ("evil.test", 403),
+        ("evil.test:80", 403),
+        ("codehub.test.evil.test", 403),
+        ("127.0.0.1.evil.test", 403),
+        ("localhost.evil.test", 403),
+        ("0123abcd-0000-4000-8000-0123456789ab.localhost", 403),  # a workspace's own origin
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"Sec-Fetch-Site": "same-origin"}], ids=["old browser", "new browser"])
+async def test_origin_and_host_agree_on_one_of_our_names(
+    world: World, host: str, expected: int, more: dict[str, str]
+) -> None:
+    """A foreign name may be pointed at this machine: its pages then ask the host they come from."""
+    ann = await world.sign_in("ann")
+    headers = {"Origin": f"http://{host}", "Host": host, **more}
+    answer = await ann.post("/api/v1/workspaces", json={"name": "one"}, headers=headers)
+    assert answer.status_code == expected
+    credentials = {"username": "ann", "password": PASSWORD}
+    signed_in = await world.client().post(LOGIN, json=credentials, headers=headers)
+    assert signed_in.status_code == (200 if expected == 201 else 403)
+    if expected == 403:
+        assert "CODEHUB_BASE_URL" in answer.json()["detail"]
+
+
+async def test_a_name_that_only_looks_like_the_cookies_is_another_cookie(world: World) -> None:
+    """The proxy lets a workspace set it: it must not count here, nor make the real one count twice."""
+    ann = await world.sign_in("ann")
+    real = ann.cookies["codehub_session"]
+    for space in ("\xa0", "\x85", "\x1f", "\x0b"):
+        cookie = f"{space}codehub_session=evil; codehub_session={real}".encode("latin-1")
+        answer = await world.client().get(SESSION, headers={b"Cookie": cookie})
+        assert answer.status_code == 200
 
 
 async def test_another_site_cannot_sign_somebody_in(world: World) -> None:

@@ -29,8 +29,9 @@ class Apart:
     workspace_id: str
 
     def head(self, method: str, *lines: str) -> bytes:
-        """A signed-in request to the workspace."""
-        fields = [f"Host: 127.0.0.1:{self.port}", f"Cookie: codehub_session={SESSION}", *lines]
+        """A signed-in request to the workspace, from a page of this site."""
+        here = f"127.0.0.1:{self.port}"
+        fields = [f"Host: {here}", f"Origin: http://{here}", f"Cookie: codehub_session={SESSION}", *lines]
         return "\r\n".join([f"{method} /w/{self.workspace_id}/ HTTP/1.1", *fields, "", ""]).encode()
 
     def connect(self) -> socket.socket:

@@ -13,6 +13,8 @@ from codehub.proxy.settings import ProxySettings, UnixAddress
 from tests.integration.proxy.fakes import SESSION, FakeActivity, FakeDirectory, FakeSignIn, make_ports
 from tests.integration.proxy.raw import Behaviour, RawClient, RawUpstream, Response, ok, replies
 
+CHANGES = (b"POST", b"PUT", b"PATCH", b"DELETE")
+
 
 @pytest.fixture(scope="session")
 def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
@@ -46,8 +48,10 @@ class House:
         session: str | None = SESSION,
         version: bytes = b"1.1",
     ) -> bytes:
-        """A well-formed request to the workspace in path mode."""
+        """A well-formed request to the workspace in path mode, as a page of this site makes it."""
         fields = [b"Host: 127.0.0.1:%d" % self.server.port, *lines]
+        if method in CHANGES and not any(line.lower().startswith(b"origin:") for line in lines):
+            fields.append(b"Origin: http://127.0.0.1:%d" % self.server.port)
         if session is not None:
             fields.append(b"Cookie: codehub_session=" + session.encode())
         if body:

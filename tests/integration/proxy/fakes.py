@@ -15,6 +15,7 @@ from codehub.proxy.ports import (
     Phase,
     Ports,
     Principal,
+    Use,
     WakeOutcome,
     WakeResult,
     WorkspaceTarget,
@@ -132,16 +133,18 @@ class FakeActivity:
     def __init__(self) -> None:
         self.leases: set[tuple[UUID, str]] = set()
         self.taken: list[tuple[UUID, str]] = []
+        self.uses: list[Use] = []  # of all that were taken or renewed
         self.touches: Counter[UUID] = Counter()
         self.marked: set[UUID] = set()
         self.broken = False
 
-    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
+    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         self._check()
+        self.uses.append(use)
         self.taken.append((workspace_id, conn_id))
         self.leases.add((workspace_id, conn_id))
 
-    async def release(self, workspace_id: UUID, conn_id: str) -> None:
+    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         self._check()
         self.leases.discard((workspace_id, conn_id))
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from codehub.proxy.ports import Phase
 from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import ok, replies
 
 HOST = b"Host: hub.example\r\n"
@@ -157,3 +159,37 @@ async def test_a_hostile_upstream_gets_a_502_in_its_place(make_house: MakeHouse,
     assert answer.status == 502
     assert b"X-A" not in answer.head
     assert (await house.get()).status == 200, "the connection it came over is not used again"
+
+
+async def test_a_refused_method_is_told_others(house: House) -> None:
+    client = await house.client()
+    await client.send(house.request(b"/", method=b"TRACE"))
+    assert (await client.response()).values(b"allow") == [b"GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"]
+    client = await house.client()
+    await client.send(b"POST /_codehub/page.js HTTP/1.1\r\nHost: x\r\nOrigin: http://x\r\n\r\n")
+    answer = await client.response()
+    assert (answer.status, answer.values(b"allow")) == (405, [b"GET, HEAD"])
+
+
+async def test_over_https_every_answer_of_the_proxys_own_says_so(make_house: MakeHouse) -> None:
+    sleeping = {"phase": Phase.ASLEEP, "status": "standby"}
+    requests = {
+        "waiting page": (b"GET {base}/", b"Accept: text/html", 200),
+        "asleep": (b"GET {base}/", b"Accept: */*", 503),
+        "not found": (b"GET /w/nothing/", b"Accept: text/html", 404),
+        "script": (b"GET /_codehub/page.js", b"Accept: */*", 200),
+        "redirect": (b"GET {base}", b"Accept: */*", 308),
+        "malformed": (b"GET {base}/", b"Accept : */*", 400),
+    }
+    for secure in (True, False):
+        scheme, cookie = ("https", b"__Host-codehub_session") if secure else ("http", b"codehub_session")
+        house = await make_house(public_url=f"{scheme}://hub.example", target=sleeping)
+        for name, (line, field, status) in requests.items():
+            client = await house.client()
+            start = line.replace(b"{base}", house.base)
+            fields = b"Host: hub.example\r\n%b\r\nCookie: %b=%b" % (field, cookie, SESSION.encode())
+            await client.send(b"%b HTTP/1.1\r\n%b\r\n\r\n" % (start, fields))
+            answer = await client.response()
+            assert answer.status == status, name
+            said = [b"max-age=31536000"] if secure else []
+            assert answer.values(b"strict-transport-security") == said, name

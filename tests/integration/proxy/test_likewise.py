@@ -75,6 +75,21 @@ async def test_ends_as_on_a_connection_of_its_own(
     assert await outcome(house, warm, request) == fresh
 
 
+LINKED = (b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: document")
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"OPTIONS", b"POST"])
+async def test_a_link_from_elsewhere_opens_no_short_way(house: House, method: bytes) -> None:
+    """Another site's page may lead here by a GET. The same fields with another method are no link."""
+    client = await house.client()
+    for _ in range(2):
+        await client.send(house.request(b"/a", *LINKED))
+        assert (await client.response()).status == 200
+    await client.send(house.request(b"/a", *LINKED, method=method))
+    assert (await client.response(head_only=True)).status == 403
+    assert {each.line for each in house.upstream.requests} == {b"GET /a HTTP/1.1"}
+
+
 async def outcome(house: House, client: RawClient, request: bytes) -> tuple[bytes, list[bytes]]:
     """All that comes back (the connection is closed by a last request), and all that went upstream."""
     seen = len(house.upstream.requests)

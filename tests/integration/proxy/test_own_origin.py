@@ -250,3 +250,42 @@ async def test_a_base_domain_may_name_its_port(make_house: MakeHouse) -> None:
     house = await make_house(public_url=HUB, base_domain="localhost:8000")
     cookie = await sign_in(house)
     assert (await ask(house, host_of(house), "/", cookie=cookie)).body == b"hello"
+
+
+async def test_its_own_addresses_are_closed_to_foreign_pages_too(house: House) -> None:
+    """Signing somebody in unseen, by a frame of a hostile page, is as little wanted as using the cookie."""
+    frame = (b"Sec-Fetch-Site: same-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: iframe")
+    hub, cookie = b"hub.localhost:8000", f"codehub_session={SESSION}"
+    sign_in_path = f"/_codehub/signin?workspace={house.workspace.id}&next=/"
+    assert (await ask(house, hub, sign_in_path, *frame, cookie=cookie)).status == 403
+    assert house.sign_in.codes == {}
+    code = await house.sign_in.issue_code(house.directory.owner, house.workspace.id)
+    framed = await ask(house, host_of(house), f"/_codehub/auth?code={code}&next=/", *frame)
+    assert (framed.status, framed.values(b"set-cookie")) == (403, [])
+    house.directory.change(house.workspace.id, phase=Phase.ASLEEP, status="standby")
+    assert (
+        await ask(house, hub, f"/_codehub/limit/{house.workspace.id}", *frame, cookie=cookie)
+    ).status == 403
+    own_frame = (b"Sec-Fetch-Site: same-origin", *frame[1:])
+    limit = await ask(house, hub, f"/_codehub/limit/{house.workspace.id}", *own_frame, cookie=cookie)
+    assert limit.status == 303
+    assert house.directory.wakes == []
+
+
+async def test_a_change_says_where_it_comes_from(house: House) -> None:
+    cookie = await sign_in(house)
+    own = b"http://" + host_of(house)
+
+    async def post(*lines: bytes) -> int:
+        client = await house.client()
+        fields = b"\r\n".join([b"Host: " + host_of(house), b"Cookie: " + cookie.encode(), *lines])
+        await client.send(b"POST /x HTTP/1.1\r\n%b\r\n\r\n" % fields)
+        return (await client.response()).status
+
+    assert await post(b"Sec-Fetch-Site: same-origin", b"Origin: " + own) == 200
+    assert await post(b"Origin: " + own) == 200
+    assert await post() == 403
+    assert await post(b"Origin: " + own.replace(b"http://", b"http://3000--")) == 403
+    assert await post(b"Sec-Fetch-Site: same-site") == 403
+    assert await post(b"Authorization: Bearer " + TOKEN.encode()) == 200
+    assert len(house.upstream.requests) == 3

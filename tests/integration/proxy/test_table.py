@@ -17,6 +17,8 @@ OLD_BROWSER = (b"Accept: text/html,*/*",)
 FETCH = (b"Sec-Fetch-Mode: cors", b"Accept: text/html")
 PLAIN = (b"Accept: application/json",)
 PREFETCH = (b"Sec-Fetch-Mode: navigate", b"Sec-Purpose: prefetch;prerender", b"Accept: text/html")
+PREVIEW = (b"Accept: text/html", b"X-Purpose: preview")
+FIREFOX_PREFETCH = (b"Accept: text/html", b"X-Moz: prefetch")
 SOCKET = (
     b"Connection: Upgrade",
     b"Upgrade: websocket",
@@ -26,7 +28,17 @@ SOCKET = (
     b"Sec-Fetch-Mode: websocket",
 )
 PERSONS = (NAVIGATE, OLD_BROWSER)
-MACHINES = (FETCH, PLAIN, PREFETCH, SOCKET)
+MACHINES = (FETCH, PLAIN, PREFETCH, PREVIEW, FIREFOX_PREFETCH, SOCKET)
+FRAMES = tuple(
+    (b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: " + dest) for dest in (b"iframe", b"embed", b"object")
+)
+SIBLINGS = (  # another workspace's page, or another site's: a picture, a frame, a script that reads
+    (b"Sec-Fetch-Site: same-site", b"Sec-Fetch-Mode: no-cors", b"Sec-Fetch-Dest: image"),
+    (b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: cors", b"Origin: http://evil.example"),
+    (b"Origin: http://evil.example",),
+)
+SIBLING_FRAME = (b"Sec-Fetch-Site: same-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: iframe")
+LINK = (b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: document")
 
 RUNNING = {"phase": Phase.RUNNING, "status": "running"}
 STANDBY = {"phase": Phase.ASLEEP, "status": "standby"}
@@ -68,6 +80,14 @@ TABLE = [
     Row("asleep, an admin", ADMIN_SESSION, STANDBY, PERSONS, 200, True, wakes=True),
     Row("asleep, background", SESSION, STANDBY, MACHINES, 503, False),
     Row("archived, background", SESSION, ARCHIVED, MACHINES, 503, False),
+    Row("asleep, a frame", SESSION, STANDBY, FRAMES, 503, True, says=b"This workspace is asleep"),
+    Row("waking already, a frame", SESSION, WAKING, FRAMES, 503, True),
+    Row("running, a frame of its own", SESSION, RUNNING, FRAMES, 200, False, says=b"hello"),
+    Row("a sibling's page", SESSION, RUNNING, SIBLINGS, 403, False),
+    Row("a sibling's page, asleep", SESSION, STANDBY, SIBLINGS, 403, False),
+    Row("a sibling's frame", SESSION, RUNNING, (SIBLING_FRAME,), 403, True, says=b'target="_top"'),
+    Row("a link from elsewhere", SESSION, RUNNING, (LINK,), 200, False, says=b"hello"),
+    Row("a link from elsewhere, asleep", SESSION, STANDBY, (LINK,), 200, True, wakes=True),
     Row("waking already, a person", SESSION, WAKING, PERSONS, 200, True, says=b'data-progress="42"'),
     Row("waking already, background", SESSION, WAKING, MACHINES, 503, False),
     Row("limit reached", SESSION, STANDBY, PERSONS, 502, True, wakes=True, says=b"beta &lt;", outcome=LIMIT),

@@ -32,7 +32,7 @@ class Events:
     """The API's event stream of one workspace, and its stop call."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+        self.queue: asyncio.Queue[dict[str, object]] = asyncio.Queue()  # without status: news of progress
         self.stopped: list[bytes] = []
 
     async def serve(self, received: Received, _: object, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +44,9 @@ class Events:
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         while True:
-            event = b"event: state_changed\ndata: %b\n\n" % json.dumps(await self.queue.get()).encode()
+            news = await self.queue.get()
+            kind = b"state_changed" if "status" in news else b"progress"
+            event = b"event: %b\ndata: %b\n\n" % (kind, json.dumps(news).encode())
             writer.write(b"%x\r\n%b\r\n" % (len(event), event))
             await writer.drain()
 
@@ -68,6 +70,13 @@ async def test_it_turns_into_the_workspace(make_house: MakeHouse, browser: Brows
     await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
     await expect(page.locator("[aria-current=step]")).to_have_text("Your files")
     await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "42")
+    await events.queue.put({"id": str(house.workspace.id), "progress": 57, "operation": "RESTORING"})
+    await expect(page.locator("#percent")).to_have_text("57 %")
+    await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
+    await expect(page.locator("[aria-current=step]")).to_have_text("Your files")
+    await events.queue.put({"id": str(house.workspace.id), "progress": 58})
+    await expect(page.locator("#percent")).to_have_text("58 %")
+    await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
     await events.queue.put({"status": "starting", "progress": None, "desired_state": "RUNNING"})
     await expect(page.locator("[aria-current=step]")).to_have_text("Container")
     assert problems == []
@@ -107,6 +116,7 @@ async def test_stopping_another_one_makes_room(make_house: MakeHouse, browser: B
     await page.goto(f"{origin}/w/{house.workspace.id}/")
     await page.get_by_role("button", name="Stop beta").click()
     await expect(page.locator("button[data-stop]")).to_have_text("Stopping…")
+    await events.queue.put({"id": str(beta.id), "progress": 10, "operation": "STOPPING"})  # not over yet
     house.directory.outcome = WakeOutcome(WakeResult.WAKING)
     await events.queue.put({"status": "standby", "desired_state": "STANDBY"})
     await expect(page.locator("h1")).to_have_text("Opening your workspace")

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Origin
 
-from codehub.proxy.ports import Phase
+from codehub.proxy.ports import Phase, Use
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
 from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
@@ -201,10 +201,21 @@ async def test_whoever_is_signed_out_loses_the_open_socket(house: House) -> None
 async def test_an_open_socket_holds_a_lease_and_returns_it(house: House) -> None:
     async with workspace(house):
         async with open_socket(house), open_socket(house):
-            await until(
-                lambda: len({lease for lease in house.activity.leases if "http" not in lease[1]}) == 2
-            )
-        await until(lambda: not {lease for lease in house.activity.leases if "http" not in lease[1]})
+            await until(lambda: len(house.activity.leases) == 2)
+        await until(lambda: not house.activity.leases)
+    assert set(house.activity.uses) == {Use.WEBSOCKET}, "its handshake is no request besides"
+    assert len(house.activity.taken) == 2
+
+
+async def test_a_refused_handshake_returns_its_lease(make_house: MakeHouse) -> None:
+    house = await make_house()  # answers 200 instead of 101
+    client = await house.client()
+    await client.send(house.upgrade())
+    assert (await client.response()).status == 200
+    await until(lambda: not house.activity.leases)
+    await client.send(house.request())
+    assert (await client.response()).status == 200
+    await until(lambda: Use.HTTP in house.activity.uses)
 
 
 async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:

@@ -53,6 +53,25 @@ async def test_open_connections_are_counted_and_the_last_one_starts_the_timer(lo
     assert between(none.idle_timer, TTL - 60, TTL)
 
 
+async def test_requests_keep_awake_and_are_no_connections(log: ActivityLog) -> None:
+    ws = uuid4()
+    await log.take(ws, "requests", ttl_seconds=TTL, kind=ActivityKind.HTTP)
+    loading = await read_one(log, ws)
+    assert (loading.connections, loading.requests, loading.kind) == (0, 1, ActivityKind.HTTP)
+    assert loading.in_use
+    await log.take(ws, "socket", ttl_seconds=TTL)
+    await log.release(ws, "requests", ttl_seconds=TTL, kind=ActivityKind.HTTP)
+    working = await read_one(log, ws)
+    assert (working.connections, working.requests, working.kind) == (1, 0, ActivityKind.WEBSOCKET)
+    await log.release(ws, "socket", ttl_seconds=TTL)
+    await log.touch(ws, TTL)
+    assert (await read_one(log, ws)).kind == ActivityKind.HTTP
+    await log.take(ws, "requests", ttl_seconds=TTL, kind=ActivityKind.HTTP)
+    await log.release(ws, "requests", ttl_seconds=TTL, kind=ActivityKind.HTTP)
+    over = await read_one(log, ws)
+    assert (over.connections, over.requests, over.kind) == (0, 0, ActivityKind.HTTP)
+
+
 async def test_everything_may_be_said_twice(log: ActivityLog) -> None:
     ws = uuid4()
     for _ in range(2):

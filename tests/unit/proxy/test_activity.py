@@ -9,6 +9,7 @@ import pytest
 from codehub.proxy import activity
 from codehub.proxy.activity import ActivityBook
 from codehub.proxy.metrics import Metrics
+from codehub.proxy.ports import Use
 from codehub.proxy.settings import ProxySettings, UnixAddress
 
 WORKSPACE = uuid4()
@@ -20,10 +21,10 @@ class Port:
         self.marked: list[set[UUID]] = []
         self.broken = False
 
-    async def lease(self, workspace_id: UUID, conn_id: str) -> None:
+    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         self._do("lease", conn_id)
 
-    async def release(self, workspace_id: UUID, conn_id: str) -> None:
+    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         self._do("release", conn_id)
 
     async def touch(self, workspace_id: UUID) -> None:
@@ -163,7 +164,7 @@ async def test_a_socket_that_closes_while_its_lease_is_taken_leaves_none(made: M
     taking = asyncio.Event()
     go = asyncio.Event()
 
-    async def slow(workspace_id: UUID, conn_id: str) -> None:
+    async def slow(workspace_id: UUID, conn_id: str, use: Use) -> None:
         taking.set()
         await go.wait()
         port.calls.append(("lease", conn_id))

@@ -28,7 +28,7 @@ def pass_for(path: bytes, *, strips: bool) -> Pass:
     request, route = read(b"GET %b%b HTTP/1.1\r\n%b" % (PREFIX, path, BLOCK))
     policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
     to = Destination(Lane(), TcpAddress("127.0.0.1", 1), policy, port=route.port)
-    assert Pass.may_be_kept(request, route)
+    assert Pass.may_be_kept(request, route, scheme=b"http")
     return Pass(request, route, to, rest=REST, until=1.0, generation=0, longest=LONGEST)
 
 
@@ -77,7 +77,7 @@ def test_whatever_it_lets_through_would_have_gone_the_same_way(
     request, route = read(head)
     first = read(b"GET %b%b HTTP/1.1\r\n%b" % (PREFIX, path, BLOCK))[1]
     assert (route.workspace_id, route.port, route.prefix) == (WORKSPACE, first.port, first.prefix)
-    assert Pass.may_be_kept(request, route)
+    assert Pass.may_be_kept(request, route, scheme=b"http")
     assert request.is_replayable
     assert request.minor
     assert not request.wants_close

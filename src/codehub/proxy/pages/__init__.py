@@ -115,7 +115,7 @@ class Pages:
         )
         body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["limit_title"])}</h1>
 <p>{escape(lead)}</p>{listed}<p class="message" id="message" role="alert"></p>
-{self._actions(text, retry=True)}"""
+{self._actions(text)}"""
         spoken = {"stop": text["stop"], "stopping": text["stopping_now"], "failed": text["stop_failed"]}
         data = {"page": "limit", "text": json.dumps(spoken, ensure_ascii=False)}
         return self._page(502, context, title="limit_title", body=body, data=data)
@@ -143,17 +143,24 @@ class Pages:
         body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["error_title"])}</h1>
 <p>{escape(text["error_lead"])}</p>
 <div class="reason"><strong>{escape(text["error_reason"] + kind)}</strong>{escape(message)}</div>
-<h2>{escape(text["error_todo"])}</h2><ul class="todo">{items}</ul>{self._actions(text, retry=True)}"""
+<h2>{escape(text["error_todo"])}</h2><ul class="todo">{items}</ul>{self._actions(text)}"""
         return self._page(502, context, title="error_title", body=body)
 
     def not_found(self, context: PageContext) -> Answer:
-        return self._simple(404, context, "not_found", retry=False)
+        return self._simple(404, context, "not_found", again="")
 
     def bad_gateway(self, context: PageContext, target: WorkspaceTarget) -> Answer:
         return self._simple(502, context, "bad_gateway", name=target.name)
 
     def port_closed(self, context: PageContext, target: WorkspaceTarget, port: int, *, status: int) -> Answer:
         return self._simple(status, context, "port", name=target.name, port=port)
+
+    def asleep(self, context: PageContext, target: WorkspaceTarget) -> Answer:
+        return self._simple(503, context, "asleep", name=target.name, again="open")
+
+    def foreign_page(self, context: PageContext) -> Answer:
+        """Not shown in a foreign frame (``frame-ancestors``): its button is the person's own."""
+        return self._simple(403, context, "foreign", again="open")
 
     def unavailable(self, context: PageContext) -> Answer:
         return self._simple(503, context, "unavailable")
@@ -165,21 +172,23 @@ class Pages:
         key: str,
         *,
         name: str = "",
-        retry: bool = True,
+        again: str = "retry",
         port: int = 0,
     ) -> Answer:
         text = TEXTS[context.lang]
         title = text[f"{key}_title"].format(port=port)
         above = f'<p class="name">{escape(name)}</p>' if name else ""
         words = escape(text[f"{key}_text"])
-        body = f"{above}<h1>{escape(title)}</h1><p>{words}</p>{self._actions(text, retry=retry)}"
+        body = f"{above}<h1>{escape(title)}</h1><p>{words}</p>{self._actions(text, again=again)}"
         return self._page(status, context, title=title, body=body)
 
-    def _actions(self, text: Mapping[str, str], *, retry: bool) -> str:
-        again = f'<a class="button main" href="">{escape(text["retry"])}</a>' if retry else ""
-        look = "button" if retry else "button main"
-        home = f'<a class="{look}" href="{escape(self._dashboard)}">{escape(text["dashboard"])}</a>'
-        return f'<div class="actions">{again}{home}</div>'
+    def _actions(self, text: Mapping[str, str], *, again: str = "retry") -> str:
+        """``again``: what the button to the same address says. "open" leaves a frame: only a tab wakes."""
+        place = ' target="_top"' if again == "open" else ""
+        here = f'<a class="button main" href=""{place}>{escape(text[again])}</a>' if again else ""
+        look = "button" if again else "button main"
+        home = f'<a class="{look}" href="{escape(self._dashboard)}"{place}>{escape(text["dashboard"])}</a>'
+        return f'<div class="actions">{here}{home}</div>'
 
     def _page(
         self,

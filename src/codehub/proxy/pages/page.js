@@ -30,6 +30,7 @@ function wait() {
   const steps = [...document.querySelectorAll(".steps li")];
   let opening = false;
   let left = false;
+  let status = page.dataset.status;
 
   function step(name) {
     const at = steps.findIndex((item) => item.dataset.step === name);
@@ -86,15 +87,18 @@ function wait() {
     steps.forEach((item) => item.removeAttribute("aria-current"));
   }
 
-  draw(page.dataset.status, page.dataset.progress ? Number(page.dataset.progress) : null);
-  if (page.dataset.status === "running") open();
+  draw(status, page.dataset.progress ? Number(page.dataset.progress) : null);
+  if (status === "running") open();
   follow(page.dataset.events, (workspace) => {
+    // News of progress name the operation, and no status: then the last one still holds.
+    const operation = String(workspace.operation || "").toLowerCase();
+    status = workspace.status || (text[operation] ? operation : status);
     if (workspace.status === "error") location.reload();
     else if (workspace.status === "running") open();
     else if (workspace.desired_state && workspace.desired_state !== "RUNNING") asleepAgain();
     else {
       document.getElementById("again").hidden = true;
-      draw(workspace.status, workspace.progress);
+      draw(status, workspace.progress);
     }
   });
   // Should the events not come through, asking now and then is enough.
@@ -112,7 +116,7 @@ function limit() {
         const answer = await fetch(`${url}/stop`, { method: "POST", headers: { Accept: "application/json" } });
         if (!answer.ok) throw new Error(String(answer.status));
         follow(`${url}/events`, (workspace) => {
-          if (!["running", "stopping"].includes(workspace.status)) location.reload();
+          if (workspace.status && !["running", "stopping"].includes(workspace.status)) location.reload();
         });
         setTimeout(() => location.reload(), 20000);
       } catch {
