@@ -11,12 +11,12 @@ from codehub.proxy.gate import Verdict, judge
 from codehub.proxy.ports import Phase, Principal, WorkspaceTarget
 from codehub.proxy.request import FieldMemory, Refused, RequestHead, parse_request
 from codehub.proxy.routing import Router
-from codehub.proxy.settings import ProxySettings, UnixAddress
+from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
 
 ID = UUID("0123abcd-0000-4000-8000-0123456789ab")
 OTHER_ID = UUID("0123abcd-0000-4000-8000-ba9876543210")
 PERSON = Principal(UUID(int=1), Role.USER)
-AWAKE = WorkspaceTarget(ID, PERSON.user_id, "w", Phase.RUNNING, "running", ("127.0.0.1", 1))
+AWAKE = WorkspaceTarget(ID, PERSON.user_id, "w", Phase.RUNNING, "running", TcpAddress("127.0.0.1", 1))
 ASLEEP = WorkspaceTarget(ID, PERSON.user_id, "w", Phase.ASLEEP, "standby")
 
 OWN_ORIGIN, PATH = "own origin", "path"
