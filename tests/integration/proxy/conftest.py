@@ -75,6 +75,11 @@ class House:
         engine = self.server._engine
         return len(engine.relay) if engine is not None and engine.relay is not None else 0
 
+    def kept(self) -> int:
+        """How many connections to upstreams are open."""
+        engine = self.server._engine
+        return len(engine.pool._open) if engine is not None else 0
+
     async def client(self) -> RawClient:
         client = await RawClient.connect(self.server.port)
         self.clients.append(client)

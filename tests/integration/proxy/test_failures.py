@@ -266,7 +266,7 @@ async def test_an_upstream_that_ends_while_its_owner_is_looked_up(make_house: Ma
         if calls == 2:  # after connecting
             await until(lambda: house.upstream.connections == 1)
             await house.upstream.stop()
-            await until(lambda: house.upstream.closed == 1)
+            await until(lambda: house.server.metrics.upstream_connects_total == 1 and not house.kept())
             connected.set()
         return "the same"
 

@@ -21,6 +21,7 @@ from codehub.runtimes.local.processes import Identity, boot_id, members
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE
 from tests.support.local_bench import server_command
+from tests.support.requirements import require_bubblewrap
 
 TOKEN = Token(1, 1)
 SANDBOXES = [False, True] if find_bubblewrap() else [False]
@@ -145,8 +146,8 @@ async def test_the_end_of_a_workspace_is_the_end_of_its_place(runtime: LocalRunt
     assert not path.parent.exists()
 
 
-@pytest.mark.skipif(len(SANDBOXES) == 1, reason="without bubblewrap nothing is hidden")
 async def test_in_a_sandbox_only_the_own_place_is_seen(data_dir: Path, sockets: Path) -> None:
+    require_bubblewrap()
     runtime = await opened(data_dir, ON_SOCKET, use_bubblewrap=True)
     try:
         mine, other = await bring_up(runtime), await bring_up(runtime)
