@@ -75,6 +75,8 @@ class DataDir:
             if not self.path.exists():
                 self.path.mkdir(parents=True, exist_ok=True)
                 self.path.chmod(private_mode())
+            elif os.geteuid() == 0 and stat.S_IMODE(self.path.stat().st_mode) == 0o711:
+                self.path.chmod(private_mode())  # an earlier version had to let the database pass through
             for directory in (self.logs, self.redis):
                 directory.mkdir(mode=0o700, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
@@ -133,6 +135,7 @@ def _take_run_back(run: Path) -> None:
             shutil.copytree(elsewhere, draft, symlinks=True, ignore=_sockets)
         run.unlink()
         if draft.exists():
+            draft.chmod(private_mode())
             draft.rename(run)
         shutil.rmtree(elsewhere, ignore_errors=True)
     elif draft.exists() and not run.exists():

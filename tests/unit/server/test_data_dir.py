@@ -115,5 +115,6 @@ def test_records_that_an_earlier_version_kept_elsewhere_come_home(tmp_path: Path
     with data_dir.sockets_in_use():
         assert not data_dir.run.is_symlink()
         assert (data_dir.run / "locks" / "one").read_text() == "7 7"
+        assert stat.S_IMODE(data_dir.run.stat().st_mode) == private_mode()
         assert not (data_dir.run / "pg").exists()
     assert not elsewhere.exists()
