@@ -13,6 +13,7 @@ from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
 from codehub.server.settings import Settings, load_settings
 from codehub.signals.live import LivePublisher
+from codehub.store.connections import IDLE_SESSION_SECONDS
 from tests.simulation.chaos import Chaos
 from tests.simulation.database import Database
 from tests.simulation.guard import Guard
@@ -143,19 +144,15 @@ class World:
         self.later(0.1, lambda: self.database.end_all(process=process))
 
     def freeze(self, process: Process, seconds: float) -> None:
-        """SIGSTOP: the server ends sessions that say nothing, sooner if in a transaction."""
+        """SIGSTOP: the server ends sessions that say nothing, in a transaction or not."""
         self.loop.freeze(process)
         frozen_at = process.frozen_at
 
-        def end_sessions(*, in_transaction: bool) -> None:
-            if process.frozen_at != frozen_at:
-                return
-            for backend in list(self.database.backends):
-                if backend.process is process and (backend.transaction is not None or not in_transaction):
-                    self.database.end(backend)
+        def end_sessions() -> None:
+            if process.frozen_at == frozen_at:
+                self.database.end_all(process=process)
 
-        self.later(10.0, lambda: end_sessions(in_transaction=True))
-        self.later(30.0, lambda: end_sessions(in_transaction=False))
+        self.later(float(IDLE_SESSION_SECONDS), end_sessions)
         self.later(seconds, lambda: self.loop.thaw(process))
 
     def cancel(self, process: Process, what: str) -> bool:
