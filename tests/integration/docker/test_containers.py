@@ -302,6 +302,7 @@ async def test_tokens_are_forgotten_once_they_protect_nothing(
     kept, gone = uuid4(), uuid4()
     for each in (kept, gone):
         await runtime.provision(each, token=FIRST)
+    await runtime.provision(kept, token=SECOND)  # a home carries the token it was made with; this is newer
     await runtime.delete_volume(gone, token=SECOND)
     monkeypatch.setattr(fences, "KEPT", timedelta(0))
     await runtime._fences.sweep()
@@ -318,6 +319,7 @@ async def test_the_tokens_of_deleted_workspaces_go_by_themselves(
     runtime = await bench.open()
     kept = uuid4()
     await runtime.provision(kept, token=FIRST)
+    await runtime.provision(kept, token=SECOND)  # newer than the token its home carries
     for _ in range(12):
         gone = uuid4()
         await runtime.provision(gone, token=FIRST)

@@ -213,9 +213,9 @@ class DockerRuntime:
                 self._fences.verify(workspace_id, token), self._images.find(image_ref)
             )
             if image is not None and things.is_asleep and not is_recorded(token, things):
-                # Nothing to tidy up first: the token is recorded while the container is made.
-                async with self._acting.removing_lower_fences(token, things):
-                    await self._start(order, image, record=True)
+                # Nothing to tidy up first: the token is recorded while the container is made. Fences it
+                # outranks are left to the stop that follows, when nobody waits.
+                await self._start(order, image, record=True)
                 return
             async with self._acting.admitted(workspace_id, token) as admitted:
                 await self._start_with_care(order, admitted)
