@@ -52,6 +52,7 @@ def view(row: Row, rules: Rules) -> WorkspaceView:
         home=HomeContext(
             restore_marker=row.marker if rules.trust else row.archive_key,
             volume=row.mark and rules.volume_mark,
+            archive_retry_at=MUCH_LATER if row.given_up else None,
         ),
         deleted_at=CLAIMED_AT if row.deleted else None,
     )

@@ -69,7 +69,7 @@ def person(state: State, wishes: tuple[str, ...], rules: Rules) -> Iterator[Step
         world = state.world._replace(volume=state.newest + 1)
         spent = budget._replace(edits=budget.edits - 1)
         yield "person edits", state._replace(world=world, newest=state.newest + 1, budget=spent)
-    if budget.recoveries and row.terminal:
+    if budget.recoveries and (row.terminal or row.given_up):
         yield "person recovers", recover(state, rules)
 
 

@@ -16,7 +16,7 @@ from codehub.domain.states import Operation
 from tests.model import decisions, environment, leader
 from tests.model.invariants import target_is_shown, violation
 from tests.model.rules import Rules
-from tests.model.state import Budget, State
+from tests.model.state import GIVEN_UP, Budget, State
 
 MAX_STATES = 100_000
 ENOUGH = 200  # steps that a workspace may need to come to rest
@@ -120,6 +120,8 @@ def _next_fair(state: State, rules: Rules) -> State | None:
             if name.startswith(wanted) and after != state:
                 shown = after.shown or (after.row.acted and target_is_shown(after))
                 return after._replace(shown=shown)
+    if row.error == GIVEN_UP and row.operation is Operation.NONE:  # its time comes, hours after every look
+        return environment.recover(state, rules)
     return None
 
 

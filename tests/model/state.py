@@ -13,7 +13,7 @@ HALF = -1
 
 
 GIVEN_UP = "given up"
-"""Archiving, for a while. How long does not matter here: its next try comes at any moment of the search."""
+"""Archiving, for a while: until a person asks, or its time has come, which only ever is after a look."""
 
 
 class Row(NamedTuple):
@@ -36,6 +36,10 @@ class Row(NamedTuple):
     @property
     def terminal(self) -> bool:
         return self.error not in (None, "retrying", GIVEN_UP)
+
+    @property
+    def given_up(self) -> bool:
+        return self.error == GIVEN_UP and self.operation is Operation.NONE
 
 
 class Job(NamedTuple):

@@ -24,6 +24,7 @@ BLOCK = 512
 MAX_EXTENSION_BYTES = 16 * 1024 * 1024
 """Limit of one pax or long-name record, which is held in memory: more than the xattrs of a file."""
 
+_MOST_CLEAN_FOLDERS = 10_000
 _ZERO = bytes(BLOCK)
 _REGULAR = (b"0", b"\0", b"7")
 _SYMLINK, _HARDLINK, _DIRECTORY, _FIFO = b"2", b"1", b"5", b"6"
@@ -51,6 +52,7 @@ class MemberCheck:
         self._links: list[bytes] = []
         self._size: int | None = None
         self._symlinks: set[bytes] = set()
+        self._clean_folders: set[bytes] = set()  # below no link, as far as is known
         self._clean_parent: bytes | None = None  # the last folder that was looked at: neighbours share it
         self.ended = False  # the end mark has come
 
@@ -177,8 +179,11 @@ class MemberCheck:
                 self._remember_links()  # another name for a link is a link
 
     def _remember_links(self) -> None:
-        self._symlinks.update(_plain(name) for name in self._names)
+        links = {_plain(name) for name in self._names}
+        self._symlinks |= links
         self._clean_parent = None
+        if links & self._clean_folders:  # a folder became a link
+            self._clean_folders.clear()
 
     def _verify_name(self, name: bytes) -> None:
         parent, _, last = name.rstrip(b"/").rpartition(b"/")
@@ -190,11 +195,19 @@ class MemberCheck:
         if b".." in parts:
             raise HostileArchive(f"an unsafe name: {_show(name)}")
         if self._symlinks:
-            parts = [part for part in parts if part not in (b"", b".")]
-            for depth in range(1, len(parts) + 1):
-                if b"/".join(parts[:depth]) in self._symlinks:
-                    raise HostileArchive(f"a member behind a symbolic link: {_show(name)}")
+            self._verify_folders(_plain(parent), name)
         self._clean_parent = parent
+
+    def _verify_folders(self, folder: bytes, name: bytes) -> None:
+        """No folder on the way is a link. Upwards until one that was looked at: a tree of a thousand levels
+        has a thousand folders, and each is asked about once."""
+        if len(self._clean_folders) > _MOST_CLEAN_FOLDERS:
+            self._clean_folders.clear()
+        while folder and folder not in self._clean_folders:
+            if folder in self._symlinks:
+                raise HostileArchive(f"a member behind a symbolic link: {_show(name)}")
+            self._clean_folders.add(folder)
+            folder = folder.rpartition(b"/")[0]
 
 
 def _verify_checksum(block: bytes) -> None:

@@ -95,7 +95,10 @@ def _walk(
     Folders are opened below the volume's own descriptor, so only their path inside the home must be short
     enough, and never through a link. An entry must be asked before the next one is.
     """
-    root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return  # not even the home itself: tar says so
     try:
         folders = [b"."]
         while folders and not (stop and stop.is_set()):

@@ -55,7 +55,9 @@ _EXTRACT_OPTIONS = ("--extract", "--read-full-records", "--preserve-permissions"
 class Tar:
     """One running tar. ``pipe`` is its output when packing, its input when unpacking."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes], *, failure: FailureCode) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], pipe: IO[bytes], *, directory: Path, failure: FailureCode
+    ) -> None:
         self.pipe = pipe
         self.sockets = 0
         self._process = process
@@ -63,6 +65,7 @@ class Tar:
         self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
         self._complaint_count = 0
         self._unreadable: list[str] = []
+        self._directory = shown(os.fsencode(directory))
         self._listener = threading.Thread(target=self._listen, name="tar-stderr", daemon=True)
         self._listener.start()
 
@@ -105,8 +108,9 @@ class Tar:
                     self.sockets += 1
                     continue
                 self._complaint_count += 1
-                if (name := unreadable_file(line)) is not None and name not in self._unreadable:
-                    self._unreadable.append(name)
+                name = unreadable_file(line)
+                if name is not None and name not in self._unreadable:
+                    self._unreadable.append("." if name == self._directory else name)
                 self._complaints.append(line.decode(errors="backslashreplace")[:500])
 
 
@@ -131,7 +135,8 @@ def pack(directory: Path) -> Tar:
     command = [find_tar(), *_CREATE_OPTIONS, *_COMMON_OPTIONS, "--file=-", f"--directory={directory}", "."]
     process = _spawn(command, directory, writable=False)
     assert process.stdout is not None
-    return Tar(process, _widened(process.stdout), failure=FailureCode.TAR_CREATE_FAILED)
+    pipe = _widened(process.stdout)
+    return Tar(process, pipe, directory=directory, failure=FailureCode.TAR_CREATE_FAILED)
 
 
 def unpack(directory: Path) -> Tar:
@@ -140,7 +145,8 @@ def unpack(directory: Path) -> Tar:
     command = [find_tar(), *_EXTRACT_OPTIONS, *_COMMON_OPTIONS, owner, "--file=-", f"--directory={directory}"]
     process = _spawn(command, directory, writable=True)
     assert process.stdin is not None
-    return Tar(process, _widened(process.stdin), failure=FailureCode.TAR_EXTRACT_FAILED)
+    pipe = _widened(process.stdin)
+    return Tar(process, pipe, directory=directory, failure=FailureCode.TAR_EXTRACT_FAILED)
 
 
 def _spawn(command: list[str], directory: Path, *, writable: bool) -> subprocess.Popen[bytes]:

@@ -220,6 +220,15 @@ def test_a_file_that_may_not_be_read(bench: Bench, store: Path, home: Path) -> N
     assert list(store.iterdir()) == []
 
 
+def test_a_home_that_may_not_be_read_at_all(bench: Bench, store: Path, home: Path) -> None:
+    home.chmod(0)
+    override, read_search = 1, 2
+    failed = bench.with_(drop_capabilities=(override, read_search)).archive().failed
+    home.chmod(0o755)
+    assert (failed["code"], failed["context"]["files"]) == ("HOME_NOT_ARCHIVABLE", ["."])
+    assert list(store.iterdir()) == []
+
+
 def test_folders_too_deep_to_be_restored_are_named_and_not_archived(
     bench: Bench, store: Path, home: Path
 ) -> None:
