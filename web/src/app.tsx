@@ -11,6 +11,7 @@ import { SignIn } from "./pages/sign-in";
 import { WorkspacePage } from "./pages/workspace";
 import { WorkspaceList } from "./pages/workspaces";
 import { isOwnPage, Link, match, navigate, useLocation } from "./router";
+import { EnginesAway } from "./ui/engines-away";
 import { Announcer } from "./ui/announcer";
 import { Brand, Icon, type IconName } from "./ui/icons";
 import { LimitDialog } from "./ui/limit";
@@ -143,6 +144,7 @@ function Shell({ user, path, children }: { user: User; path: string; children: R
         </div>
       </header>
       <ConnectionBanner />
+      <EnginesAway />
       <main className="page" id="content" tabIndex={-1} ref={content}>
         {children}
       </main>

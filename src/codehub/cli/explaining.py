@@ -47,6 +47,8 @@ TASKS = {
     "events": "tells of changes",
 }
 
+ENGINES = {"runtime": "runtime", "archives": "archive store"}
+
 
 @dataclass(frozen=True)
 class Account:
@@ -174,7 +176,8 @@ def _obstacles(ws: Workspace, report: CoordinatorReport | None, *, now: datetime
         ]
     for leader in report["coordinators"].values():
         for engine, why in (leader.get("away") or {}).items():
-            found.append(f"The {clean(engine)} does not answer ({clean(why)}): what needs it waits.")
+            name = ENGINES.get(engine, clean(engine))
+            found.append(f"The {name} cannot be used ({clean(why)}): what needs it waits.")
     return found
 
 

@@ -6,7 +6,7 @@ whether trying makes sense now, so that an engine that is away for minutes puts 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
@@ -16,10 +16,13 @@ from prometheus_client import Gauge
 from codehub.domain.breaker import Breaker
 from codehub.domain.errors import EffectError, FailureCode, Reason
 from codehub.domain.states import Operation
+from codehub.kit.tasks import cancel_and_wait
 
 log = structlog.get_logger(__name__)
 
 PROBE_SECONDS = 10.0
+LOOK_EVERY = timedelta(seconds=30)
+LOOK_PATIENCE_SECONDS = 1.0  # of a tick; a slower answer is told by the next one
 
 ENGINE_AWAY = Gauge("codehub_engine_away", "1 while an engine as a whole does not answer", ["engine"])
 
@@ -45,6 +48,9 @@ class Engines:
     def __init__(self, probes: Mapping[Engine, Probe]) -> None:
         self._probes = probes
         self._breakers = {engine: Breaker() for engine in Engine}
+        self._archives_error: str | None = None  # of the last look, for people to read
+        self._looked_at: datetime | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     def are_here(self, operation: Operation) -> bool:
         return not any(self._breakers[engine].is_open for engine in NEEDS[operation])
@@ -56,11 +62,40 @@ class Engines:
 
     def away(self) -> dict[str, str]:
         """Which engines are away, and what they last said; for health and the UI."""
-        return {
+        seen = {Engine.ARCHIVES.value: self._archives_error} if self._archives_error else {}
+        return seen | {
             engine.value: breaker.last_error or "does not answer"
             for engine, breaker in self._breakers.items()
             if breaker.is_open
         }
+
+    async def look_at_archives(self, *, now: datetime) -> None:
+        """Twice a minute, for people only: a wrong key or a missing bucket is seen before somebody's home
+        needs the store, which may be days away. Nothing waits because of it: that is the breaker's word.
+        """
+        if self._looked_at is not None and now - self._looked_at < LOOK_EVERY:
+            return
+        if self._looking is None or self._looking.done():
+            self._looked_at = now
+            self._looking = asyncio.create_task(self._look_at_archives(), name="look-at-archives")
+            await asyncio.wait({self._looking}, timeout=LOOK_PATIENCE_SECONDS)
+
+    async def close(self) -> None:
+        """The term is over: the next leader looks for itself."""
+        looking, self._looking, self._looked_at = self._looking, None, None
+        if looking is not None:
+            await cancel_and_wait([looking])
+
+    async def _look_at_archives(self) -> None:
+        said: str | None = None
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._probes[Engine.ARCHIVES]()
+        except (EffectError, TimeoutError) as error:
+            said = str(error) or "did not answer"
+        if (said is None) != (self._archives_error is None):  # the words vary from look to look
+            log.warning("archive store cannot be used" if said else "archive store can be used", error=said)
+        self._archives_error = said
 
     def succeeded(self, operation: Operation, *, now: datetime) -> None:
         for engine in NEEDS[operation]:

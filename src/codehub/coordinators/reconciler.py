@@ -118,6 +118,7 @@ class Reconciler:
 
     async def on_lost(self) -> None:
         await self._executions.cancel_all()
+        await self._engines.close()
         IN_FLIGHT.set(0)
 
     async def tick(self, hint: Hint | None) -> TickReport:
@@ -160,8 +161,10 @@ class Reconciler:
             self._recorded, self._record_at = detail, monotonic() + RECORD_SECONDS
 
     async def _probe_engines(self) -> None:
+        now = self._clock.now()
         if self._engines.next_probe_at() is not None:
-            await self._engines.probe_due(now=self._clock.now())
+            await self._engines.probe_due(now=now)
+        await self._engines.look_at_archives(now=now)
 
     async def _load_and_decide(self) -> Round:
         may_claim = await self._is_observed()

@@ -77,6 +77,6 @@ def test_who_does_not_act() -> None:
     hangs = account_of(workspace(), history=[], report=report(observer={"last_tick_at": in_(-300)}), now=NOW)
     assert "has not worked for 5 min" in hangs.obstacles[0]
     away = account_of(workspace(), history=[], report=report(wc={"away": {"runtime": "refused"}}), now=NOW)
-    assert away.obstacles == ["The runtime does not answer (refused): what needs it waits."]
+    assert away.obstacles == ["The runtime cannot be used (refused): what needs it waits."]
     unknown = account_of(workspace(), history=[], report=None, now=NOW)
     assert "could not say" in unknown.obstacles[0]

@@ -87,7 +87,8 @@ export interface components {
       | "may_sleep"
       | "link_opened"
       | "idle"
-      | "forgotten";
+      | "forgotten"
+      | "restored_unbound";
     /** CoordinatorReport */
     CoordinatorReport: {
       /** Coordinators */
@@ -123,6 +124,12 @@ export interface components {
       last_error?: string | null;
       /** Last Tick At */
       last_tick_at?: string | null;
+      /**
+       * Rivals
+       * @description Others that lead the same: replicas whose COORDINATOR_LOCK_ID differs from this one's
+       * @default []
+       */
+      rivals: components["schemas"]["RivalLeader"][];
     };
     /**
      * DesiredState
@@ -608,6 +615,13 @@ export interface components {
      * @enum {string}
      */
     Reason: "Mismatch" | "Unreachable" | "ActionFailed" | "Timeout" | "RetryExceeded" | "DataLost";
+    /** RivalLeader */
+    RivalLeader: {
+      /** Holder Id */
+      holder_id: string;
+      /** Lock Name */
+      lock_name: string;
+    };
     /**
      * Role
      * @enum {string}

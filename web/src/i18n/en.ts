@@ -32,6 +32,8 @@ export const en = {
     notFoundTitle: "There is nothing here",
     notFoundText: "The page does not exist, or what it showed was deleted.",
     toWorkspaces: "To my workspaces",
+    archivesAway: "The archive store cannot be used: archiving and restoring wait. Running workspaces go on.",
+    runtimeAway: "What runs workspaces does not answer: starting and stopping wait.",
     connectionLost: "Connection lost. What you see may be out of date; trying again by itself.",
     connectionBack: "Connected again.",
     reconnectNow: "Try now",
@@ -431,7 +433,7 @@ export const en = {
       actions: "Actions",
     },
     here: "this node",
-    away: (engine: string) => `${engine} does not answer`,
+    away: (engine: string, why: string) => `${engine} cannot be used: ${why}`,
     elsewhere: "on another node",
     rivals: (holders: string) =>
       `Two leaders of the same coordinator: ${holders} leads with another COORDINATOR_LOCK_ID. Give all replicas the same value and restart them.`,

@@ -26,6 +26,9 @@ export const ko: Messages = {
     notFoundTitle: "여기에는 아무것도 없습니다",
     notFoundText: "없는 페이지이거나, 보여 주던 것이 삭제되었습니다.",
     toWorkspaces: "내 워크스페이스로",
+    archivesAway:
+      "보관 저장소를 사용할 수 없어 보관과 복원이 대기 중입니다. 실행 중인 워크스페이스는 그대로 쓸 수 있습니다.",
+    runtimeAway: "워크스페이스를 실행하는 시스템이 응답하지 않아 시작과 정지가 대기 중입니다.",
     connectionLost: "연결이 끊겼습니다. 지금 보이는 내용은 최신이 아닐 수 있으며, 자동으로 다시 연결합니다.",
     connectionBack: "다시 연결되었습니다.",
     reconnectNow: "지금 연결",
@@ -420,7 +423,7 @@ export const ko: Messages = {
       actions: "동작",
     },
     here: "이 노드",
-    away: (engine) => `${engine} 응답 없음`,
+    away: (engine, why) => `${engine} 사용할 수 없음: ${why}`,
     elsewhere: "다른 노드",
     rivals: (holders) =>
       `같은 코디네이터에 리더가 둘입니다. ${holders}의 COORDINATOR_LOCK_ID가 다릅니다. 모든 복제본에 같은 값을 지정하고 다시 시작하세요.`,

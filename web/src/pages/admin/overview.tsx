@@ -91,7 +91,7 @@ export interface LeaderRow {
   here: boolean;
   lastTickAt: string | null;
   lastError: string | null;
-  away: string[];
+  away: [engine: string, why: string][];
 }
 
 /** The database knows who leads; the node that answered knows how its own coordinators do. Both in one row. */
@@ -109,7 +109,7 @@ function leaderRows(overview: Overview, health: CoordinatorHealth | undefined): 
       epoch: told?.epoch ?? seen?.epoch ?? null,
       here: seen?.is_leader ?? false,
       lastTickAt: told?.last_tick_at ?? seen?.last_tick_at ?? null,
-      away: Object.keys(seen?.away ?? {}),
+      away: Object.entries(seen?.away ?? {}).map(([engine, why]) => [engine, String(why)]),
       lastError: seen?.last_error ?? null,
     };
   });
@@ -175,7 +175,7 @@ function Coordinators({ rows }: { rows: LeaderRow[] }) {
 
 function LastError({ row }: { row: LeaderRow }) {
   const m = useMessages();
-  const away = row.away.map((engine) => m.admin.away(engine));
+  const away = row.away.map(([engine, why]) => m.admin.away(engine, why));
   const said = [...away, ...(row.lastError ? [row.lastError] : [])];
   return said.length === 0 ? <>{m.admin.noError}</> : <span className="warn">{said.join(" · ")}</span>;
 }
