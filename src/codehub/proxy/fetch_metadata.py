@@ -6,7 +6,7 @@ So each request that is known by its cookie is judged by what browsers say and p
 ``Sec-Fetch-Site``, and ``Origin`` where that is missing (browsers from before 2023, plain HTTP).
 
 What neither field tells is let in if it changes nothing: a GET of an old browser, a program. See
-``docs/proxy.md`` for what that leaves open there.
+``docs/understand/proxy.md`` for what that leaves open there.
 """
 
 from typing import Final

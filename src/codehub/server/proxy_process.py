@@ -25,13 +25,12 @@ from codehub.server.proxy_activity import ProxyActivity
 from codehub.server.proxy_metrics import keep_writing
 from codehub.server.runtime_choice import build_runtime
 from codehub.server.settings import LogFormat, Settings, load_settings
+from codehub.server.shared_parts import redis_link, running_limits
 from codehub.server.variables import SettingsError
 from codehub.server.workspace_cookies import SignedSignIn
 from codehub.services.identity import Identities
-from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.activity_news import ActivityNews
-from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store import workspaces
@@ -66,11 +65,7 @@ async def run_proxy(
         async with sessions() as session, session.begin():
             installation = await get_or_create(session)
             has_homes = await workspaces.any_home(session)
-        redis = RedisLink(
-            redis_url,
-            client_name=f"{settings.coordinator.node_id}-proxy",
-            channel_prefix=settings.redis.channel_prefix,
-        )
+        redis = redis_link(settings, redis_url, client_name=f"{settings.coordinator.node_id}-proxy")
         stack.push_async_callback(redis.close)
         live = LiveFeed(redis)
         live.start()
@@ -86,9 +81,7 @@ async def run_proxy(
             uses_base_path=runtime.uses_base_path,
             live=live,
             hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
-            limits=RunningLimits(
-                per_user=settings.limits.max_running_per_user, in_all=settings.limits.max_running_global
-            ),
+            limits=running_limits(settings),
             sign_in=sign_in,
         )
         stack.push_async_callback(directory.close)
@@ -97,25 +90,36 @@ async def run_proxy(
         activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls, news)
         server = ProxyServer(
             Ports(directory=directory, sign_in=sign_in, activity=activity),
-            ProxySettings(
-                api=api,
-                internal_secret=installation.secret,
-                public_url=settings.base_url,
-                base_domain=settings.http.base_domain,
-                trusted_proxies=settings.http.trusted_proxies,
-            ),
+            _proxy_settings(settings, api=api, secret=installation.secret),
         )
-        await server.start(sock=sock)
-        memory.settle()
-        log.info("proxy serves")
-        try:
-            if numbers is not None:
-                await keep_writing(server.metrics, numbers)
-            await asyncio.Event().wait()
-        finally:
-            if not shares_socket:
-                await stop_arrivals(sock)
-            await server.stop(DRAIN_SECONDS)
+        await _serve(server, sock, numbers=numbers, shares_socket=shares_socket)
+
+
+def _proxy_settings(settings: Settings, *, api: Address, secret: bytes) -> ProxySettings:
+    return ProxySettings(
+        api=api,
+        internal_secret=secret,
+        public_url=settings.base_url,
+        base_domain=settings.http.base_domain,
+        trusted_proxies=settings.http.trusted_proxies,
+    )
+
+
+async def _serve(
+    server: ProxyServer, sock: socket.socket, *, numbers: Path | None, shares_socket: bool
+) -> None:
+    """Until cancelled; then drain."""
+    await server.start(sock=sock)
+    memory.settle()
+    log.info("proxy serves")
+    try:
+        if numbers is not None:
+            await keep_writing(server.metrics, numbers)
+        await asyncio.Event().wait()
+    finally:
+        if not shares_socket:
+            await stop_arrivals(sock)
+        await server.stop(DRAIN_SECONDS)
 
 
 def upstream_of(settings: Settings) -> Address:

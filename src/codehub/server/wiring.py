@@ -19,9 +19,9 @@ from codehub.server.coordinator_health import CoordinatorHealth
 from codehub.server.embedded import Endpoints
 from codehub.server.runtime_choice import HostedRuntime, build_runtime
 from codehub.server.settings import ProcessRole, Settings
+from codehub.server.shared_parts import redis_link, running_limits
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
-from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
@@ -79,34 +79,28 @@ class Application:
 
 async def build(settings: Settings, endpoints: Endpoints) -> Application:
     """Connects to nothing but the database: whatever else is away now may come back later."""
-    # None beyond the pool: such a connection is closed when it comes back, and under load opening the next
-    # one (and telling it every statement anew) would cost more than the requests do.
+    # No connections beyond the pool: under load, opening them would cost more than the requests do.
     pool = create_pool(endpoints.database_url)
     sessions = session_factory(pool)
     async with sessions() as session, session.begin():
         installation = await get_or_create(session)
         has_homes = await workspaces.any_home(session)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
-    redis = RedisLink(
-        endpoints.redis_url,
-        client_name=settings.coordinator.node_id,
-        channel_prefix=settings.redis.channel_prefix,
-    )
+    redis = redis_link(settings, endpoints.redis_url, client_name=settings.coordinator.node_id)
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
     runtime = await build_runtime(
         settings, installation, has_homes=has_homes, on_death=_Obituaries(hints).publish
     )
-    control_plane = None
-    if ProcessRole.COORDINATORS in settings.http.roles:
-        parts = Engineering(
-            database_url=endpoints.database_url,
-            runtime=runtime,
-            archives=archives,
-            hints=hints,
-            live=LivePublisher(redis),
-            activity=ActivityLog(redis),
-        )
-        control_plane = build_control_plane(_alone(settings), parts)
+    parts = Engineering(
+        database_url=endpoints.database_url,
+        runtime=runtime,
+        archives=archives,
+        hints=hints,
+        live=LivePublisher(redis),
+        activity=ActivityLog(redis),
+    )
+    coordinates = ProcessRole.COORDINATORS in settings.http.roles
+    control_plane = build_control_plane(_alone(settings), parts) if coordinates else None
     live = LiveFeed(redis)
     dependencies = ApiDependencies(
         settings=_api_settings(settings),
@@ -158,9 +152,7 @@ def _api_settings(settings: Settings) -> ApiSettings:
     return ApiSettings(
         base_url=settings.base_url,
         base_domain=settings.http.base_domain,
-        limits=RunningLimits(
-            per_user=settings.limits.max_running_per_user, in_all=settings.limits.max_running_global
-        ),
+        limits=running_limits(settings),
         standby_ttl_seconds=settings.ttl.standby_seconds,
         archive_ttl_seconds=settings.ttl.archive_seconds,
         default_image=settings.runtime.default_image,

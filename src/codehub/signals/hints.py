@@ -195,12 +195,6 @@ def encode_hint(ids: Collection[UUID], *, process: str | None = None) -> bytes:
     return json.dumps(content).encode()
 
 
-def parse_hint(payload: bytes) -> Hint:
-    """Whatever it is, it wakes. ``{"ids": […]}``, a list of ids and a bare id name workspaces; unknown fields
-    are ignored, so that they may be added."""
-    return _read(_load(payload))
-
-
 def _load(payload: bytes) -> Any:
     """As JSON; what is none, a bare id above all, as the text it is."""
     if len(payload) > MAX_PAYLOAD_BYTES:

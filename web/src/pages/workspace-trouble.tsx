@@ -73,7 +73,7 @@ export function Trouble({
             type="button"
             className="button button--primary"
             disabled={asking !== null}
-            onClick={() => void wishes.start(workspace)}
+            onClick={() => void actions.start(workspace)}
           >
             {m.actions.start}
           </button>
@@ -81,7 +81,7 @@ export function Trouble({
             type="button"
             className="button"
             disabled={asking !== null}
-            onClick={() => void wishes.recover(workspace)}
+            onClick={() => void actions.recover(workspace)}
           >
             {m.trouble.tryAgain}
           </button>

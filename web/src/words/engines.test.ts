@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import type { CoordinatorHealth, Leader } from "../api/types";
+import type { CoordinatorHealth } from "../api/types";
 import { enginesAway } from "./engines";
 
-const leader: Leader = {
+const leader: CoordinatorHealth["coordinators"][string] = {
   is_leader: true,
   holder_id: "one",
   acquired_at: null,
@@ -10,6 +10,7 @@ const leader: Leader = {
   last_tick_at: null,
   last_error: null,
   away: {},
+  rivals: [],
 };
 
 function health(away: Record<string, unknown>): CoordinatorHealth {

@@ -101,6 +101,15 @@ class Layout:
         except OSError as error:
             raise unreadable(self.data_dir, error) from error
 
+    def check_writable(self) -> None:
+        """Raise unless the volumes are here and can be changed: a failing disk becomes read-only."""
+        self.check()
+        try:
+            for directory in (self.volumes, self.run):
+                os.utime(directory)
+        except OSError as error:
+            raise unreadable(self.data_dir, error) from error
+
     def check(self) -> None:
         """Raise unless the volumes of this installation are really here."""
         for directory in (self.volumes, self.run):

@@ -31,7 +31,7 @@ from codehub.runtimes.local import images as image_rules
 from codehub.runtimes.local import jobs, locks, logs, places, volumes
 from codehub.runtimes.local.deaths import DeathWatch, OnDeath
 from codehub.runtimes.local.ending import end_all
-from codehub.runtimes.local.layout import Layout, find_uuid, unreadable
+from codehub.runtimes.local.layout import Layout, find_uuid
 from codehub.runtimes.local.port_owners import PortOwners
 from codehub.runtimes.local.processes import Identity, boot_id, is_alive
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
@@ -121,7 +121,7 @@ class LocalRuntime:
         self._trash.close()
 
     async def probe(self) -> None:
-        await self._threads.run(self._probe)
+        await self._threads.run(self._layout.check_writable)
 
     async def images(self) -> list[str]:
         return list(self._images)
@@ -392,14 +392,6 @@ class LocalRuntime:
     def _look(self, ids: Collection[UUID] | None) -> Look:
         self._reap()
         return look(self._layout, ids)
-
-    def _probe(self) -> None:
-        self._layout.check()
-        try:
-            for directory in (self._layout.volumes, self._layout.run):
-                os.utime(directory)  # fails on a disk that has become read-only
-        except OSError as error:
-            raise unreadable(self._layout.data_dir, error) from error
 
     def _reap(self) -> None:
         """Let ended children go. Zombies count as dead anyway; this only keeps the table tidy."""

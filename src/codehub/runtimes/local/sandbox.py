@@ -39,9 +39,7 @@ class Sandbox:
     data_dir: Path
     hidden: tuple[Path, ...] = ()
 
-    def prefix(
-        self, home: Path, *, command: Sequence[str] = (), own: Sequence[Path] = ()
-    ) -> list[str]:
+    def prefix(self, home: Path, *, command: Sequence[str] = (), own: Sequence[Path] = ()) -> list[str]:
         """What to put before ``command``. What its words name stays in sight, to read.
 
         ``own``: directories the workspace may write to besides its home, in hidden ones or not.

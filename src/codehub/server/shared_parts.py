@@ -1,0 +1,14 @@
+"""Parts that the API's process and the proxy's are both made of, as the settings want them."""
+
+from codehub.server.settings import Settings
+from codehub.services.workspaces import RunningLimits
+from codehub.signals.connection import RedisLink
+
+
+def redis_link(settings: Settings, url: str, *, client_name: str) -> RedisLink:
+    return RedisLink(url, client_name=client_name, channel_prefix=settings.redis.channel_prefix)
+
+
+def running_limits(settings: Settings) -> RunningLimits:
+    limits = settings.limits
+    return RunningLimits(per_user=limits.max_running_per_user, in_all=limits.max_running_global)
