@@ -260,8 +260,8 @@ export const ko: Messages = {
     causes: {
       idle: (time) => `${time} 동안 쓰지 않음`,
       forgotten: (time) => `${time} 동안 사용 없음`,
-      restored_unbound: () => "이전 버전이 만든, 이 워크스페이스에 묶이지 않은 보관본에서 복원",
       link_opened: () => "링크를 열었음",
+      restored_unbound: () => "이전 버전이 만든, 이 워크스페이스에 묶이지 않은 보관본에서 복원",
     },
     actors: {
       ttl: "유휴 감지",
