@@ -44,7 +44,7 @@ check: $(VENV)/.dev web check-api-types ## Format, lint, types, and who may impo
 	$(BIN)/vulture
 	$(BIN)/python -m tools.check_lengths
 	$(BIN)/python -m tools.check_docs
-	if command -v cc >/dev/null; then cc -std=c11 -fsyntax-only -Wall -Wextra -Wpedantic -Werror src/codehub/proxy/relay.c; fi
+	if command -v cc >/dev/null; then cc -std=c11 -fsyntax-only -Wall -Wextra -Wpedantic -Werror src/codehub/proxy/upstream/relay.c; fi
 
 audit: $(VENV)/audit/bin/pip-audit web ## Ask for known holes in everything that is installed; weekly, and before a release
 	for file in requirements/dev.txt requirements/build.txt; do \
@@ -68,7 +68,7 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt
 
 clean: ## Remove everything that was installed or built; data stays
-	rm -rf $(VENV) web/node_modules web/openapi/node_modules web/dist src/codehub/api/static src/codehub/proxy/_relay.so bench/.env bench/node_modules
+	rm -rf $(VENV) web/node_modules web/openapi/node_modules web/dist src/codehub/api/static src/codehub/proxy/upstream/_relay.so bench/.env bench/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf build dist tools/site/node_modules
 
@@ -77,7 +77,7 @@ clean: ## Remove everything that was installed or built; data stays
 $(VENV)/bin/python:
 	@requirements/make-venv "$(PYTHON)" $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python requirements/jupyter.txt requirements/build.txt pyproject.toml hatch_build.py src/codehub/proxy/relay.c
+$(VENV)/.run: $(VENV)/bin/python requirements/jupyter.txt requirements/build.txt pyproject.toml hatch_build.py src/codehub/proxy/upstream/relay.c
 	@echo "Installing CodeHub and the built-in IDE into $(VENV) (only the first time; a minute or two) …"
 	$(PIP) install --require-hashes --no-deps --progress-bar on -r requirements/jupyter.txt -r requirements/build.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .

@@ -3,7 +3,7 @@
 The dashboard is built by ``make web``. Whoever installs a package needs no Node, so one without the dashboard
 would stay without: building it fails and says what to do. An editable installation finds it when it is built.
 
-The relay (``proxy/relay.c``) is built here, where there is a C compiler. CodeHub works without it, a little
+The relay (``proxy/upstream/relay.c``) is built here, where there is a C compiler. CodeHub works without it, a little
 slower: so nothing that goes wrong there stops an installation. ``codehub doctor`` says whether it was built.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/codehub/proxy/relay.c")
+SOURCE = Path("src/codehub/proxy/upstream/relay.c")
 LIBRARY = SOURCE.with_name("_relay.so")
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-pthread")
 

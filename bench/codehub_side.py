@@ -17,7 +17,7 @@ import httpx
 from bench.client import Client
 from bench.processes import PROGRAMS, command_line, running, tree
 from codehub.server.data_dir import DataDir
-from codehub.server.embedded import postgres
+from codehub.server.processes.embedded import postgres
 
 PASSWORD = "a password for measuring"
 SECONDS_TO_START = 90.0
@@ -76,7 +76,7 @@ class CodeHub:
         return [pid for pid in self.pids() if not is_postgres(pid)]
 
     def proxy_pids(self) -> list[int]:
-        return [pid for pid in self.pids() if "codehub.server.proxy_process" in command_line(pid)]
+        return [pid for pid in self.pids() if "codehub.server.proxy.process" in command_line(pid)]
 
     async def create(self, name: str, *, image: str = "trivial", start: bool = True) -> str:
         body = {"name": name, "image_ref": image, "start": start}

@@ -22,11 +22,11 @@ from bench.runner import Bar, Measure, Report, take_turns
 from codehub.runtimes.base import Limits, Token
 from codehub.runtimes.docker.containers import accepts
 from codehub.runtimes.docker.engine import Document, Engine
+from codehub.runtimes.docker.inventory import address_of
 from codehub.runtimes.docker.names import INSTALLATION, Names, Role
 from codehub.runtimes.docker.network import PrivateNetwork
 from codehub.runtimes.docker.order import Order, container_config
-from codehub.runtimes.docker.sight import address_of
-from codehub.server.docker_settings import DockerGroup
+from codehub.server.settings.docker import DockerGroup
 
 AT_MOST = 1.25
 AT_ONCE = 20

@@ -31,8 +31,8 @@ from bench.jupyterhub_side import free_ports
 from bench.processes import running
 from bench.runner import Bar, Report, take_turns
 from codehub.server.data_dir import DataDir
-from codehub.server.embedded import postgres, processes, redis
-from codehub.server.supervisor import Supervisor
+from codehub.server.processes.embedded import postgres, processes, redis
+from codehub.server.processes.supervisor import Supervisor
 
 METRIC = "seconds until the reader equals the database"
 NEVER_SECONDS = 30.0

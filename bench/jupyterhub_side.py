@@ -15,8 +15,8 @@ import httpx
 from bench.client import Client
 from bench.codehub_side import MANY, is_postgres
 from bench.processes import PROGRAMS, command_line, running, tree
-from codehub.server import embedded
-from codehub.server.settings import load_settings
+from codehub.server.processes import embedded
+from codehub.server.settings.tree import load_settings
 
 HERE = Path(__file__).parent
 PYTHON = HERE / ".env/bin/python"

@@ -22,10 +22,10 @@ from tests.support.control import Cell
 from tests.support.fake_runtime import FakeEngine, FakeRuntime
 
 from bench.runner import Bar, Report, take_turns
-from codehub.server import embedded
-from codehub.server.settings import load_settings
-from codehub.store import migrate
-from codehub.store.connections import create_pool, session_factory
+from codehub.server.processes import embedded
+from codehub.server.settings.tree import load_settings
+from codehub.store.db.connections import create_pool, session_factory
+from codehub.store.schema import migrate
 
 CASES = {
     "10 000, 100 change": (10_000, 100),

@@ -25,8 +25,8 @@ from bench.codehub_side import MANY, environment, sign_in
 from bench.jupyterhub_side import free_ports
 from bench.processes import command_line, running
 from bench.runner import Bar, Report, take_turns
-from codehub.server import embedded
-from codehub.server.settings import load_settings
+from codehub.server.processes import embedded
+from codehub.server.settings.tree import load_settings
 
 AT_ONCE = 20
 LEADS = "coordinator:wc"

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from codehub.store import connections
-from codehub.store.pool import Pool
-from codehub.store.session import Session, Sessions
+from codehub.store.db import connections
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Session, Sessions
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx
 
-from codehub.server.embedded import Endpoints, endpoints
-from codehub.server.settings import load_settings
+from codehub.server.processes.embedded import Endpoints, endpoints
+from codehub.server.settings.tree import load_settings
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "codehub"

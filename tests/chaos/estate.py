@@ -17,7 +17,7 @@ from uuid import uuid4
 import asyncpg
 import httpx
 
-from codehub.server.embedded import redis_access
+from codehub.server.processes.embedded import redis_access
 from tests.chaos.grounds import Ground, local_ground
 from tests.chaos.replica import Replica
 from tests.support import postgres

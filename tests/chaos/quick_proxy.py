@@ -1,12 +1,12 @@
 """The proxy's real process with short times: leases of three seconds, an outage after one.
 
-python quick_proxy.py FD NUMBERS, with the settings in the environment, as ``codehub.server.proxy_process``.
+python quick_proxy.py FD NUMBERS, with the settings in the environment, as ``codehub.server.proxy.process``.
 """
 
 from functools import partial
 
-from codehub.proxy import activity
-from codehub.server import proxy_process
+from codehub.proxy import leases as activity
+from codehub.server.proxy import process as proxy_process
 
 LEASE_SECONDS = 3.0
 RENEWAL_SECONDS = 1.0

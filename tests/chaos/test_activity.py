@@ -25,11 +25,11 @@ from codehub.kit.ids import uuid7
 from codehub.server.control_plane import ControlPlane
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LivePublisher
-from codehub.store import sessions as session_store
-from codehub.store.installation import get_or_create
-from codehub.store.secrets import hash_secret
-from codehub.store.session import Sessions
-from codehub.store.tables import workspaces
+from codehub.store.accounts import sessions as session_store
+from codehub.store.accounts.secrets import hash_secret
+from codehub.store.cluster.installation import get_or_create
+from codehub.store.db.session import Sessions
+from codehub.store.schema.tables import workspaces
 from tests.chaos.quick_proxy import LEASE_SECONDS
 from tests.support.control import Cell
 from tests.support.instance import environment

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from codehub.store.session import Sessions
+from codehub.store.db.session import Sessions
 from tests.chaos import audit
 from tests.chaos.estate import Estate
 from tests.support.control import Cell

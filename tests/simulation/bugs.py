@@ -12,23 +12,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from codehub.coordinators import (
-    actions,
-    archive_gc,
-    engines,
-    event_listener,
-    executions,
-    observer,
-    reconciler,
-    worker,
-)
+from codehub.coordinators import archive_gc, event_listener, observer
+from codehub.coordinators.reconciler import actions, breakers, executions, tick, worker
 from codehub.domain import completion, home, plan
 from codehub.domain.errors import EffectError
 from codehub.domain.retention import Sorted, StoredAttempt
 from codehub.domain.states import ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.runtimes.base import Observation, StorageJob, StorageKind
-from codehub.store import claims, leadership, limits
+from codehub.store.cluster import terms
+from codehub.store.workspaces import claims, limits
 from tests.simulation import queries, rows, runtime
 from tests.support.fake_runtime import FakeRuntime
 
@@ -78,7 +71,7 @@ def no_epoch_fence() -> list[Patch]:
         await queries.hold_term(session, lock_name, epoch, actor=actor)
         return cast(datetime, session.db.now())
 
-    return [(leadership, "hold_term", hold_term)]
+    return [(terms, "hold_term", hold_term)]
 
 
 @_bug(freeze=0.002, slow=0.1, session=0.02)
@@ -223,7 +216,7 @@ def no_adoption() -> list[Patch]:
         adopts = isinstance(decision, plan.Act) and decision.kind is plan.ActKind.ADOPT
         return plan.Wait("somebody does it") if adopts else decision
 
-    return [(reconciler, "plan", without)]
+    return [(tick, "plan", without)]
 
 
 @_bug()
@@ -260,7 +253,7 @@ def a_cut_action_keeps_its_slot() -> list[Patch]:
 
 @_bug(engine=0.02)
 def no_breaker() -> list[Patch]:
-    return [(engines.Engines, "blames_engine", _always(False))]
+    return [(breakers.Engines, "blames_engine", _always(False))]
 
 
 @_bug(crash=0.01, effect=0.3, hang=0.1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import asyncpg
 
-from codehub.store import leadership
+from codehub.store.cluster import terms
+from codehub.store.db.fencing import Fence
 from codehub.store.errors import TermOver
-from codehub.store.fencing import Fence
 from tests.simulation.database import Database, Transaction
 from tests.simulation.loop import CURRENT
 
@@ -185,7 +185,7 @@ class FencedSession(Session):
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._begun)
-            now = await leadership.hold_term(self, self._fence.lock_name, self._fence.epoch)  # type: ignore[arg-type]
+            now = await terms.hold_term(self, self._fence.lock_name, self._fence.epoch)  # type: ignore[arg-type]
             if now is None:
                 raise TermOver
             self.now = now

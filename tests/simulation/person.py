@@ -14,9 +14,9 @@ from codehub.domain.states import ContainerState
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.store.db.session import Lone
+from codehub.store.db.session import Session as StoreSession
 from codehub.store.errors import DATABASE_FAILED
-from codehub.store.session import Lone
-from codehub.store.session import Session as StoreSession
 from tests.simulation.connection import Connection, Session
 from tests.simulation.guard import IN_ALL, PER_USER
 from tests.simulation.substitution import seeded

@@ -15,9 +15,9 @@ from codehub.coordinators.leadership import lock_key
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
-from codehub.store.claims import Claim
-from codehub.store.leadership import LAST_ERROR, LONGEST_ERROR, Term
-from codehub.store.steps import Done, Step
+from codehub.store.cluster.terms import LAST_ERROR, LONGEST_ERROR, Term
+from codehub.store.workspaces.bulk_claims import Done, Step
+from codehub.store.workspaces.claims import Claim
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
 

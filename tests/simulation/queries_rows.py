@@ -9,8 +9,8 @@ from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.errors import NameTaken
-from codehub.store.observations import Observable, Observed
-from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces.observations import Observable, Observed
+from codehub.store.workspaces.records import WorkspaceRecord
 from tests.simulation import rows
 from tests.simulation.connection import Session
 from tests.simulation.queries import WORKSPACES, lock_in_order, update, views

@@ -12,8 +12,8 @@ from typing import Any
 from codehub.domain.limits import holds_place
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
-from codehub.store.due import Lane
-from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces.due import Lane
+from codehub.store.workspaces.records import WorkspaceRecord
 
 VISIBLE = (
     "desired_state",

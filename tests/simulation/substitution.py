@@ -19,22 +19,11 @@ from codehub.coordinators import leadership as product_leadership
 from codehub.coordinators import loop as product_loop
 from codehub.kit import clock, ids
 from codehub.server import control_plane
-from codehub.store import (
-    audit,
-    claims,
-    context,
-    due,
-    intents,
-    leadership,
-    limits,
-    observations,
-    orphans,
-    row_locks,
-    statements,
-    steps,
-    ttl,
-    workspaces,
-)
+from codehub.store.accounts import audit
+from codehub.store.cluster import orphans, terms
+from codehub.store.db import context, row_locks, statements
+from codehub.store.workspaces import bulk_claims, claims, due, intents, limits, observations, ttl
+from codehub.store.workspaces import queries as workspaces
 from tests.simulation import queries, queries_due, queries_rows
 from tests.simulation.connection import Connector, FencedSession, Session
 from tests.simulation.loop import CURRENT
@@ -45,7 +34,7 @@ if TYPE_CHECKING:
 _worlds: list["World"] = []
 
 SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
-    leadership: (
+    terms: (
         queries,
         ("acquire_term", "hold_term", "record_tick", "record_error", "read_terms", "last_tick_at"),
     ),
@@ -65,7 +54,7 @@ SUBSTITUTES: dict[ModuleType, tuple[ModuleType, tuple[str, ...]]] = {
             "mark_home",
         ),
     ),
-    steps: (queries, ("claim_all", "complete_all")),
+    bulk_claims: (queries, ("claim_all", "complete_all")),
     context: (queries, ("set_actor",)),
     row_locks: (queries, ("lock_in_order",)),
     statements: (queries, ("now",)),

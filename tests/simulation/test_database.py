@@ -20,13 +20,13 @@ from sqlalchemy import select
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
-from codehub.store import users
-from codehub.store.claims import Claim
-from codehub.store.observations import FIRST_PAGE, Observed
-from codehub.store.records import VIEW_COLUMNS, to_view
-from codehub.store.session import Lone, Sessions
-from codehub.store.steps import Done, Step
-from codehub.store.tables import workspaces as w
+from codehub.store.accounts import users
+from codehub.store.db.session import Lone, Sessions
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces.bulk_claims import Done, Step
+from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.observations import FIRST_PAGE, Observed
+from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
 from tests.simulation import rows
 from tests.simulation.chaos import Chaos
 from tests.simulation.connection import Connection, Session

@@ -11,9 +11,9 @@ from codehub.domain.errors import FailureCode
 from codehub.domain.states import ContainerState, ObservedStatus
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
-from codehub.server.settings import Settings, load_settings
+from codehub.server.settings.tree import Settings, load_settings
 from codehub.signals.live import LivePublisher
-from codehub.store.connections import IDLE_SESSION_SECONDS
+from codehub.store.db.connections import IDLE_SESSION_SECONDS
 from tests.simulation.chaos import Chaos
 from tests.simulation.database import Database
 from tests.simulation.guard import Guard

@@ -20,17 +20,18 @@ from codehub.kit.ids import uuid7
 from codehub.runtimes.base import Runtime
 from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.server.control_plane import Archives, ControlPlane, Engineering, build_control_plane
-from codehub.server.settings import Settings, load_settings
+from codehub.server.settings.tree import Settings, load_settings
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LivePublisher
-from codehub.store import events, users
-from codehub.store.records import WorkspaceRecord
-from codehub.store.session import Sessions
-from codehub.store.workspaces import find
+from codehub.store.accounts import users
+from codehub.store.db.session import Sessions
+from codehub.store.workspaces import events
+from codehub.store.workspaces.queries import find
+from codehub.store.workspaces.records import WorkspaceRecord
 from tests.support.redis import make_memory_old
 from tests.support.waiting import until
 

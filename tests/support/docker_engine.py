@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from codehub.runtimes.docker import DockerRuntime, DockerSettings, JobSettings
-from codehub.runtimes.docker.deaths import OnDeath
+from codehub.runtimes.docker.exits import OnDeath
 from codehub.runtimes.docker.names import INSTALLATION, Names
 from tests.support.docker_api import DockerApi
 from tests.support.docker_images import APP, JOB_SCRIPT, PYTHON, SCRIPTS, ensure_images, image

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from codehub.server.supervisor import RunAs, launch_argv
+from codehub.server.processes.supervisor import RunAs, launch_argv
 
 COMMAND = (sys.executable, "-m", "codehub.cli.main")
 READY = re.compile(r"CodeHub is ready: (http://\S+)")
@@ -160,7 +160,7 @@ def proxy_pids(instance: Instance) -> list[int]:
         with contextlib.suppress(OSError):
             if not entry.name.isdecimal() or _parent(entry) != instance.process.pid:
                 continue
-            if b"codehub.server.proxy_process" in (entry / "cmdline").read_bytes():
+            if b"codehub.server.proxy.process" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
     return sorted(found)
 

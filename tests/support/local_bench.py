@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.runtimes.local import LocalRuntime
-from codehub.runtimes.local.deaths import OnDeath
+from codehub.runtimes.local.exits import OnDeath
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import is_alive
 from codehub.runtimes.local.records import find_record

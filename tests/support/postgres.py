@@ -22,9 +22,9 @@ from uuid import uuid4
 
 import asyncpg
 
-from codehub.server.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
-from codehub.server.supervisor import launch_argv
-from codehub.store import migrate
+from codehub.server.processes.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
+from codehub.server.processes.supervisor import launch_argv
+from codehub.store.schema import migrate
 
 START_TIMEOUT_SECONDS = 60
 MIGRATIONS = Path(migrate.__file__).parent / "migrations" / "versions"

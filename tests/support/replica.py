@@ -19,7 +19,7 @@ from uuid import UUID
 
 from codehub.runtimes.base import ProgressCallback, StorageJob, StorageProgress, StorageResult, Token
 from codehub.runtimes.local.runtime import LocalRuntime
-from codehub.store.connections import create_pool, session_factory
+from codehub.store.db.connections import create_pool, session_factory
 from tests.support.control import IMAGES, JOB, Cell, fast_settings
 
 CALLS = ("provision", "start", "stop", "delete_volume")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from codehub.proxy.relay import load as load_relay
+from codehub.proxy.upstream.relay import load as load_relay
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -6,25 +6,23 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from codehub import __version__
-from codehub.api import (
+from codehub.api import dashboard, openapi, problems
+from codehub.api.dependencies import ApiDependencies
+from codehub.api.express import Express
+from codehub.api.middleware import Gate
+from codehub.api.routes import (
     admin,
     auth,
     catalogue,
-    dashboard,
     events,
     health,
-    openapi,
-    problems,
     tokens,
     users,
     workspace_details,
     workspaces,
 )
-from codehub.api.dependencies import ApiDependencies
-from codehub.api.express import Express
-from codehub.api.gate import Gate
-from codehub.api.parts import Parts
-from codehub.api.routers import PREFIX, add_flat
+from codehub.api.routes.router import PREFIX, add_flat
+from codehub.api.state import Parts
 
 # ``events`` and ``workspace_details`` first: their paths are longer than ``/workspaces/{id}``.
 RESOURCES = (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin, health)

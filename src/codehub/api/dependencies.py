@@ -13,7 +13,7 @@ from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import RateLimit
-from codehub.store.session import Sessions
+from codehub.store.db.session import Sessions
 
 WhyNotReady = Callable[[], Awaitable[str | None]]
 """None when ready, otherwise the reason in words."""

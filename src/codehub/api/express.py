@@ -14,9 +14,9 @@ from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from codehub.api import problems
-from codehub.api.caller import current
-from codehub.api.parts import Parts
-from codehub.api.workspaces import get_workspace, list_workspaces
+from codehub.api.auth import current
+from codehub.api.routes.workspaces import get_workspace, list_workspaces
+from codehub.api.state import Parts
 from codehub.domain.errors import CodeHubError
 from codehub.store.errors import DATABASE_FAILED
 

@@ -9,7 +9,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from codehub.api import problems, schemas
+from codehub.api import problems
+from codehub.api.schemas import models
 
 _EVERYWHERE = ("validation_failed", "unavailable")
 _WITH_BODY = ("bad_request", "too_large", "unsupported_media_type")
@@ -36,7 +37,7 @@ def install(app: FastAPI) -> None:
 def _complete(document: dict[str, Any]) -> None:
     components = document.setdefault("components", {})
     described: dict[str, Any] = components.setdefault("schemas", {})
-    problem = schemas.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    problem = models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     described.update(problem.pop("$defs", {}))
     described["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
@@ -54,7 +55,7 @@ def _complete(document: dict[str, Any]) -> None:
 
 def _set_example(name: str, schema: dict[str, Any]) -> None:
     """Once more: FastAPI drops every null of the document, and null is a value in our examples."""
-    extra = getattr(getattr(schemas, name, None), "model_config", {}).get("json_schema_extra")
+    extra = getattr(getattr(models, name, None), "model_config", {}).get("json_schema_extra")
     if isinstance(extra, dict) and "example" in extra:
         schema["example"] = extra["example"]
 

@@ -8,11 +8,11 @@ answer is never older than the question). Who may ask for whose page was decided
 from typing import Any
 from uuid import UUID
 
-from codehub.api.activity import ActivityBoard
+from codehub.api.live.activity import ActivityBoard
 from codehub.api.rendering import WorkspaceRenderer
-from codehub.services.batching import Shared
-from codehub.store import workspaces
-from codehub.store.session import Sessions
+from codehub.kit.batching import Shared
+from codehub.store.db.session import Sessions
+from codehub.store.workspaces import queries
 
 
 class Pages:
@@ -36,6 +36,6 @@ class Pages:
 
     async def read(self, owner_id: UUID | None, *, limit: int, **filters: Any) -> bytes:
         async with self._reading() as session:
-            page = await workspaces.list_page(session, owner_id=owner_id, limit=limit, **filters)
+            page = await queries.list_page(session, owner_id=owner_id, limit=limit, **filters)
         activities = await self._activity.read_many([record.view.id for record in page.items])
         return self._renderer.page(list(page.items), activities, next_cursor=page.next_cursor).encode()

@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from codehub.api.methods import methods_at
+from codehub.api.routes.methods import methods_at
 from codehub.domain.errors import CodeHubError, EffectError
 from codehub.services.errors import LimitReached
 from codehub.services.sign_in import TooManyAttempts

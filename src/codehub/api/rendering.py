@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from codehub.api.progress import ProgressBoard
+from codehub.api.live.progress import ProgressBoard
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
 from codehub.domain.ttl import Activity, Transition, next_transition
-from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces.records import WorkspaceRecord
 
 MAX_REMEMBERED = 4096
 

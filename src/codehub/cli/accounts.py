@@ -8,20 +8,22 @@ from uuid import UUID
 from codehub.cli.log_setup import configure_logs
 from codehub.domain.errors import CodeHubError
 from codehub.domain.states import Role
-from codehub.server import embedded
 from codehub.server.data_dir import DataDir
 from codehub.server.database import DatabaseNotMigratedError, explained
-from codehub.server.embedded import redis
-from codehub.server.settings import load_settings
+from codehub.server.processes import embedded
+from codehub.server.processes.embedded import redis
+from codehub.server.settings.tree import load_settings
 from codehub.services import accounts
 from codehub.services.accounts import LastAdminError, NoSuchUserError
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LivePublisher
-from codehub.store import connections, migrate, users
+from codehub.store.accounts import users
+from codehub.store.accounts.users import UserRecord
+from codehub.store.db import connections
+from codehub.store.db.session import Session
 from codehub.store.errors import UsernameTaken
-from codehub.store.session import Session
-from codehub.store.users import UserRecord
+from codehub.store.schema import migrate
 
 EXIT_CODES: dict[type[CodeHubError], int] = {NoSuchUserError: 4, UsernameTaken: 5, LastAdminError: 5}
 PAGE = 200

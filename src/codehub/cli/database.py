@@ -19,10 +19,10 @@ def migrate(json: bool = JSON) -> None:
 
 
 async def _migrate(*, json: bool) -> None:
-    from codehub.server import embedded
     from codehub.server.database import explained
-    from codehub.server.settings import load_settings
-    from codehub.store import migrate as migrations
+    from codehub.server.processes import embedded
+    from codehub.server.settings.tree import load_settings
+    from codehub.store.schema import migrate as migrations
 
     settings = load_settings()
     configure_logs(settings, level="warning")

@@ -12,7 +12,7 @@ from codehub.cli.options import JSON
 from codehub.cli.output import out, print_json
 
 if TYPE_CHECKING:
-    from codehub.server.findings import Finding
+    from codehub.server.doctor.findings import Finding
 
 STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}
 
@@ -23,9 +23,9 @@ def register(app: typer.Typer) -> None:
 
 def doctor(json: bool = JSON) -> None:
     """Check every dependency and say what to do. Exit code 1 if something is bad."""
-    from codehub.server.doctor import examine
-    from codehub.server.findings import Verdict
-    from codehub.server.settings import load_settings
+    from codehub.server.doctor.checks import examine
+    from codehub.server.doctor.findings import Verdict
+    from codehub.server.settings.tree import load_settings
 
     settings = load_settings()
     configure_logs(settings, level="error")  # a trouble is a finding, and said once

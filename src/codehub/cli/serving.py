@@ -24,7 +24,7 @@ def up() -> None:
     PostgreSQL and Redis run embedded unless DATABASE_URL and REDIS_URL say otherwise. Ctrl-C stops all of it,
     workspaces included; the next start finds everything again.
     """
-    from codehub.server.settings import load_settings
+    from codehub.server.settings.tree import load_settings
 
     settings = load_settings()
     configure_logs(settings)
@@ -53,7 +53,7 @@ def serve(
     ),
 ) -> None:
     """Run one replica: API, proxy and coordinators, or the CODEHUB_ROLES of them. Workspaces outlive it."""
-    from codehub.server.settings import load_settings
+    from codehub.server.settings.tree import load_settings
 
     settings = load_settings()
     configure_logs(settings)

@@ -10,7 +10,7 @@ from codehub.cli.options import JSON
 from codehub.cli.output import out, print_json
 
 if TYPE_CHECKING:
-    from codehub.server.variables import Variable
+    from codehub.server.settings.variables import Variable
 
 
 class ConfiguredCommand(TyperCommand):
@@ -33,7 +33,7 @@ class ConfiguredCommand(TyperCommand):
 
 
 def _variables() -> "tuple[Variable, ...]":
-    from codehub.server.settings import all_variables
+    from codehub.server.settings.tree import all_variables
 
     return all_variables()
 

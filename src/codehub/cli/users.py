@@ -13,7 +13,7 @@ from codehub.cli.output import escape, out, print_json, say
 from codehub.domain.states import Role
 
 if TYPE_CHECKING:
-    from codehub.store.users import UserRecord
+    from codehub.store.accounts.users import UserRecord
 
 app = typer.Typer(help="Accounts, directly on the database.", no_args_is_help=True)
 

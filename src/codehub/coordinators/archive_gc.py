@@ -21,7 +21,7 @@ from codehub.archives.keys import ArchivePath, parse_archive_key
 from codehub.archives.store import ArchiveObject
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wakeups import Wakeups
+from codehub.coordinators.wake_signal import Wakeups
 from codehub.domain.retention import (
     Owner,
     Protection,
@@ -32,9 +32,9 @@ from codehub.domain.retention import (
 )
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.signals.hints import Hint
-from codehub.store import leadership as terms
-from codehub.store import orphans
-from codehub.store.session import Session
+from codehub.store.cluster import orphans
+from codehub.store.cluster import terms as terms
+from codehub.store.db.session import Session
 
 log = structlog.get_logger(__name__)
 

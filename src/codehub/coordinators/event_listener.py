@@ -16,13 +16,13 @@ import structlog
 
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.coordinators.wake_signal import Nudges, Wakeups
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint, HintTarget
 from codehub.signals.live import LivePublisher
 from codehub.signals.notices import Change
 from codehub.signals.notify import ChangeListener, FeedLost
-from codehub.store import leadership as terms
+from codehub.store.cluster import terms as terms
 
 log = structlog.get_logger(__name__)
 

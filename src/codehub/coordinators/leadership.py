@@ -7,7 +7,7 @@ together, so there is no moment in which a leader has lost one and keeps the oth
 Three things keep a leader that does not know it has been replaced from doing harm:
 
 - the **term**: acquiring raises ``epoch`` in ``system_locks``, and every transaction begins by reading
-  that row with its own epoch ``FOR SHARE``; a single statement does so by itself (``store/fencing``). No
+  that row with its own epoch ``FOR SHARE``; a single statement does so by itself (``store/db/fencing``). No
   row: not leader, nothing is written. This also catches a client library that silently hands out a new
   session without the lock;
 - the **backend pid** is remembered, and a connection that saw any error, time-out or cancellation is
@@ -32,11 +32,11 @@ import structlog
 
 from codehub.domain.errors import CodeHubError
 from codehub.kit.clock import boottime
-from codehub.store import leadership as terms
-from codehub.store.connections import IDLE_SESSION_SECONDS, Connector
+from codehub.store.cluster import terms as terms
+from codehub.store.db.connections import IDLE_SESSION_SECONDS, Connector
+from codehub.store.db.fencing import Fence, FencedSession
+from codehub.store.db.session import Connection, Lone, Session
 from codehub.store.errors import DATABASE_FAILED, TermOver
-from codehub.store.fencing import Fence, FencedSession
-from codehub.store.session import Connection, Lone, Session
 
 log = structlog.get_logger(__name__)
 

@@ -18,10 +18,10 @@ import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
 from codehub.coordinators.leadership import Leadership, LeadershipLost
-from codehub.coordinators.wakeups import Wakeups
+from codehub.coordinators.wake_signal import Wakeups
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint
-from codehub.store import leadership as terms
+from codehub.store.cluster import terms as terms
 from codehub.store.errors import database_failure
 from codehub.store.outage import DATABASE
 

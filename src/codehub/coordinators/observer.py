@@ -18,18 +18,18 @@ from prometheus_client import Gauge
 
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.coordinators.wake_signal import Nudges, Wakeups
 from codehub.domain.observation import Broken, Verdict, invariant_error, observe
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Observation, Runtime, Sighting
 from codehub.services import access
 from codehub.signals.hints import Hint, HintTarget
-from codehub.store import leadership as terms
-from codehub.store import observations
-from codehub.store.observations import Observable, Observed
-from codehub.store.row_locks import lock_in_order
-from codehub.store.session import Session
+from codehub.store.cluster import terms as terms
+from codehub.store.db.row_locks import lock_in_order
+from codehub.store.db.session import Session
+from codehub.store.workspaces import observations
+from codehub.store.workspaces.observations import Observable, Observed
 
 log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.coordinators.wake_signal import Nudges, Wakeups
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import (
     archives_now,
@@ -34,8 +34,8 @@ from codehub.services.workspaces import Actor
 from codehub.signals.activity import ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintTarget
-from codehub.store import leadership as terms
-from codehub.store import ttl
+from codehub.store.cluster import terms as terms
+from codehub.store.workspaces import ttl
 
 log = structlog.get_logger(__name__)
 

@@ -11,11 +11,11 @@ import struct
 from typing import TYPE_CHECKING, cast
 
 from codehub.proxy.answers import Answer, refused
-from codehub.proxy.destinations import Destination
-from codehub.proxy.exchange import Exchange
-from codehub.proxy.request import FieldMemory, RequestHead
-from codehub.proxy.tunnel import Tunnel
-from codehub.proxy.upstream import UpstreamConnection
+from codehub.proxy.http1.request import FieldMemory, RequestHead
+from codehub.proxy.upstream.destinations import Destination
+from codehub.proxy.upstream.exchange import Exchange
+from codehub.proxy.upstream.pool import UpstreamConnection
+from codehub.proxy.upstream.tunnel import Tunnel
 
 if TYPE_CHECKING:
     from codehub.proxy.server import Engine

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 from codehub.domain.states import Role
-from codehub.proxy.ports import Credential, CredentialKind, Principal
+from codehub.proxy.interfaces import Credential, CredentialKind, Principal
 
 TOKEN_PREFIX: Final = b"chp_"
 PRINCIPAL_HEADER: Final = "X-CodeHub-Principal"

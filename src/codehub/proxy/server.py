@@ -12,21 +12,21 @@ from collections.abc import Callable
 
 import structlog
 
-from codehub.proxy.access import Access
-from codehub.proxy.activity import ActivityBook
-from codehub.proxy.client import ClientConnection
-from codehub.proxy.concierge import Concierge
-from codehub.proxy.connecting import Connector
-from codehub.proxy.destinations import Destinations
+from codehub.proxy.access.admission import Concierge
+from codehub.proxy.access.cache import Access
+from codehub.proxy.access.internal_endpoints import OwnEndpoints
+from codehub.proxy.client_connection import ClientConnection
 from codehub.proxy.identity import CookieNames
+from codehub.proxy.interfaces import Ports, WorkspaceTarget
+from codehub.proxy.leases import ActivityBook
 from codehub.proxy.metrics import Metrics
-from codehub.proxy.own import OwnEndpoints
 from codehub.proxy.pages import Pages
-from codehub.proxy.ports import Ports, WorkspaceTarget
-from codehub.proxy.relay import Relay
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings
-from codehub.proxy.upstream import ConnectFailed, UpstreamPool
+from codehub.proxy.upstream.connector import Connector
+from codehub.proxy.upstream.destinations import Destinations
+from codehub.proxy.upstream.pool import ConnectFailed, UpstreamPool
+from codehub.proxy.upstream.relay import Relay
 
 BACKLOG = 1024
 SWEEP_EMPTY_SECONDS = 10.0

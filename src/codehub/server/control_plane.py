@@ -12,29 +12,30 @@ from typing import Any, Protocol
 
 import structlog
 
-from codehub.coordinators import archive_gc, observer, reconciler, ttl_manager
-from codehub.coordinators.actions import Actions, ArchiveCatalogue
+from codehub.coordinators import archive_gc, observer, ttl_manager
 from codehub.coordinators.archive_gc import ArchiveGc, ArchiveShelf
-from codehub.coordinators.engines import Engine, Engines
 from codehub.coordinators.event_listener import EventListener
-from codehub.coordinators.executions import Executions
 from codehub.coordinators.leadership import Leadership, lock_name, session_idle_seconds
 from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
 from codehub.coordinators.observer import Observer
-from codehub.coordinators.reconciler import OPERATIONS, Reconciler
+from codehub.coordinators.reconciler import tick
+from codehub.coordinators.reconciler.actions import Actions, ArchiveCatalogue
+from codehub.coordinators.reconciler.breakers import Engine, Engines
+from codehub.coordinators.reconciler.executions import Executions
+from codehub.coordinators.reconciler.tick import OPERATIONS, Reconciler
+from codehub.coordinators.reconciler.worker import Worker
 from codehub.coordinators.ttl_manager import ActivitySource, TtlManager
-from codehub.coordinators.wakeups import Nudges, Wakeups
-from codehub.coordinators.worker import Worker
+from codehub.coordinators.wake_signal import Nudges, Wakeups
 from codehub.domain.policy import Policy
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
 from codehub.runtimes.base import Limits, Runtime, StorageProgress
-from codehub.server.settings import Settings
+from codehub.server.settings.tree import Settings
 from codehub.signals.hints import HintBoard, HintTarget
 from codehub.signals.live import LivePublisher
-from codehub.store.connections import coordinator_connector
-from codehub.store.due import Lane
+from codehub.store.db.connections import coordinator_connector
+from codehub.store.workspaces.due import Lane
 
 log = structlog.get_logger(__name__)
 
@@ -194,7 +195,7 @@ class _Builder:
             wakeups=wakeups,
             clock=clock,
             policy=policy,
-            timing=reconciler.Timing(
+            timing=tick.Timing(
                 idle_seconds=config.interval,
                 active_seconds=config.active_interval,
                 converge_seconds=config.converge_interval,

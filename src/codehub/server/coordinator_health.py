@@ -11,11 +11,11 @@ from typing import Any
 
 from codehub.coordinators.leadership import lock_name
 from codehub.server.control_plane import ControlPlane
-from codehub.server.settings import Settings
-from codehub.store import leadership as terms
+from codehub.server.settings.tree import Settings
+from codehub.store.cluster import terms as terms
+from codehub.store.cluster.terms import Term
+from codehub.store.db.session import Sessions
 from codehub.store.errors import DATABASE_FAILED
-from codehub.store.leadership import Term
-from codehub.store.session import Sessions
 
 COORDINATORS = ("wc", "observer", "ttl", "gc", "events")
 ANSWER_WITHIN_SECONDS = 3.0

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from codehub.domain.errors import CodeHubError
 from codehub.server import socket_dir
-from codehub.server.root_powers import private_mode
+from codehub.server.processes.root_powers import private_mode
 
 
 class DataDirUnusableError(CodeHubError):

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from codehub.runtimes.base import Limits
 from codehub.runtimes.docker import DockerRuntime, DockerSettings, JobSettings
-from codehub.server.settings import Settings
-from codehub.server.variables import SettingsError
+from codehub.server.settings.tree import Settings
+from codehub.server.settings.variables import SettingsError
 
 
 async def build_docker_runtime(

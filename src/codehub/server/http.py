@@ -42,7 +42,7 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             log_config=None,
             access_log=False,
             server_header=False,
-            date_header=False,  # the API says it (``api/gate``): uvicorn would wake for it while nobody asks
+            date_header=False,  # the API says it (``api/middleware``): uvicorn would wake for it while nobody asks
             # Whom a forwarded address may be believed from is the API's question, not uvicorn's.
             proxy_headers=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,

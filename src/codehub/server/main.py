@@ -26,12 +26,13 @@ from codehub.api.app import end_streams
 from codehub.domain.errors import CodeHubError
 from codehub.kit import memory
 from codehub.server import bind as binding
-from codehub.server import front, wiring
+from codehub.server import wiring
 from codehub.server.database import prepare_database
-from codehub.server.embedded import Endpoints, endpoints
 from codehub.server.http import answers, serving
-from codehub.server.proxy_process import run_proxy, upstream_of
-from codehub.server.settings import ProcessRole, Settings
+from codehub.server.processes.embedded import Endpoints, endpoints
+from codehub.server.proxy import supervisor
+from codehub.server.proxy.process import run_proxy, upstream_of
+from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.services.accounts import FirstAdmin
 from codehub.store.outage import on_loop_error
 
@@ -96,14 +97,14 @@ async def _serve(
     """HTTP until cancelled: behind the proxy's processes, or by itself where this one has no proxy."""
     async with contextlib.AsyncExitStack() as stack:
         has_proxy = ProcessRole.PROXY in settings.http.roles
-        listening = stack.enter_context(front.api_socket(settings)) if has_proxy else taken
+        listening = stack.enter_context(supervisor.api_socket(settings)) if has_proxy else taken
         http = await stack.enter_async_context(serving(application.asgi, taken=listening, bind=bind))
         # Before requests are drained: the next leader need not wait for the last download.
         stack.push_async_callback(application.step_down)
         stack.callback(end_streams, application.asgi)
         if has_proxy:
             await stack.enter_async_context(
-                front.proxies(settings, where, taken=taken, api=front.path_of(listening))
+                supervisor.proxies(settings, where, taken=taken, api=supervisor.path_of(listening))
             )
         await _until_ready(bind)
         memory.settle()

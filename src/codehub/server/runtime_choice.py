@@ -18,9 +18,9 @@ import structlog
 from codehub.runtimes.base import Address, Runtime
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
-from codehub.server.settings import LocalSandbox, RuntimeKind, Settings
-from codehub.server.variables import SettingsError
-from codehub.store.installation import InstallationRecord
+from codehub.server.settings.tree import LocalSandbox, RuntimeKind, Settings
+from codehub.server.settings.variables import SettingsError
+from codehub.store.cluster.installation import InstallationRecord
 
 log = structlog.get_logger(__name__)
 

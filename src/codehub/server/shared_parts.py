@@ -1,6 +1,6 @@
 """Parts that the API's process and the proxy's are both made of, as the settings want them."""
 
-from codehub.server.settings import Settings
+from codehub.server.settings.tree import Settings
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.connection import RedisLink
 

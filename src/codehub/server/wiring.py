@@ -16,22 +16,22 @@ from codehub.domain.errors import EffectError
 from codehub.proxy.identity import verify_principal
 from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
 from codehub.server.coordinator_health import CoordinatorHealth
-from codehub.server.embedded import Endpoints
+from codehub.server.processes.embedded import Endpoints
 from codehub.server.runtime_choice import HostedRuntime, build_runtime
-from codehub.server.settings import ProcessRole, Settings
+from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.server.shared_parts import redis_link, running_limits
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.signals.activity import ActivityLog
-from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import LiveFeed, LivePublisher
+from codehub.signals.postgres_fallback import Bypass
 from codehub.signals.rate_limit import SharedRateLimit
-from codehub.store import workspaces
-from codehub.store.connections import asyncpg_dsn, create_pool, reading_session_factory, session_factory
-from codehub.store.installation import get_or_create
-from codehub.store.pool import Pool
+from codehub.store.cluster.installation import get_or_create
+from codehub.store.db.connections import asyncpg_dsn, create_pool, reading_session_factory, session_factory
+from codehub.store.db.pool import Pool
+from codehub.store.workspaces import queries
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     sessions = session_factory(pool)
     async with sessions() as session, session.begin():
         installation = await get_or_create(session)
-        has_homes = await workspaces.any_home(session)
+        has_homes = await queries.any_home(session)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
     redis = redis_link(settings, endpoints.redis_url, client_name=settings.coordinator.node_id)
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)

@@ -8,8 +8,9 @@ from collections.abc import Collection
 from datetime import timedelta
 from uuid import UUID
 
-from codehub.store import intents, statements
-from codehub.store.session import Session
+from codehub.store.db import statements
+from codehub.store.db.session import Session
+from codehub.store.workspaces import intents
 
 
 async def touch(session: Session, *ids: UUID) -> None:

@@ -13,9 +13,9 @@ from codehub.domain.states import Role
 from codehub.kit.ids import uuid7
 from codehub.services.errors import NotFound
 from codehub.services.passwords import Passwords, generate, why_unfit
-from codehub.store import audit, sessions, tokens, users
-from codehub.store.session import Session, Sessions
-from codehub.store.users import UserRecord
+from codehub.store.accounts import audit, sessions, tokens, users
+from codehub.store.accounts.users import UserRecord
+from codehub.store.db.session import Session, Sessions
 
 FIRST_ADMIN = "admin"
 USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

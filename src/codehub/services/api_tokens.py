@@ -8,10 +8,11 @@ from uuid import UUID
 from codehub.kit.ids import uuid7
 from codehub.services.errors import NotFound
 from codehub.services.identity import TOKEN_PREFIX, Principal
-from codehub.store import audit, statements, tokens
-from codehub.store.secrets import hash_secret
-from codehub.store.session import Session
-from codehub.store.tokens import TokenRecord
+from codehub.store.accounts import audit, tokens
+from codehub.store.accounts.secrets import hash_secret
+from codehub.store.accounts.tokens import TokenRecord
+from codehub.store.db import statements
+from codehub.store.db.session import Session
 
 SECRET_BYTES = 32
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from codehub.domain.errors import CodeHubError
 from codehub.domain.limits import LimitKind, Usage
-from codehub.store.records import WorkspaceRecord
+from codehub.store.workspaces.records import WorkspaceRecord
 
 
 class NotFound(CodeHubError):

@@ -16,13 +16,13 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
+from codehub.kit.batching import Batched
 from codehub.kit.clock import monotonic
-from codehub.services.batching import Batched
 from codehub.services.workspaces import Actor
-from codehub.store import sessions, tokens, users
-from codehub.store.secrets import hash_secret
-from codehub.store.session import Sessions
-from codehub.store.users import UserRecord
+from codehub.store.accounts import sessions, tokens, users
+from codehub.store.accounts.secrets import hash_secret
+from codehub.store.accounts.users import UserRecord
+from codehub.store.db.session import Sessions
 
 IDLE = timedelta(days=14)
 ABSOLUTE = timedelta(days=90)

@@ -15,9 +15,11 @@ from codehub.domain.errors import EffectError
 from codehub.domain.states import ContainerState
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Observation
-from codehub.store import leadership, orphans, workspaces
-from codehub.store.leadership import Term
-from codehub.store.session import Sessions
+from codehub.store.cluster import orphans
+from codehub.store.cluster import terms as leadership
+from codehub.store.cluster.terms import Term
+from codehub.store.db.session import Sessions
+from codehub.store.workspaces import queries
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +74,7 @@ class Overviews:
 
     async def look(self) -> Overview:
         async with self._reading() as session:
-            counts = await workspaces.count_by_status(session)
+            counts = await queries.count_by_status(session)
             terms = await leadership.read_terms(session)
         return Overview(
             counts, sorted(terms.values(), key=lambda t: t.lock_name), await self._archive_bytes()
@@ -82,7 +84,7 @@ class Overviews:
         """For measurements: at most five seconds old."""
         if monotonic() > self._counts[0]:
             async with self._reading() as session:
-                found = await workspaces.count_by_status(session)
+                found = await queries.count_by_status(session)
             self._counts = (monotonic() + COUNTS_BELIEVE_SECONDS, found)
         return self._counts[1]
 
@@ -91,7 +93,7 @@ class Overviews:
         look at. Raises ``EffectError``."""
         seen = (await self._runtime.observe()).sightings
         async with self._reading() as session:
-            known = {record.view.id for record in await workspaces.find_many(session, list(seen))}
+            known = {record.view.id for record in await queries.find_many(session, list(seen))}
             archives = await orphans.list_all(session)
             terms = await leadership.read_terms(session)
         found: list[Orphan] = []

@@ -5,9 +5,9 @@ import asyncio
 import asyncpg
 from sqlalchemy import text
 
-from codehub.store import migrate
+from codehub.store.db.session import Sessions
 from codehub.store.errors import DATABASE_FAILED
-from codehub.store.session import Sessions
+from codehub.store.schema import migrate
 
 ANSWER_WITHIN = 3.0
 

@@ -20,10 +20,10 @@ from codehub.services.accounts import UnfitPasswordError
 from codehub.services.identity import ABSOLUTE, IDLE, Identities, Principal, label_of
 from codehub.services.passwords import Passwords, why_unfit
 from codehub.signals.rate_limit import RateLimit
-from codehub.store import audit, sessions, users
-from codehub.store.secrets import hash_secret
-from codehub.store.session import Sessions
-from codehub.store.users import UserRecord
+from codehub.store.accounts import audit, sessions, users
+from codehub.store.accounts.secrets import hash_secret
+from codehub.store.accounts.users import UserRecord
+from codehub.store.db.session import Sessions
 
 FAILURES_PER_ACCOUNT = 5
 FAILURES_PER_ADDRESS = 20

@@ -20,11 +20,13 @@ from codehub.domain.states import DesiredState
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
 from codehub.services.errors import LimitReached, NotForOwners, NotFound, WantedArchived, WorkspaceDeleted
-from codehub.store import audit, intents, statements, workspaces
-from codehub.store import limits as places
-from codehub.store.context import set_actor
-from codehub.store.records import WorkspaceRecord
-from codehub.store.session import Session
+from codehub.store.accounts import audit
+from codehub.store.db import statements
+from codehub.store.db.context import set_actor
+from codehub.store.db.session import Session
+from codehub.store.workspaces import intents, queries
+from codehub.store.workspaces import limits as places
+from codehub.store.workspaces.records import WorkspaceRecord
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class NewWorkspace:
 
 async def get(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """The one place that decides who may see a workspace. DELETED ones are shown to admins only."""
-    record = await workspaces.find(session, workspace_id)
+    record = await queries.find(session, workspace_id)
     return visible(record, actor)
 
 
@@ -157,7 +159,7 @@ async def lower(
     and wins. Not a use of the workspace: ``last_access_at`` stays.
     """
     await set_actor(session, actor.label, cause)
-    record = await workspaces.find_locked(session, seen.id)
+    record = await queries.find_locked(session, seen.id)
     if (
         record is None
         or record.view.desired_state is not seen.desired_state
@@ -196,7 +198,7 @@ async def keep_awake(
 
 async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
     """The person's last word. Said twice, it is said once."""
-    record = visible(await workspaces.find_locked(session, workspace_id), actor)
+    record = visible(await queries.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
     await _say_why(session, actor, Cause(CauseCode.ASKED_TO_DELETE))
@@ -253,14 +255,14 @@ async def _say_why(session: Session, actor: Actor, cause: Cause) -> None:
 
 
 async def _locked(session: Session, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
-    record = visible(await workspaces.find_locked(session, workspace_id), actor)
+    record = visible(await queries.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         raise WorkspaceDeleted(workspace_id)
     return record
 
 
 async def _reread(session: Session, workspace_id: UUID) -> WorkspaceRecord:
-    record = await workspaces.find(session, workspace_id)
+    record = await queries.find(session, workspace_id)
     assert record is not None, "rows are never removed"
     return record
 

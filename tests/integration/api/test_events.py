@@ -14,13 +14,13 @@ import httpx
 import pytest
 from sqlalchemy import Executable, text
 
-from codehub.api import guard, sse
+from codehub.api.live import revocation, sse
 from codehub.services.passwords import Passwords
-from codehub.signals.bypass import Bypass
 from codehub.signals.connection import RedisLink
-from codehub.store import connections
-from codehub.store.pool import Pool
-from codehub.store.session import Connection, Rows, Session
+from codehub.signals.postgres_fallback import Bypass
+from codehub.store.db import connections
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Connection, Rows, Session
 from tests.integration.api.listening import Listener, change_feed, listening
 from tests.integration.api.world import PASSWORD, World, create_workspace, make_world, serve, user_id
 from tests.support import postgres
@@ -292,7 +292,7 @@ async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(world
             await asyncio.gather(*(come_and_go() for _ in range(20)))
 
         async def all_gone() -> bool:
-            return float(guard.SUBSCRIBERS._value.get()) == 0
+            return float(revocation.SUBSCRIBERS._value.get()) == 0
 
         await until(all_gone, what="every reader gone")
     gc.collect()
@@ -399,7 +399,7 @@ async def test_many_readers_of_one_change_share_one_query(
 
 async def test_a_disabled_persons_stream_ends(world: World, database_url: str) -> None:
     world.app.state.parts.guard._interval_seconds = 0.2
-    assert guard.INTERVAL_SECONDS <= 30
+    assert revocation.INTERVAL_SECONDS <= 30
     admin, eve = await world.sign_in("admin"), await world.sign_in("eve")
     eve_id = await user_id(eve)
     async with reading(world, database_url, eve) as heard:
@@ -450,7 +450,7 @@ async def test_a_reader_that_does_not_read_is_dropped(world: World, monkeypatch:
         await writer.drain()
 
         async def open_streams() -> float:
-            return float(guard.SUBSCRIBERS._value.get())
+            return float(revocation.SUBSCRIBERS._value.get())
 
         await until(open_streams, what="an open stream")
 

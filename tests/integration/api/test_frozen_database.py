@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from codehub.api.gate import DEADLINE_SECONDS
+from codehub.api.middleware import DEADLINE_SECONDS
 from tests.integration.api.world import World, create_workspace
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
@@ -77,7 +77,7 @@ async def test_every_request_is_answered_within_its_deadline(
 
 async def test_an_open_stream_has_no_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what comes before its first byte counts."""
-    monkeypatch.setattr("codehub.api.gate.DEADLINE_SECONDS", 0.3)
+    monkeypatch.setattr("codehub.api.middleware.DEADLINE_SECONDS", 0.3)
     ann = await world.sign_in("ann")
     sent: list[str] = []
     over = asyncio.Event()

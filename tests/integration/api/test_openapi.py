@@ -26,12 +26,12 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from codehub.api import schemas
 from codehub.api.dependencies import ApiSettings
+from codehub.api.schemas import models
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.connection import RedisLink
-from codehub.store import connections
+from codehub.store.db import connections
 from tests.integration.api.world import World, create_workspace, make_world, serve
 
 AnyCase = schemathesis.Case[Any]
@@ -218,4 +218,4 @@ def test_examples_fit_their_schemas(served: Served) -> None:
             checked += 1
             assert name
     assert checked >= 15
-    assert schemas.Problem.model_fields.keys() >= {"type", "title", "status", "detail", "code", "errors"}
+    assert models.Problem.model_fields.keys() >= {"type", "title", "status", "detail", "code", "errors"}

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from codehub.domain.states import Role
 from codehub.kit import logs
 from codehub.services.identity import BELIEVE_SECONDS
-from codehub.store.secrets import hash_secret
+from codehub.store.accounts.secrets import hash_secret
 from tests.integration.api.world import BASE_URL, PASSWORD, World, create_workspace, user_id
 from tests.support.waiting import until
 

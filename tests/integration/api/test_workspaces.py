@@ -8,10 +8,10 @@ import httpx
 import pytest
 from sqlalchemy import Executable, text
 
-from codehub.api.schemas import Workspace
+from codehub.api.schemas.models import Workspace
 from codehub.kit.ids import uuid7
 from codehub.signals.activity import ActivityKind
-from codehub.store.session import Rows, Session
+from codehub.store.db.session import Rows, Session
 from tests.integration.api.world import World, create_workspace, user_id
 from tests.support.redis import RedisServer
 

@@ -25,10 +25,11 @@ from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
-from codehub.store import connections, users
-from codehub.store.pool import Pool
-from codehub.store.session import Sessions
-from codehub.store.users import UserRecord
+from codehub.store.accounts import users
+from codehub.store.accounts.users import UserRecord
+from codehub.store.db import connections
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Sessions
 from tests.support.fake_runtime import FakeEngine, FakeRuntime
 from tests.support.waiting import until
 

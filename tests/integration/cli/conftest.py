@@ -8,8 +8,8 @@ import pytest
 
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
-from codehub.store.pool import Pool
-from codehub.store.session import Sessions
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Sessions
 from tests.integration.cli.hub import Hub
 from tests.support.control import Cell
 

@@ -30,9 +30,9 @@ from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LiveFeed
 from codehub.signals.rate_limit import SharedRateLimit
-from codehub.store import connections
-from codehub.store.pool import Pool
-from codehub.store.users import UserRecord
+from codehub.store.accounts.users import UserRecord
+from codehub.store.db import connections
+from codehub.store.db.pool import Pool
 from tests.support.control import Cell
 from tests.support.instance import COMMAND, Outcome, codehub, environment
 from tests.support.waiting import until

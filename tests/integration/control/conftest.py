@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from codehub.store.session import Sessions
+from codehub.store.db.session import Sessions
 from tests.support.control import Cell
 
 

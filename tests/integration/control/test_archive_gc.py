@@ -10,7 +10,7 @@ from codehub.archives.keys import ArchivePath
 from codehub.archives.store import ArchiveObject, ArchiveStore
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.server.control_plane import ControlPlane
-from codehub.store import leadership
+from codehub.store.cluster import terms
 from tests.support.control import Cell, fast_settings
 from tests.support.waiting import until
 
@@ -123,7 +123,7 @@ async def test_the_only_copy_is_kept(cell: Cell, workspace_id: UUID) -> None:
         await gone(cell, debris)
         await cycles(plane, more=2)
         async with cell.sessions() as session:
-            gc = (await leadership.read_terms(session))["coordinator:gc"]
+            gc = (await terms.read_terms(session))["coordinator:gc"]
         assert gc.detail["only_copies"] == [only], "shown to the operator"
     assert is_there(cell, only)
 

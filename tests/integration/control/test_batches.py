@@ -12,14 +12,14 @@ from codehub.coordinators import observer, ttl_manager
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.observer import Observer
 from codehub.coordinators.ttl_manager import TtlManager
-from codehub.coordinators.wakeups import Nudges, Wakeups
+from codehub.coordinators.wake_signal import Nudges, Wakeups
 from codehub.domain.states import DesiredState, ObservedStatus
 from codehub.signals.activity import EPOCH_KEY, ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import LocalHints
-from codehub.store import observations, ttl
-from codehub.store.connections import coordinator_connector
-from codehub.store.session import Session, Sessions
+from codehub.store.db.connections import coordinator_connector
+from codehub.store.db.session import Session, Sessions
+from codehub.store.workspaces import observations, ttl
 from tests.integration.store.factory import make_user, make_workspace
 from tests.support.fake_runtime import FakeEngine, FakeRuntime, Place
 from tests.support.redis import RedisServer

@@ -13,7 +13,7 @@ from codehub.coordinators import event_listener
 from codehub.server.control_plane import ControlPlane
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import Change, LiveFeed, LiveSubscription, Resync
-from codehub.store.connections import asyncpg_dsn
+from codehub.store.db.connections import asyncpg_dsn
 from tests.support.control import Cell, fast_settings
 from tests.support.redis import RedisServer
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ from codehub.coordinators import leadership as module
 from codehub.coordinators.leadership import Leadership, LeadershipLost, lock_key, lock_name
 from codehub.coordinators.loop import JITTER
 from codehub.kit.clock import boottime
-from codehub.store.connections import asyncpg_dsn, coordinator_connector
+from codehub.store.db.connections import asyncpg_dsn, coordinator_connector
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from codehub.proxy.ports import WorkspaceTarget
+from codehub.proxy.interfaces import WorkspaceTarget
 from codehub.proxy.server import ProxyServer
 from codehub.proxy.settings import ProxySettings, UnixAddress
 from tests.integration.proxy.fakes import SESSION, FakeActivity, FakeDirectory, FakeSignIn, make_ports

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from codehub.domain.states import Role
-from codehub.proxy.ports import (
+from codehub.proxy.interfaces import (
     ChangeListener,
     Credential,
     CredentialKind,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from codehub.proxy import relay as relays
-from codehub.proxy import tunnel
-from codehub.proxy.relay import Left, Relay
+from codehub.proxy.upstream import relay as relays
+from codehub.proxy.upstream import tunnel
+from codehub.proxy.upstream.relay import Left, Relay
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
 from tests.support.requirements import require_relay

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codehub.proxy.ports import Phase
+from codehub.proxy.interfaces import Phase
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import ok, replies

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from codehub.proxy.ports import Phase
+from codehub.proxy.interfaces import Phase
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION
 from tests.integration.proxy.raw import RawClient, Received, ok, replies, until

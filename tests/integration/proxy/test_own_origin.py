@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from codehub.proxy.identity import verify_principal
-from codehub.proxy.ports import Phase, RunningWorkspace, WakeOutcome, WakeResult
+from codehub.proxy.interfaces import Phase, RunningWorkspace, WakeOutcome, WakeResult
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
 from tests.integration.proxy.raw import RawUpstream, Received, Response, ok, replies

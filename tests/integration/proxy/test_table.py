@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from codehub.proxy.ports import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult
+from codehub.proxy.interfaces import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import ADMIN_SESSION, SESSION, STRANGER_SESSION
 from tests.integration.proxy.raw import until

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import BrowserContext, async_playwright, expect
 
-from codehub.proxy.ports import Phase, RunningWorkspace, WakeOutcome, WakeResult
+from codehub.proxy.interfaces import Phase, RunningWorkspace, WakeOutcome, WakeResult
 from tests.integration.proxy.conftest import MakeHouse
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import Received, ok, replies

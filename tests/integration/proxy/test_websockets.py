@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Origin
 
-from codehub.proxy.ports import Phase, Use
+from codehub.proxy.interfaces import Phase, Use
 from tests.integration.proxy.conftest import House, MakeHouse
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
 from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until

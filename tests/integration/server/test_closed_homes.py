@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from codehub.server.embedded.postgres_programs import NEWEST_MAJOR, binaries
-from codehub.server.supervisor import RunAs
+from codehub.server.processes.embedded.postgres_programs import NEWEST_MAJOR, binaries
+from codehub.server.processes.supervisor import RunAs
 from tests.support.instance import Instance, codehub, codehub_up, processes_of
 
 pytestmark = pytest.mark.timeout(240)

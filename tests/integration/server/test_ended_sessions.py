@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import httpx
 
-from codehub.store.connections import asyncpg_dsn
+from codehub.store.db.connections import asyncpg_dsn
 from tests.support.instance import codehub_up
 from tests.support.waiting import until
 

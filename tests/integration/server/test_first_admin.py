@@ -3,11 +3,11 @@
 import asyncio
 
 from codehub.server.database import prepare_database
-from codehub.server.settings import load_settings
+from codehub.server.settings.tree import load_settings
 from codehub.services.accounts import ensure_first_admin
 from codehub.services.passwords import Passwords
-from codehub.store import users
-from codehub.store.session import Sessions
+from codehub.store.accounts import users
+from codehub.store.db.session import Sessions
 
 REPLICAS = 6
 

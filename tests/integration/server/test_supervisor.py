@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from codehub.server import supervisor as module
-from codehub.server.supervisor import ChildFailedError, ChildSpec, Supervisor
+from codehub.server.processes import supervisor as module
+from codehub.server.processes.supervisor import ChildFailedError, ChildSpec, Supervisor
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
 import asyncio, sys
 from pathlib import Path
 from tests.integration.server.test_supervisor import FOREVER, child
-from codehub.server.supervisor import Supervisor
+from codehub.server.processes.supervisor import Supervisor
 
 async def main():
     await Supervisor().start(child(Path({str(tmp_path)!r}), "one", FOREVER))

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from codehub.server.data_dir import DataDir
-from codehub.server.embedded import postgres, redis
+from codehub.server.processes.embedded import postgres, redis
 from tests.support.instance import codehub, codehub_up, environment, processes_of, proxy_pid, until_gone
 
 pytestmark = pytest.mark.timeout(240)
@@ -185,8 +185,8 @@ async def start_orphans(data_dir: DataDir) -> set[int]:
 import asyncio, os, subprocess
 from pathlib import Path
 from codehub.server.data_dir import DataDir
-from codehub.server.embedded import postgres, redis
-from codehub.server.supervisor import launch_argv
+from codehub.server.processes.embedded import postgres, redis
+from codehub.server.processes.supervisor import launch_argv
 
 async def main():
     data_dir = DataDir(Path({str(data_dir.path)!r}))

@@ -11,13 +11,13 @@ from sqlalchemy import text
 
 from codehub.services import workspaces
 from codehub.services.errors import LimitReached
-from codehub.services.wishes import AT_ONCE, Wishes
+from codehub.services.intent_batcher import AT_ONCE, Wishes
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
-from codehub.store import limits
+from codehub.store.db.session import Session, Sessions
 from codehub.store.errors import NameTaken, is_outage
-from codehub.store.records import WorkspaceRecord
-from codehub.store.session import Session, Sessions
-from codehub.store.workspaces import find_locked, list_page
+from codehub.store.workspaces import limits
+from codehub.store.workspaces.queries import find_locked, list_page
+from codehub.store.workspaces.records import WorkspaceRecord
 from tests.integration.store.factory import make_user, make_workspace, until_somebody_waits_for_a_lock
 
 Grant = Callable[[Session], Awaitable[object]]

@@ -10,9 +10,11 @@ from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
-from codehub.store import statements, users, workspaces
-from codehub.store.session import Session
-from codehub.store.tables import workspaces as w
+from codehub.store.accounts import users
+from codehub.store.db import statements
+from codehub.store.db.session import Session
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces import queries
 
 
 async def make_user(session: Session, username: str | None = None) -> UUID:
@@ -38,7 +40,7 @@ async def make_workspace(session: Session, owner_id: UUID | None = None, **colum
 
 
 async def view(session: Session, workspace_id: UUID) -> WorkspaceView:
-    found = await workspaces.find_view(session, workspace_id)
+    found = await queries.find_view(session, workspace_id)
     assert found is not None
     return found
 

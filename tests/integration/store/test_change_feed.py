@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 from sqlalchemy import update
 
-from codehub.store import events
-from codehub.store.connections import connect_raw
-from codehub.store.context import set_actor
-from codehub.store.session import Session
-from codehub.store.tables import workspaces as w
+from codehub.store.db.connections import connect_raw
+from codehub.store.db.context import set_actor
+from codehub.store.db.session import Session
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces import events
 from tests.integration.store.factory import make_workspace, view
 
 THEN = datetime(2030, 1, 1, tzinfo=UTC)

@@ -13,11 +13,11 @@ from sqlalchemy import update
 from codehub.domain import home
 from codehub.domain.states import DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
-from codehub.store import claims, steps
-from codehub.store.claims import Claim
-from codehub.store.session import Session, Sessions
-from codehub.store.steps import Done, Step
-from codehub.store.tables import workspaces as w
+from codehub.store.db.session import Session, Sessions
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces import bulk_claims, claims
+from codehub.store.workspaces.bulk_claims import Done, Step
+from codehub.store.workspaces.claims import Claim
 from tests.integration.store.factory import an_error, make_workspace, view
 
 KEPT = HomeContext(volume=True, crashes=1)
@@ -27,7 +27,7 @@ ACTED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 async def claim_one(
     session: Session, seen: WorkspaceView, operation: Operation, *, home: HomeContext
 ) -> Claim | None:
-    return (await steps.claim_all(session, [Step(seen, operation, home)])).get(seen.id)
+    return (await bulk_claims.claim_all(session, [Step(seen, operation, home)])).get(seen.id)
 
 
 async def test_of_two_claims_at_once_one_wins(session: Session, session_factory: Sessions) -> None:
@@ -114,7 +114,7 @@ def fenced(write: Write) -> Write:
 
 @fenced
 async def complete_one(session: Session, claim: Claim) -> bool:
-    return await steps.complete_all(session, [Done(claim, KEPT, ACTED_AT)]) == {claim.workspace_id}
+    return await bulk_claims.complete_all(session, [Done(claim, KEPT, ACTED_AT)]) == {claim.workspace_id}
 
 
 @fenced
@@ -178,7 +178,7 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
         Step(ws, Operation.STARTING if number % 2 else Operation.ARCHIVING, HomeContext(crashes=number))
         for number, ws in enumerate(seen)
     ]
-    claimed = await steps.claim_all(session, wanted)
+    claimed = await bulk_claims.claim_all(session, wanted)
     assert claimed.keys() == {*ids} - {ids[1]}
     after = [await view(session, each) for each in ids]
     for number, ws in enumerate(after):
@@ -195,7 +195,7 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
         Done(claimed[ids[4]], HomeContext(), None),
         Done(foreign, KEPT, ACTED_AT),
     ]
-    assert await steps.complete_all(session, ended) == {ids[3], ids[4]}
+    assert await bulk_claims.complete_all(session, ended) == {ids[3], ids[4]}
     done = [await view(session, each) for each in ids]
     assert [ws.operation is Operation.NONE for ws in done] == [False, True, False, True, True]
     assert (done[3].home, done[4].home) == (KEPT, HomeContext())

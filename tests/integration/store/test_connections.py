@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from codehub.store import pool as store_pool
-from codehub.store.connections import (
+from codehub.store.db import pool as store_pool
+from codehub.store.db.connections import (
     asyncpg_dsn,
     connect_raw,
     coordinator_connector,
@@ -16,8 +16,8 @@ from codehub.store.connections import (
     reading_session_factory,
     session_factory,
 )
+from codehub.store.db.pool import Pool
 from codehub.store.errors import DatabaseUrlInvalid
-from codehub.store.pool import Pool
 from tests.support import postgres
 
 

@@ -26,11 +26,11 @@ from codehub.domain.states import (
 )
 from codehub.domain.status import status_of
 from codehub.kit.ids import uuid7
-from codehub.store import statements
-from codehub.store.connections import one_connection_engine
-from codehub.store.records import VIEW_COLUMNS, to_view
-from codehub.store.session import Session
-from codehub.store.tables import workspaces as w
+from codehub.store.db import statements
+from codehub.store.db.connections import one_connection_engine
+from codehub.store.db.session import Session
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
 from tests.integration.store.factory import make_user
 
 HOMES: tuple[dict[str, Any] | None, ...] = (

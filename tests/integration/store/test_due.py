@@ -4,9 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from codehub.domain.states import Operation
-from codehub.store import due, statements
-from codehub.store.due import Lane
-from codehub.store.session import Session
+from codehub.store.db import statements
+from codehub.store.db.session import Session
+from codehub.store.workspaces import due
+from codehub.store.workspaces.due import Lane
 from tests.integration.store.factory import make_workspace
 
 BACKOFF = timedelta(seconds=30)

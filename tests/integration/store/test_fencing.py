@@ -8,15 +8,17 @@ import pytest
 from sqlalchemy import any_, func, insert, select, text, update
 
 from codehub.domain.states import DesiredState, Operation
-from codehub.store import due, events, leadership, observations, statements, steps
-from codehub.store.claims import Claim
+from codehub.store.cluster import terms
+from codehub.store.db import statements
+from codehub.store.db.fencing import Fence, FencedSession
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Lone, Session, Sessions
 from codehub.store.errors import TermOver
-from codehub.store.fencing import Fence, FencedSession
-from codehub.store.pool import Pool
-from codehub.store.session import Lone, Session, Sessions
-from codehub.store.steps import Step
-from codehub.store.tables import audit_log
-from codehub.store.tables import workspaces as w
+from codehub.store.schema.tables import audit_log
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces import bulk_claims, due, events, observations
+from codehub.store.workspaces.bulk_claims import Step
+from codehub.store.workspaces.claims import Claim
 from tests.integration.store.factory import make_workspace, until_somebody_waits_for_a_lock, view
 
 LOCK = "coordinator:wc"
@@ -27,7 +29,7 @@ Fenced = Callable[..., FencedSession]
 @pytest.fixture
 async def fenced(pool: Pool, session: Session) -> AsyncIterator[Fenced]:
     """Sessions of the first term's leader, on its one connection."""
-    await leadership.acquire_term(session, LOCK, "node-a")
+    await terms.acquire_term(session, LOCK, "node-a")
     await session.commit()
     connection = await pool.lend()
     yield lambda epoch=1, actor="": FencedSession(Lone(connection), Fence(LOCK, epoch, actor))
@@ -37,7 +39,7 @@ async def fenced(pool: Pool, session: Session) -> AsyncIterator[Fenced]:
 async def claim(session: Session, workspace_id: UUID, looking: Session) -> Claim | None:
     seen = await view(looking, workspace_id)
     await looking.rollback()
-    claimed = await steps.claim_all(session, [Step(seen, Operation.PROVISIONING, seen.home)])
+    claimed = await bulk_claims.claim_all(session, [Step(seen, Operation.PROVISIONING, seen.home)])
     return claimed.get(workspace_id)
 
 
@@ -97,7 +99,7 @@ async def writing_rows(session: Session, ids: list[UUID]) -> int:
 
 async def test_once_the_term_is_over_nothing_is_answered_or_written(session: Session, fenced: Fenced) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
-    await leadership.acquire_term(session, LOCK, "node-b")
+    await terms.acquire_term(session, LOCK, "node-b")
     await session.commit()
     before = await view(session, workspace_id)
     await session.rollback()
@@ -120,7 +122,7 @@ async def test_a_write_that_waits_for_a_successor_writes_nothing(
     workspace_id = await make_workspace(session, desired_state="RUNNING")
 
     async with session_factory() as successor:
-        await leadership.acquire_term(successor, LOCK, "node-b")  # not committed yet
+        await terms.acquire_term(successor, LOCK, "node-b")  # not committed yet
         writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)
@@ -137,7 +139,7 @@ async def test_a_successor_waits_for_a_write_under_way(
 
     async def succeed() -> int:
         async with session_factory.begin() as own:
-            return (await leadership.acquire_term(own, LOCK, "node-b")).epoch
+            return (await terms.acquire_term(own, LOCK, "node-b")).epoch
 
     # Given a write that holds its term and waits for a row of somebody else's
     async with session_factory() as other:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from codehub.store import leadership
-from codehub.store.session import Session, Sessions
+from codehub.store.cluster import terms as leadership
+from codehub.store.db.session import Session, Sessions
 from tests.integration.store.factory import until_somebody_waits_for_a_lock
 
 LOCK = "coordinator:wc"

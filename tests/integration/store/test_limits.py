@@ -4,8 +4,8 @@ import asyncio
 from uuid import UUID
 
 from codehub.domain.states import DesiredState
-from codehub.store import intents, limits, workspaces
-from codehub.store.session import Session, Sessions
+from codehub.store.db.session import Session, Sessions
+from codehub.store.workspaces import intents, limits, queries
 from tests.integration.store.factory import make_user, make_workspace
 
 
@@ -13,7 +13,7 @@ async def start(sessions: Sessions, workspace_id: UUID, *, per_user: int, in_all
     """As the service does it: lock, look, count, write, in one transaction."""
     async with sessions.begin() as session:
         await limits.lock_limits(session)
-        record = await workspaces.find_locked(session, workspace_id)
+        record = await queries.find_locked(session, workspace_id)
         assert record is not None
         usage = await limits.usage(session, record.view.owner_id)
         if usage.user >= per_user or usage.total >= in_all:

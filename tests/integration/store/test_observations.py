@@ -10,11 +10,12 @@ from sqlalchemy import select, update
 
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.kit.ids import uuid7
-from codehub.store import observations, statements
-from codehub.store.observations import Observable, Observed
-from codehub.store.row_locks import lock_in_order
-from codehub.store.session import Session, Sessions
-from codehub.store.tables import workspaces as w
+from codehub.store.db import statements
+from codehub.store.db.row_locks import lock_in_order
+from codehub.store.db.session import Session, Sessions
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces import observations
+from codehub.store.workspaces.observations import Observable, Observed
 from tests.integration.store.factory import an_error, make_workspace, view
 
 OK, ERROR = HealthStatus.OK, HealthStatus.ERROR

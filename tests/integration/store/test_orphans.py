@@ -4,8 +4,9 @@ import asyncio
 from uuid import uuid4
 
 from codehub.domain.states import HealthStatus, ObservedStatus
-from codehub.store import installation, orphans, statements
-from codehub.store.session import Session, Sessions
+from codehub.store.cluster import installation, orphans
+from codehub.store.db import statements
+from codehub.store.db.session import Session, Sessions
 from tests.integration.store.factory import make_workspace
 
 

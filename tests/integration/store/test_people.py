@@ -8,12 +8,13 @@ from sqlalchemy import select, text, update
 
 from codehub.domain.states import Role
 from codehub.kit.ids import uuid7
-from codehub.store import audit, sessions, statements, tokens, users
+from codehub.store.accounts import audit, sessions, tokens, users
+from codehub.store.accounts.secrets import hash_secret
+from codehub.store.db import statements
+from codehub.store.db.session import Session, Sessions
 from codehub.store.errors import UsernameTaken
-from codehub.store.secrets import hash_secret
-from codehub.store.session import Session, Sessions
-from codehub.store.tables import api_tokens
-from codehub.store.tables import sessions as sessions_table
+from codehub.store.schema.tables import api_tokens
+from codehub.store.schema.tables import sessions as sessions_table
 from tests.integration.store.factory import make_user
 
 DAY = timedelta(days=1)

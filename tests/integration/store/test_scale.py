@@ -16,12 +16,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import select, text
 
-from codehub.store import due, limits, observations, sessions, statements, ttl, workspaces
-from codehub.store.connections import create_pool, one_connection_engine
-from codehub.store.fencing import Fence, FencedSession
-from codehub.store.session import Connection, Lone, Session
-from codehub.store.tables import users
-from codehub.store.tables import workspaces as w
+from codehub.store.accounts import sessions
+from codehub.store.db import statements
+from codehub.store.db.connections import create_pool, one_connection_engine
+from codehub.store.db.fencing import Fence, FencedSession
+from codehub.store.db.session import Connection, Lone, Session
+from codehub.store.schema.tables import users
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces import due, limits, observations, queries, ttl
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 
@@ -187,12 +189,12 @@ QUESTIONS: dict[str, tuple[int, Question]] = {
         lambda s: observations.load_watched(s.fenced(), after=number(1000), limit=1000),
     ),
     "what the Observer saw at rest": (1, lambda s: observations.load_named(s.fenced(), [number(50_000)])),
-    "one workspace": (1, lambda s: workspaces.find(s, number(77_777))),
-    "the first page of everybody's": (51, workspaces.list_page),
-    "a later page of everybody's": (51, lambda s: workspaces.list_page(s, cursor=number(60_000))),
-    "a page of one owner's": (51, lambda s: workspaces.list_page(s, owner_id=number(7))),
-    "a page of everybody's in error": (10, lambda s: workspaces.list_page(s, status="error")),
-    "a workspace by its name": (1, lambda s: workspaces.find_by_name(s, number(7), "ws-60007")),
+    "one workspace": (1, lambda s: queries.find(s, number(77_777))),
+    "the first page of everybody's": (51, queries.list_page),
+    "a later page of everybody's": (51, lambda s: queries.list_page(s, cursor=number(60_000))),
+    "a page of one owner's": (51, lambda s: queries.list_page(s, owner_id=number(7))),
+    "a page of everybody's in error": (10, lambda s: queries.list_page(s, status="error")),
+    "a workspace by its name": (1, lambda s: queries.find_by_name(s, number(7), "ws-60007")),
 }
 
 

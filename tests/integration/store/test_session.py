@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import Executable, bindparam, insert, select, text, update
 
 from codehub.domain.states import ObservedStatus, Operation
-from codehub.store import pool as store_pool
-from codehub.store import session as store_session
-from codehub.store.connections import create_pool
+from codehub.store.db import pool as store_pool
+from codehub.store.db import session as store_session
+from codehub.store.db.connections import create_pool
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Session, Sessions
 from codehub.store.errors import DATABASE_FAILED, NoResult, is_outage
-from codehub.store.pool import Pool
-from codehub.store.session import Session, Sessions
-from codehub.store.tables import archive_orphans as o
-from codehub.store.tables import workspaces as w
+from codehub.store.schema.tables import archive_orphans as o
+from codehub.store.schema.tables import workspaces as w
 from tests.integration.store.factory import make_workspace, until_somebody_waits_for_a_lock
 from tests.support.broken_link import Break, BrokenLink, broken_link
 from tests.support.postgres import PostgresServer

@@ -1,6 +1,6 @@
 """Each column of ``workspaces`` has the one writer the specification names."""
 
-from codehub.store.tables import Writer, workspaces
+from codehub.store.schema.tables import Writer, workspaces
 
 WRITERS = {
     Writer.API: {

@@ -9,10 +9,11 @@ from sqlalchemy import text
 from codehub.domain import home
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.kit.ids import uuid7
-from codehub.store import claims, intents, observations, statements, ttl, workspaces
+from codehub.store.db import statements
+from codehub.store.db.session import Session, Sessions
 from codehub.store.errors import NameTaken
-from codehub.store.observations import Observed
-from codehub.store.session import Session, Sessions
+from codehub.store.workspaces import claims, intents, observations, queries, ttl
+from codehub.store.workspaces.observations import Observed
 from tests.integration.store.factory import make_user, make_workspace, view
 
 
@@ -36,10 +37,10 @@ async def test_a_new_workspace_has_nothing_and_wants_nothing(session: Session) -
     )
     assert (record.name, record.memo, record.status, ws.version) == ("mine", "m", "new", 1)
     assert (ws.standby_ttl_seconds, ws.archive_ttl_seconds) == (300, 86400)
-    assert await workspaces.find(session, ws.id) == record
-    assert await workspaces.find_by_name(session, owner, "mine") == record
-    assert await workspaces.find_many(session, [ws.id, uuid4()]) == [record]
-    assert await workspaces.find(session, uuid4()) is None
+    assert await queries.find(session, ws.id) == record
+    assert await queries.find_by_name(session, owner, "mine") == record
+    assert await queries.find_many(session, [ws.id, uuid4()]) == [record]
+    assert await queries.find(session, uuid4()) is None
 
 
 async def test_a_name_is_unique_among_the_live_ones_of_its_owner(session: Session) -> None:
@@ -116,7 +117,7 @@ async def test_recovery_lifts_the_error_and_accepts_a_vanished_volume(session: S
 
 async def test_a_locked_row_waits_for_its_transaction(session: Session, session_factory: Sessions) -> None:
     workspace_id = await make_workspace(session)
-    assert await workspaces.find_locked(session, workspace_id) is not None
+    assert await queries.find_locked(session, workspace_id) is not None
     async with session_factory() as other:
         await other.execute(text("SET LOCAL lock_timeout = '10ms'"))
         with pytest.raises(Exception, match="lock timeout"):
@@ -132,7 +133,7 @@ async def test_lists_are_paged_newest_first_and_show_no_ghosts(session: Session)
     found: list[UUID] = []
     cursor: str | None = None
     while True:
-        page = await workspaces.list_page(
+        page = await queries.list_page(
             session, owner_id=owner, cursor=UUID(cursor) if cursor else None, limit=3
         )
         found += [record.view.id for record in page.items]
@@ -140,11 +141,11 @@ async def test_lists_are_paged_newest_first_and_show_no_ghosts(session: Session)
         if cursor is None:
             break
     assert found == sorted(ids, reverse=True)
-    assert await workspaces.list_ids(session, owner_id=owner) == sorted(ids)
-    assert {*ids, elsewhere} == set(await workspaces.list_ids(session))
-    everybody = (await workspaces.list_page(session)).items
+    assert await queries.list_ids(session, owner_id=owner) == sorted(ids)
+    assert {*ids, elsewhere} == set(await queries.list_ids(session))
+    everybody = (await queries.list_page(session)).items
     assert {record.view.id for record in everybody} == {*ids, elsewhere}
-    deleted = (await workspaces.list_page(session, status="deleted")).items
+    deleted = (await queries.list_page(session, status="deleted")).items
     assert [record.view.id for record in deleted] == [gone]
 
 
@@ -164,7 +165,7 @@ async def test_a_search_takes_its_words_literally(q: str, names: set[str], sessi
     owner = await make_user(session)
     for name, description in (("Alpha 100%", ""), ("beta_1", "My Project"), ("back\\slash", "")):
         await make_workspace(session, owner, name=name, description=description)
-    page = await workspaces.list_page(session, q=q)
+    page = await queries.list_page(session, q=q)
     assert {record.name for record in page.items} == names
 
 
@@ -172,9 +173,9 @@ async def test_lists_filter_and_count_by_status(session: Session) -> None:
     await make_workspace(session, observed_status="STANDBY", desired_state="STANDBY")
     running = await make_workspace(session, observed_status="RUNNING", desired_state="RUNNING")
     await make_workspace(session, archive_key="key", home_ctx={"restore_marker": "key"})
-    page = await workspaces.list_page(session, status="running")
+    page = await queries.list_page(session, status="running")
     assert [record.view.id for record in page.items] == [running]
-    assert await workspaces.count_by_status(session) == {"standby": 1, "running": 1, "archived": 1}
+    assert await queries.count_by_status(session) == {"standby": 1, "running": 1, "archived": 1}
 
 
 async def test_who_may_be_put_to_sleep_and_who_is_forgotten(session: Session) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from codehub.api.fields import Name
+from codehub.api.schemas.fields import Name
 
 NAMES = TypeAdapter(Name)
 

@@ -4,7 +4,7 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from codehub.api import examples
+from codehub.api.schemas import examples
 from codehub.cli.answers import ErrorInfo, HistoryEntry, Workspace
 
 NOW = datetime(2025, 1, 1, 12, 1, tzinfo=UTC)

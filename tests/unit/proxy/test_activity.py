@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from codehub.proxy import activity
-from codehub.proxy.activity import ActivityBook
+from codehub.proxy import leases
+from codehub.proxy.interfaces import Use
+from codehub.proxy.leases import ActivityBook
 from codehub.proxy.metrics import Metrics
-from codehub.proxy.ports import Use
 from codehub.proxy.settings import ProxySettings, UnixAddress
 
 WORKSPACE = uuid4()
@@ -86,7 +86,7 @@ async def test_a_long_request_keeps_its_lease_renewed(made: Made) -> None:
         clock.now += 1
     assert port.kinds() == ["lease"] * 4 + ["touch"]
     requests.ended(clock.now)
-    clock.now += activity.LINGER
+    clock.now += leases.LINGER
     await book.turn()
     assert port.kinds().count("release") == 1
 

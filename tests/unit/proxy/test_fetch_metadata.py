@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from codehub.domain.states import Role
-from codehub.proxy.gate import Verdict, judge
-from codehub.proxy.ports import Phase, Principal, WorkspaceTarget
-from codehub.proxy.request import FieldMemory, Refused, RequestHead, parse_request
+from codehub.proxy.access.policy import Verdict, judge
+from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
+from codehub.proxy.interfaces import Phase, Principal, WorkspaceTarget
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
 

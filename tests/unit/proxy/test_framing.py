@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.proxy.framing import Body, ChunkedBody, FramingError, LengthBody
+from codehub.proxy.http1.framing import Body, ChunkedBody, FramingError, LengthBody
 
 FIELD_NAMES = st.sampled_from([b"X-Sum", b"ETag", b"Server-Timing"])
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.proxy.request import FieldMemory, Refused, RequestHead, parse_request
-from codehub.proxy.response import BadResponse, parse_response
+from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
+from codehub.proxy.http1.response import BadResponse, parse_response
 
 
 def parse(*lines: bytes, start: bytes = b"GET /x HTTP/1.1", host: bytes = b"Host: h\r\n") -> RequestHead:

@@ -7,9 +7,16 @@ from uuid import uuid4
 
 import pytest
 
+from codehub.proxy.interfaces import (
+    ErrorNote,
+    Phase,
+    RunningWorkspace,
+    WakeOutcome,
+    WakeResult,
+    WorkspaceTarget,
+)
 from codehub.proxy.pages import PageContext, Pages
 from codehub.proxy.pages.texts import TEXTS, choose_language
-from codehub.proxy.ports import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult, WorkspaceTarget
 from codehub.proxy.settings import ProxySettings, UnixAddress
 
 EVIL = "\"><script>alert(1)</script>'&"

@@ -6,14 +6,14 @@ from uuid import UUID
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codehub.proxy.client import ClientConnection
-from codehub.proxy.destinations import Destination
-from codehub.proxy.passes import Pass
-from codehub.proxy.request import FieldMemory, Refused, RequestHead, parse_request
-from codehub.proxy.rewrite import Policy
+from codehub.proxy.access.admission_cache import Pass
+from codehub.proxy.client_connection import ClientConnection
+from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
 from codehub.proxy.routing import Route, Router
 from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
-from codehub.proxy.upstream import Lane
+from codehub.proxy.upstream.destinations import Destination
+from codehub.proxy.upstream.headers import Policy
+from codehub.proxy.upstream.pool import Lane
 
 WORKSPACE = UUID("0123abcd-0000-4000-8000-0123456789ab")
 PREFIX = f"/w/{WORKSPACE}".encode()

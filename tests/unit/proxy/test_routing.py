@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from codehub.proxy.own import safe_next
+from codehub.proxy.access.internal_endpoints import safe_next
 from codehub.proxy.routing import Door, Router
 from codehub.proxy.settings import ProxySettings, UnixAddress
 

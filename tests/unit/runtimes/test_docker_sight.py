@@ -7,9 +7,9 @@ import pytest
 
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Limits, Sighting, Token
+from codehub.runtimes.docker.inventory import Stranger, find_strangers, observation, port_of, sort_things
 from codehub.runtimes.docker.names import INSTALLATION, Names, Role
 from codehub.runtimes.docker.order import Order, container_config
-from codehub.runtimes.docker.sight import Stranger, find_strangers, observation, port_of, sort_things
 
 NAMES = Names("here")
 WS = uuid4()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from codehub.server.settings import all_variables, load_settings
+from codehub.server.settings.tree import all_variables, load_settings
 
 COMPOSE = Path(__file__).parents[3] / "deploy" / "compose"
 READ_BY_THE_STORE = "AWS_"

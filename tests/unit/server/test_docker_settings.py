@@ -2,8 +2,8 @@
 
 import pytest
 
-from codehub.server.settings import load_settings
-from codehub.server.variables import SettingsError
+from codehub.server.settings.tree import load_settings
+from codehub.server.settings.variables import SettingsError
 
 
 def test_images_are_a_list_and_a_star_allows_any() -> None:

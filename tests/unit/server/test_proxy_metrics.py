@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from codehub.proxy.metrics import Metrics
-from codehub.server.proxy_metrics import ProxyCollector, keep_writing, numbers_file
+from codehub.server.proxy.metrics import ProxyCollector, keep_writing, numbers_file
 from tests.support.waiting import until
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from codehub.server.lifetimes import POSTGRESQL, mended_until
+from codehub.server.doctor.lifetimes import POSTGRESQL, mended_until
 from codehub.server.runtime_choice import private_directories, serves_others
-from codehub.server.settings import load_settings
+from codehub.server.settings.tree import load_settings
 
 
 @pytest.mark.parametrize(

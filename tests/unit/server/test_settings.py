@@ -6,8 +6,8 @@ import pytest
 
 from codehub.cli.settings import markdown_table
 from codehub.server.bind import Bind
-from codehub.server.settings import ProcessRole, RuntimeKind, Settings, all_variables, load_settings
-from codehub.server.variables import SettingsError
+from codehub.server.settings.tree import ProcessRole, RuntimeKind, Settings, all_variables, load_settings
+from codehub.server.settings.variables import SettingsError
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "operate" / "configuration.md"
 

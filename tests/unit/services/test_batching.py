@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from codehub.services.batching import Shared
+from codehub.kit.batching import Shared
 
 
 class Source:

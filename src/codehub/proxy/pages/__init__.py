@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from codehub.proxy.answers import Answer
+from codehub.proxy.http1.request import RequestHead
+from codehub.proxy.interfaces import ErrorNote, RunningWorkspace, WakeOutcome, WorkspaceTarget
 from codehub.proxy.pages.texts import TEXTS, choose_language
-from codehub.proxy.ports import ErrorNote, RunningWorkspace, WakeOutcome, WorkspaceTarget
-from codehub.proxy.request import RequestHead
 from codehub.proxy.settings import ProxySettings
 
 _HERE: Final = Path(__file__).parent

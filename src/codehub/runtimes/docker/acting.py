@@ -12,9 +12,9 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import Token
 from codehub.runtimes.docker.fences import Fences
+from codehub.runtimes.docker.inventory import Things
 from codehub.runtimes.docker.locks import WorkspaceLocks
 from codehub.runtimes.docker.marker import Marker
-from codehub.runtimes.docker.sight import Things
 
 
 class Acting:

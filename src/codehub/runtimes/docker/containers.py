@@ -16,9 +16,9 @@ from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Address
 from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
 from codehub.runtimes.docker.fences import Fences, require_not_above
+from codehub.runtimes.docker.inventory import Container, address_of
 from codehub.runtimes.docker.names import ACCIDENT, Names, Role
 from codehub.runtimes.docker.order import Order
-from codehub.runtimes.docker.sight import Container, address_of
 from codehub.runtimes.docker.users import require_no_stranger
 
 _TRIES = 5

@@ -33,9 +33,9 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import Token
 from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
-from codehub.runtimes.docker.look import Looking
+from codehub.runtimes.docker.inventory import Fence, Things
 from codehub.runtimes.docker.names import Names, Role
-from codehub.runtimes.docker.sight import Fence, Things
+from codehub.runtimes.docker.observe import Looking
 
 KEPT = timedelta(minutes=5)
 SWEEP_EVERY = timedelta(minutes=2)

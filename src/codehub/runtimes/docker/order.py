@@ -13,8 +13,8 @@ from uuid import UUID
 from codehub.runtimes.base import Limits, Token
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.engine import Document
+from codehub.runtimes.docker.inventory import port_of
 from codehub.runtimes.docker.names import Names, Role
-from codehub.runtimes.docker.sight import port_of
 
 DEFAULT_HOME = "/home/workspace"
 LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}

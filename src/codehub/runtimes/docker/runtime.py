@@ -31,18 +31,18 @@ from codehub.runtimes.docker import fences
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.acting import Acting
 from codehub.runtimes.docker.containers import Containers, NetworkGone
-from codehub.runtimes.docker.deaths import DeathWatch, OnDeath
 from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.exits import DeathWatch, OnDeath
 from codehub.runtimes.docker.fences import Fences, is_recorded
 from codehub.runtimes.docker.images import Images
+from codehub.runtimes.docker.inventory import Container, Things, observation
 from codehub.runtimes.docker.jobs import Jobs, in_use
-from codehub.runtimes.docker.look import Looking
 from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import Names, Role
 from codehub.runtimes.docker.network import PrivateNetwork
+from codehub.runtimes.docker.observe import Looking
 from codehub.runtimes.docker.order import Order, container_config, image_labels, serves_base_path
 from codehub.runtimes.docker.settings import DockerSettings, JobSettings
-from codehub.runtimes.docker.sight import Container, Things, observation
 from codehub.runtimes.docker.users import require_no_stranger
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ went between two looks.
 """
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.docker.sight import Things
+from codehub.runtimes.docker.inventory import Things
 
 
 def require_no_stranger(home: str, things: Things, *, even_stopped: bool = False) -> None:

@@ -23,11 +23,11 @@ from codehub.kit.clock import monotonic
 from codehub.runtimes.base import ProgressCallback, StorageJob, StorageResult, Token
 from codehub.runtimes.job_protocol import find_message, find_progress, outcome
 from codehub.runtimes.local import locks, logs
-from codehub.runtimes.local.ending import end_all
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
 from codehub.runtimes.local.spawn import JOB_VARIABLE, Child, job_environment, spawn_job
+from codehub.runtimes.local.stop import end_all
 from codehub.runtimes.local.threads import Threads
 
 _LINE_LIMIT = 1024 * 1024

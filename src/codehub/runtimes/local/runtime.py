@@ -29,17 +29,17 @@ from codehub.runtimes.base import (
 )
 from codehub.runtimes.local import images as image_rules
 from codehub.runtimes.local import jobs, locks, logs, places, volumes
-from codehub.runtimes.local.deaths import DeathWatch, OnDeath
-from codehub.runtimes.local.ending import end_all
+from codehub.runtimes.local.exits import DeathWatch, OnDeath
 from codehub.runtimes.local.layout import Layout, find_uuid
+from codehub.runtimes.local.observe import Look, look
 from codehub.runtimes.local.port_owners import PortOwners
 from codehub.runtimes.local.processes import Identity, boot_id, is_alive
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
 from codehub.runtimes.local.sandbox import Sandbox
 from codehub.runtimes.local.sandbox_check import make_sandbox
-from codehub.runtimes.local.sight import Look, look
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, Child
-from codehub.runtimes.local.starting import Order, Started, settle, start_process
+from codehub.runtimes.local.start import Order, Started, settle, start_process
+from codehub.runtimes.local.stop import end_all
 from codehub.runtimes.local.threads import Threads, to_the_end
 from codehub.runtimes.local.trash import TrashSweeper
 

@@ -1,0 +1,1 @@
+"""Event streams: SSE, rendering, activity, progress, and revocation."""

@@ -1,0 +1,79 @@
+"""Who is connected, asked of Redis sparingly: at most once a second for a workspace, many in one call.
+
+Redis away is no error here: the answer is then None, and people read "unknown".
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from uuid import UUID
+
+from codehub.api.dependencies import ActivityReader
+from codehub.domain.ttl import Activity
+from codehub.kit.batching import Batched
+from codehub.kit.clock import monotonic
+from codehub.signals.connection import RedisUnavailable
+
+BELIEVE_SECONDS = 1.0
+ANSWER_WITHIN = 0.5
+MAX_REMEMBERED = 4096
+
+
+class ActivityBoard:
+    def __init__(self, reader: ActivityReader | None) -> None:
+        self._reader = reader
+        self._remembered: OrderedDict[UUID, tuple[float, Activity]] = OrderedDict()
+        self._asking: Batched[UUID, Activity] = Batched(self._load, max_batch=1000)
+
+    async def read_many(self, ids: Collection[UUID]) -> Mapping[UUID, Activity] | None:
+        """None: nobody can tell at the moment."""
+        if self._reader is None:
+            return None
+        now = monotonic()
+        known: dict[UUID, Activity] = {}
+        unknown: list[UUID] = []
+        for each in ids:
+            said = self._remembered.get(each)
+            if said is not None and said[0] > now:
+                known[each] = said[1]
+            else:
+                unknown.append(each)
+        if unknown:
+            try:
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    known |= await self._asking.get_many(unknown)
+            except (RedisUnavailable, TimeoutError):
+                return None
+        return known
+
+    async def read_now(self, ids: Collection[UUID]) -> Mapping[UUID, Activity] | None:
+        """Asked of Redis after this call: for whoever has just heard that it changed."""
+        if self._reader is None:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await self._asking.get_many(ids)
+        except (RedisUnavailable, TimeoutError):
+            return None
+
+    async def retime(self, workspace_id: UUID, ttl_seconds: float) -> bool:
+        """False: Redis did not take it."""
+        if self._reader is None:
+            return False
+        try:
+            await self._reader.retime(workspace_id, ttl_seconds)
+        except RedisUnavailable:
+            return False
+        self._remembered.pop(workspace_id, None)
+        return True
+
+    async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Activity]:
+        assert self._reader is not None
+        found = await self._reader.read_many(ids)
+        until = monotonic() + BELIEVE_SECONDS
+        for workspace_id, activity in found.items():
+            self._remembered[workspace_id] = (until, activity)
+            self._remembered.move_to_end(workspace_id)
+        while len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return found

@@ -1,0 +1,58 @@
+"""What operators look at: ``/admin``."""
+
+from dataclasses import asdict
+
+from codehub.api import problems
+from codehub.api.auth import Admin
+from codehub.api.routes.paging import Limit, NumberCursor
+from codehub.api.routes.router import api_router
+from codehub.api.schemas.models import AuditEntry, Leader, Orphan, Overview, Page
+from codehub.api.state import TheParts
+from codehub.store.accounts import audit
+
+router = api_router("/admin", "admin")
+
+_ADMIN = problems.documented("unauthorized", "forbidden")
+
+
+@router.get("/overview", summary="Counts, leaders, archives", response_model=Overview, responses=_ADMIN)
+async def overview(caller: Admin, parts: TheParts) -> Overview:
+    del caller
+    seen = await parts.overviews.look()
+    leaders = [
+        Leader(
+            name=term.lock_name,
+            holder_id=term.holder_id,
+            acquired_at=term.acquired_at,
+            epoch=term.epoch,
+            last_tick_at=term.last_tick_at,
+        )
+        for term in seen.terms
+        if term.is_held
+    ]
+    return Overview(counts=dict(seen.counts), leaders=leaders, archive_bytes=seen.archive_bytes)
+
+
+@router.get("/orphans", summary="What belongs to nobody", response_model=Page[Orphan], responses=_ADMIN)
+async def orphans(caller: Admin, parts: TheParts) -> Page[Orphan]:
+    """Containers and volumes without a workspace, and archives on their way to deletion."""
+    del caller
+    found = await parts.overviews.orphans()
+    return Page(items=[Orphan.model_validate(asdict(each)) for each in found], next_cursor=None)
+
+
+@router.get(
+    "/audit",
+    summary="Who did what",
+    response_model=Page[AuditEntry],
+    responses={**_ADMIN, **problems.documented("validation_failed")},
+)
+async def audit_log(
+    caller: Admin, parts: TheParts, cursor: NumberCursor = None, limit: Limit = 50
+) -> Page[AuditEntry]:
+    """Newest first."""
+    del caller
+    async with parts.reading() as session:
+        page = await audit.list_page(session, cursor=cursor, limit=limit)
+    items = [AuditEntry.model_validate(asdict(each)) for each in page.items]
+    return Page(items=items, next_cursor=page.next_cursor)

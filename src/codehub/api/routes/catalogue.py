@@ -1,0 +1,42 @@
+"""What there is to choose from, and how much of it is left: ``/images`` and ``/limits``."""
+
+from codehub.api import problems
+from codehub.api.auth import Caller
+from codehub.api.routes.router import api_router
+from codehub.api.schemas.models import Image, Images, Limits, Usage
+from codehub.api.state import TheParts
+from codehub.store.workspaces import limits as places
+
+router = api_router("", "catalogue")
+
+
+@router.get(
+    "/images",
+    summary="What image_ref may be",
+    response_model=Images,
+    responses=problems.documented("unauthorized"),
+)
+async def images(caller: Caller, parts: TheParts) -> Images:
+    del caller
+    known = await parts.given.runtime.images()
+    default = parts.settings.default_image or (known[0] if known else None)
+    return Images(items=[Image(name=name) for name in known], default=default)
+
+
+@router.get(
+    "/limits",
+    summary="How many may run, and do",
+    response_model=Limits,
+    responses=problems.documented("unauthorized"),
+)
+async def limits(caller: Caller, parts: TheParts) -> Limits:
+    allowed = parts.settings.limits
+    async with parts.reading() as session:
+        used = await places.usage(session, caller.user.id)
+    return Limits.model_validate(
+        {
+            "user": Usage(used=used.user, allowed=allowed.per_user),
+            "global": Usage(used=used.total, allowed=allowed.in_all),
+            "attempts": parts.settings.max_retries + 1,
+        }
+    )

@@ -1,0 +1,87 @@
+"""Live changes: ``/events`` and ``/workspaces/{id}/events``."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query, Response
+
+from codehub.api import problems
+from codehub.api.auth import Caller
+from codehub.api.live.sse import EventStream, Write
+from codehub.api.live.streams import ChosenWorkspaces, OneWorkspace, Topic, WorkspaceList, WorkspaceStream
+from codehub.api.routes.router import api_router
+from codehub.api.routes.workspaces import Owner, find_visible, whose
+from codehub.api.state import TheParts
+from codehub.services.identity import Principal
+from codehub.signals.live import LiveSubscription
+
+router = api_router("", "events")
+
+MAX_CHOSEN = 200
+
+Chosen = Annotated[list[UUID] | None, Query(alias="id", max_length=MAX_CHOSEN)]
+
+_STREAM = {
+    "description": "Events: snapshot, state_changed, progress, activity, error, deleted, resync, heartbeat",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+@router.get(
+    "/workspaces/{workspace_id}/events",
+    summary="Live changes of one workspace",
+    response_model=None,
+    response_class=Response,
+    responses={200: _STREAM, **problems.documented("unauthorized", "not_found", "validation_failed")},
+)
+async def workspace_events(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    await find_visible(workspace_id, caller, parts)
+
+    async def source(write: Write) -> None:
+        with parts.given.live.subscribe_workspace(workspace_id) as subscription:
+            await _stream(parts, caller, OneWorkspace(workspace_id, parts.frames), subscription, write)
+
+    return EventStream(source)
+
+
+@router.get(
+    "/events",
+    summary="Live changes of my workspaces",
+    response_model=None,
+    response_class=Response,
+    responses={200: _STREAM, **problems.documented("unauthorized", "forbidden", "validation_failed")},
+)
+async def events(
+    caller: Caller,
+    parts: TheParts,
+    owner: Owner = None,
+    chosen: Chosen = None,
+) -> Response:
+    """With `id`, once for each: only these, as far as they may be seen."""
+    owner_id = whose(owner, caller)
+    live = parts.given.live
+
+    async def source(write: Write) -> None:
+        topic: Topic
+        if chosen:
+            topic = ChosenWorkspaces(chosen, owner_id, parts.frames, records=parts.workspaces)
+        else:
+            topic = WorkspaceList(owner_id, parts.frames, reading=parts.reading, gate=parts.tellings)
+        with live.subscribe_all() if owner_id is None else live.subscribe_user(owner_id) as subscription:
+            await _stream(parts, caller, topic, subscription, write)
+
+    return EventStream(source)
+
+
+async def _stream(
+    parts: TheParts, caller: Principal, topic: Topic, subscription: LiveSubscription, write: Write
+) -> None:
+    stream = WorkspaceStream(
+        topic,
+        subscription,
+        frames=parts.frames,
+        write=write,
+        heartbeat_seconds=parts.settings.heartbeat_seconds,
+    )
+    with parts.guard.watching(caller, subscription.close):
+        await stream.run()

@@ -1,0 +1,62 @@
+"""What an orchestrator and a monitor ask, without signing in: at the root, outside ``/api/v1``."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+
+from codehub.api import problems
+from codehub.api.schemas.models import CoordinatorReport, Health
+from codehub.api.state import TheParts
+from codehub.domain.status import Status
+from codehub.store.errors import DATABASE_FAILED
+
+router = APIRouter(tags=["health"])
+
+COUNTS_WITHIN_SECONDS = 3.0
+
+WORKSPACES = Gauge("codehub_workspaces", "Workspaces by status, deleted ones aside", ["status"])
+
+
+@router.get("/health/live", summary="The process answers", response_model=Health)
+async def live() -> Health:
+    return Health(status="ok")
+
+
+@router.get(
+    "/health/ready",
+    summary="The database is reachable and migrated",
+    response_model=Health,
+    responses=problems.documented("not_ready"),
+)
+async def ready(parts: TheParts) -> Health | Response:
+    reason = await parts.given.why_not_ready()
+    return Health(status="ok") if reason is None else problems.problem("not_ready", reason)
+
+
+@router.get(
+    "/health/coordinator",
+    summary="Who leads what, seen from this process",
+    response_model=CoordinatorReport,
+)
+async def coordinator(parts: TheParts) -> CoordinatorReport:
+    return CoordinatorReport.model_validate(dict(await parts.given.coordinator_health()))
+
+
+@router.get(
+    "/metrics",
+    summary="Measurements for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(parts: TheParts) -> Response:
+    try:
+        async with asyncio.timeout(COUNTS_WITHIN_SECONDS):
+            counts = await parts.overviews.counts()
+    except DATABASE_FAILED:
+        WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
+    else:
+        for status in Status:
+            if status is not Status.DELETED:
+                WORKSPACES.labels(status.value).set(counts.get(status.value, 0))
+    return Response(generate_latest(parts.given.metrics), media_type=CONTENT_TYPE_LATEST)

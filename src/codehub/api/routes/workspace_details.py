@@ -1,0 +1,154 @@
+"""What can be read about one workspace besides itself: its timeline, archives and output."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query, Response
+from fastapi.responses import StreamingResponse
+
+from codehub.api import problems
+from codehub.api.auth import Caller
+from codehub.api.live.sse import EventStream, Write
+from codehub.api.live.streams import heartbeat
+from codehub.api.routes.paging import Limit, NumberCursor
+from codehub.api.routes.router import api_router
+from codehub.api.routes.workspaces import find_visible
+from codehub.api.schemas import models
+from codehub.api.state import Parts, TheParts
+from codehub.domain import causes
+from codehub.domain.errors import EffectError
+from codehub.services.identity import Principal
+from codehub.store.workspaces import events
+
+router = api_router("/workspaces/{workspace_id}", "workspaces")
+
+_SEEN = problems.documented("unauthorized", "not_found", "validation_failed")
+
+
+@router.get(
+    "/history", summary="Its timeline", response_model=models.Page[models.HistoryEntry], responses=_SEEN
+)
+async def history(
+    workspace_id: UUID, caller: Caller, parts: TheParts, cursor: NumberCursor = None, limit: Limit = 50
+) -> models.Page[models.HistoryEntry]:
+    """Newest first: what changed, who did it, and why."""
+    await find_visible(workspace_id, caller, parts)
+    async with parts.reading() as session:
+        page = await events.list_page(session, workspace_id, cursor=cursor, limit=limit)
+    return models.Page(items=[_told(each) for each in page.items], next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/archives",
+    summary="Its archives",
+    response_model=models.Page[models.ArchiveGeneration],
+    responses=_SEEN,
+)
+async def archives(
+    workspace_id: UUID, caller: Caller, parts: TheParts
+) -> models.Page[models.ArchiveGeneration]:
+    """Complete ones, newest first."""
+    await find_visible(workspace_id, caller, parts)
+    found = await parts.given.archives.find_committed(workspace_id)
+    items = [
+        models.ArchiveGeneration(
+            key=each.path.key, bytes=each.meta.bytes, files=each.meta.files, created_at=each.meta.created_at
+        )
+        for each in found
+    ]
+    return models.Page(items=items, next_cursor=None)
+
+
+@router.get(
+    "/logs",
+    summary="Its output",
+    response_model=None,
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Recent output; with `follow` an event stream of `log` events",
+            "content": {"text/plain": {"schema": {"type": "string"}}, "text/event-stream": {}},
+        },
+        **_SEEN,
+    },
+)
+async def logs(
+    workspace_id: UUID,
+    caller: Caller,
+    parts: TheParts,
+    follow: Annotated[bool, Query(description="Go on as an event stream")] = False,
+) -> Response:
+    await find_visible(workspace_id, caller, parts)
+    if follow:
+        return EventStream(_Following(workspace_id, caller, parts).run)
+    output = parts.given.runtime.logs(workspace_id)
+    # The first piece before the answer begins: a runtime that is away is then a 503, not half a 200.
+    first = await anext(output, b"")
+    return StreamingResponse(_as_text(first, output), media_type="text/plain; charset=utf-8")
+
+
+async def _as_text(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first.decode("utf-8", "replace").encode()
+    try:
+        async for piece in rest:
+            yield piece.decode("utf-8", "replace").encode()
+    except EffectError as error:
+        yield f"\n[the output ends here: {error.message}]\n".encode()
+
+
+class _Following:
+    """Output as it comes: each event's data is ``{"text": …}``. Ends when the workspace does."""
+
+    def __init__(self, workspace_id: UUID, caller: Principal, parts: Parts) -> None:
+        self._workspace_id = workspace_id
+        self._caller = caller
+        self._parts = parts
+
+    async def run(self, write: Write) -> None:
+        reading = asyncio.create_task(self._read(write))
+        beating = asyncio.create_task(_beat(write, every=self._parts.settings.heartbeat_seconds))
+
+        def end() -> None:
+            reading.cancel()
+
+        try:
+            with self._parts.guard.watching(self._caller, end):
+                await asyncio.wait({reading, beating}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (reading, beating):
+                task.cancel()
+            await asyncio.gather(reading, beating, return_exceptions=True)
+
+    async def _read(self, write: Write) -> None:
+        try:
+            async for piece in self._parts.given.runtime.logs(self._workspace_id, follow=True):
+                await write(_log_event(piece.decode("utf-8", "replace")))
+        except EffectError as error:
+            await write(_log_event(f"[the output ends here: {error.message}]\n"))
+
+
+async def _beat(write: Write, *, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        await write(heartbeat())
+
+
+def _log_event(text: str) -> bytes:
+    return f"event: log\ndata: {json.dumps({'text': text}, ensure_ascii=False)}\n\n".encode()
+
+
+def _told(event: events.EventRecord) -> models.HistoryEntry:
+    known = causes.parse(event.cause)
+    return models.HistoryEntry(
+        seq=event.seq,
+        version=event.version,
+        at=event.at,
+        changes=dict(event.changes),
+        actor=event.actor,
+        cause=event.cause,
+        cause_code=known.code if known else None,
+        cause_params=known.params if known else {},
+    )

@@ -1,0 +1,219 @@
+"""Workspaces and what people wish of them: ``/workspaces``.
+
+Nothing here decides who may do what or what a wish means: ``services/workspaces`` does.
+"""
+
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Query, Response
+
+from codehub.api import problems
+from codehub.api.auth import Caller
+from codehub.api.routes.paging import IdCursor, Limit
+from codehub.api.routes.router import api_router
+from codehub.api.schemas import models
+from codehub.api.schemas.fields import Fragment
+from codehub.api.state import JSON, TheParts
+from codehub.domain.status import Status
+from codehub.services import workspaces as service
+from codehub.services.errors import UnknownImage
+from codehub.services.identity import Principal
+from codehub.services.workspaces import NewWorkspace
+from codehub.store.workspaces.records import WorkspaceRecord
+
+router = api_router("/workspaces", "workspaces")
+
+Owner = Annotated[
+    str | None,
+    Query(
+        pattern="^(all|[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})$",
+        description="Administrators: somebody's id, or `all`",
+    ),
+]
+
+_SEEN = ("unauthorized", "not_found", "validation_failed")
+_WISHED = (*_SEEN, "csrf", "deleted")
+
+
+def _answers(status: int, *codes: str) -> dict[str, Any]:
+    """A route that answers with a workspace it writes itself."""
+    described = {status: {"model": models.Workspace, "description": "The workspace"}}
+    return {
+        "status_code": status,
+        "response_model": None,
+        "responses": {**described, **problems.documented(*codes)},
+    }
+
+
+@router.get(
+    "",
+    summary="My workspaces",
+    response_model=None,
+    responses={
+        200: {"model": models.Page[models.Workspace]},
+        **problems.documented("unauthorized", "forbidden", "validation_failed"),
+    },
+)
+async def list_workspaces(
+    caller: Caller,
+    parts: TheParts,
+    owner: Owner = None,
+    status: Status | None = None,
+    q: Annotated[Fragment | None, Query(description="Part of the name or description")] = None,
+    cursor: IdCursor = None,
+    limit: Limit = 50,
+) -> Response:
+    """Newest first. Deleted ones only for `status=deleted`, which administrators may ask."""
+    owner_id = whose(owner, caller)
+    if status is Status.DELETED and not caller.user.is_admin:
+        raise problems.Refused("forbidden")
+    if status is None and q is None and cursor is None:
+        body = await parts.pages.first(owner_id, limit)
+    else:
+        wanted = status.value if status else None
+        body = await parts.pages.read(owner_id, limit=limit, status=wanted, q=q, cursor=cursor)
+    return Response(body, media_type=JSON)
+
+
+@router.post(
+    "",
+    summary="Make a workspace",
+    **_answers(
+        201,
+        "unauthorized",
+        "csrf",
+        "name_taken",
+        "validation_failed",
+        "unknown_image",
+        "limit_user",
+        "limit_global",
+    ),
+)
+async def create_workspace(body: models.NewWorkspace, caller: Caller, parts: TheParts) -> Response:
+    """With `start`, at a limit, nothing is made."""
+    settings = parts.settings
+    image_ref = await _image(parts, body.image_ref)
+    new = NewWorkspace(
+        name=body.name,
+        image_ref=image_ref,
+        description=body.description,
+        memo=body.memo,
+        standby_ttl_seconds=_or(body.standby_ttl_seconds, settings.standby_ttl_seconds),
+        archive_ttl_seconds=_or(body.archive_ttl_seconds, settings.archive_ttl_seconds),
+        start=body.start,
+    )
+    record = await parts.wishes.make(
+        partial(service.create, new=new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits)
+    )
+    return await parts.answer(record, status=201)
+
+
+@router.get("/{workspace_id}", summary="One workspace", **_answers(200, *_SEEN))
+async def get_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    return await parts.answer(await find_visible(workspace_id, caller, parts))
+
+
+@router.patch("/{workspace_id}", summary="Change its details", **_answers(200, *_WISHED, "name_taken"))
+async def edit_workspace(
+    workspace_id: UUID, body: models.WorkspaceChange, caller: Caller, parts: TheParts
+) -> Response:
+    changes = body.model_dump(exclude_unset=True)
+    async with parts.sessions.begin() as session:
+        record = await service.edit(session, workspace_id, changes, actor=caller.actor)
+    if "standby_ttl_seconds" in changes:
+        await parts.retime(record.view)
+    return await parts.answer(record)
+
+
+@router.delete("/{workspace_id}", summary="Delete it", **_answers(202, *_SEEN, "csrf"))
+async def delete_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    """Container and home go at once, archives after a while."""
+    async with parts.sessions.begin() as session:
+        record = await service.delete(session, workspace_id, actor=caller.actor)
+    return await parts.answer(record, status=202)
+
+
+@router.post(
+    "/{workspace_id}/start",
+    summary="Wish it RUNNING",
+    **_answers(202, *_WISHED, "limit_user", "limit_global"),
+)
+async def start_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    wish = partial(service.start, workspace_id=workspace_id, actor=caller.actor, limits=parts.settings.limits)
+    record = await parts.wishes.make(wish, row=workspace_id)
+    return await parts.answer(record, status=202)
+
+
+@router.post("/{workspace_id}/stop", summary="Wish it STANDBY", **_answers(202, *_WISHED, "archived"))
+async def stop_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    async with parts.sessions.begin() as session:
+        record = await service.stop(session, workspace_id, actor=caller.actor)
+    return await parts.answer(record, status=202)
+
+
+@router.post("/{workspace_id}/archive", summary="Wish it archived", **_answers(202, *_WISHED))
+async def archive_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    async with parts.sessions.begin() as session:
+        record = await service.archive(session, workspace_id, actor=caller.actor)
+    return await parts.answer(record, status=202)
+
+
+@router.post(
+    "/{workspace_id}/keep-awake",
+    summary="Nothing puts it to sleep for some hours",
+    **_answers(202, *_WISHED),
+)
+async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, parts: TheParts) -> Response:
+    async with parts.sessions.begin() as session:
+        record = await service.keep_awake(
+            session, workspace_id, for_=timedelta(hours=body.hours), actor=caller.actor
+        )
+    return await parts.answer(record, status=202)
+
+
+@router.post(
+    "/{workspace_id}/recover",
+    summary="Lift an error",
+    **_answers(202, *_WISHED, "forbidden", "limit_user", "limit_global"),
+)
+async def recover_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+    """Owners lift what stopped an archiving of their own, administrators everything. Without an error nothing
+    changes."""
+    async with parts.sessions.begin() as session:
+        record = await service.recover(
+            session, workspace_id, actor=caller.actor, limits=parts.settings.limits
+        )
+    return await parts.answer(record, status=202)
+
+
+async def find_visible(workspace_id: UUID, caller: Principal, parts: TheParts) -> WorkspaceRecord:
+    """The workspace, or 404: also if it is somebody else's."""
+    return service.visible(await parts.workspaces.get(workspace_id), caller.actor)
+
+
+def whose(owner: str | None, caller: Principal) -> UUID | None:
+    """Whose workspaces are meant; None: everybody's. Only administrators look at others'."""
+    if owner is None:
+        return caller.user.id
+    if owner != "all" and UUID(owner) == caller.user.id:
+        return caller.user.id
+    if not caller.user.is_admin:
+        raise problems.Refused("forbidden")
+    return None if owner == "all" else UUID(owner)
+
+
+async def _image(parts: TheParts, wanted: str | None) -> str:
+    known = await parts.given.runtime.images()
+    chosen = wanted or parts.settings.default_image or (known[0] if known else None)
+    if chosen is None:
+        raise problems.Invalid("image_ref", "there is no default image: name one")
+    if known and chosen not in known:
+        raise UnknownImage(chosen, known)
+    return chosen
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

@@ -1,0 +1,1 @@
+"""The Reconciler: one tick, its batch, the worker and its actions."""

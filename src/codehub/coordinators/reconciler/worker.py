@@ -1,0 +1,334 @@
+"""Runs one action for the Reconciler and writes down how it ended, fenced.
+
+The effect happens with no transaction open. If all that is left to do is to see it, the Observer hears of it
+at once, and the tick that finds it seen writes all there is to write. Any other outcome is written in one
+short transaction on the coordinator's own connection, by the task that ran the action. A write that meets no
+row means that somebody else owns the operation: the result is dropped, and whatever the action left behind
+is idempotently done again by its owner.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import assert_never
+
+import structlog
+from prometheus_client import Counter
+
+from codehub.coordinators.leadership import Leadership, LeadershipLost
+from codehub.coordinators.reconciler.actions import Acted, Actions, Archived, Call, Effect, Restored
+from codehub.coordinators.reconciler.breakers import Engines
+from codehub.coordinators.reconciler.executions import Execution, Executions, lane_of
+from codehub.coordinators.wake_signal import Nudges
+from codehub.domain import home
+from codehub.domain.causes import Cause, CauseCode
+from codehub.domain.endings import Ending
+from codehub.domain.errors import EffectError, ErrorInfo, FailureCode
+from codehub.domain.plan import Crashed, crash_error
+from codehub.domain.policy import Drop, GiveUp, Policy, Release, Retry, after_failure, release_archiving
+from codehub.domain.states import STORAGE_OPERATIONS, Operation
+from codehub.domain.workspace import WorkspaceView
+from codehub.kit.batching import Batched
+from codehub.kit.remote_clock import RemoteClock
+from codehub.kit.tasks import finish
+from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
+from codehub.signals.hints import HintTarget
+from codehub.store.db.context import set_actor
+from codehub.store.workspaces import claims, events, queries
+
+log = structlog.get_logger(__name__)
+
+LOG_TAIL_BYTES = 4096
+
+CRASHES = Counter("codehub_workspace_crashes_total", "Workspaces that ended unasked, by how", ["kind"])
+
+ProgressSink = Callable[[WorkspaceView, StorageProgress], Awaitable[None]]
+
+
+class NotMine(LeadershipLost):
+    """The operation belongs to somebody else now."""
+
+
+class Worker:
+    def __init__(
+        self,
+        *,
+        leadership: Leadership,
+        actions: Actions,
+        runtime: Runtime,
+        executions: Executions,
+        engines: Engines,
+        nudges: Nudges,
+        clock: RemoteClock,
+        policy: Policy,
+        on_progress: ProgressSink,
+        on_outcome: Callable[[Operation, str], None] = lambda _operation, _outcome: None,
+        env: Callable[[WorkspaceView], Mapping[str, str]] = lambda _ws: {},
+        limits: Limits | None = None,
+    ) -> None:
+        self._lead = leadership
+        self._actions = actions
+        self._runtime = runtime
+        self._executions = executions
+        self._engines = engines
+        self._nudges = nudges
+        self._clock = clock
+        self._policy = policy
+        self._on_progress = on_progress
+        self._on_outcome = on_outcome
+        self._env = env
+        self._limits = limits or Limits()
+        self._epoch = 0
+        # One question for all actions that ended while the connection was busy with the ones before.
+        self._ends = Batched(self._read_end, max_loads=1)
+
+    def begin_term(self) -> None:
+        self._epoch = self._lead.epoch
+
+    def run(self, ws: WorkspaceView) -> None:
+        """Execute the operation in flight of ``ws``."""
+        self._executions.start(ws, partial(self._execute, ws), lane=lane_of(ws.operation))
+
+    def fail(self, ws: WorkspaceView, failure: EffectError) -> None:
+        """One execution counts as failed: its effect never showed, or it hangs and is cut."""
+        self._executions.replace(ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation))
+
+    def expire(self, ws: WorkspaceView, error: ErrorInfo) -> None:
+        """Over its limit: cancel, confirm gone, then go terminal. Archiving: give up for a while."""
+        retry_at = None
+        if ws.operation is Operation.ARCHIVING:
+            released = release_archiving(ws, error, now=self._clock.now(), policy=self._policy)
+            error, retry_at = released.error, released.retry_at
+        ending = partial(self._give_up, ws, error, retry_at=retry_at)
+        self._executions.replace(ws, ending, lane=lane_of(ws.operation))
+
+    def examine_crash(self, ws: WorkspaceView, crash: Crashed) -> None:
+        """It ended unasked: ask how, read its last words and write the failure down."""
+        self._executions.start(ws, partial(self._record_crash, ws, crash), lane=lane_of(Operation.STARTING))
+
+    async def _execute(self, ws: WorkspaceView, execution: Execution) -> None:
+        bound = log.bind(workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value)
+        try:
+            effect = await self._actions.perform(self._call(ws, execution))
+        except LeadershipLost as error:
+            bound.info("action dropped: not leading", error=str(error))
+        except EffectError as error:
+            bound.warning("action failed", code=error.failure.value, error=error.message)
+            await self._failed(ws, error, execution)
+        except Exception as error:  # noqa: BLE001 - a bug fails this operation, not the loop
+            bound.error("action failed unexpectedly", exc_info=error)
+            failure = EffectError(FailureCode.UNEXPECTED, f"Unexpected: {type(error).__name__}")
+            await self._failed(ws, failure, execution)
+        else:
+            self._engines.succeeded(ws.operation, now=self._clock.now())
+            await self._write(ws, partial(self._write_effect, ws, effect, execution))
+
+    def _call(self, ws: WorkspaceView, execution: Execution) -> Call:
+        async def on_progress(progress: StorageProgress) -> None:
+            execution.progress_at = self._clock.now()
+            await self._on_progress(ws, progress)
+
+        return Call(
+            ws=ws,
+            token=Token(ws.op_seq, self._epoch),
+            on_progress=on_progress,
+            assert_leading=self._lead.assert_recent,
+            assert_mine=partial(self._assert_mine, ws),
+            env=self._env(ws),
+            limits=self._limits,
+        )
+
+    async def _assert_mine(self, ws: WorkspaceView) -> None:
+        async def ask() -> bool:
+            async with self._lead.transaction() as session:
+                return await claims.holds(session, claims.Claim.of(ws))
+
+        if not await finish(ask()):
+            raise NotMine("the operation has another owner")
+
+    async def _write_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> bool:
+        claim = claims.Claim.of(ws)
+        if isinstance(effect, Acted):
+            execution.acted_at = await self._ends.get(claim)
+            execution.awaits_look = True
+            return True
+        async with self._lead.transaction(actor="reconciler") as session:
+            match effect:
+                case Restored(archive_key=key, bound=bound):
+                    written = await claims.mark_restored(
+                        session, claim, home=home.at_restored(ws.home, archive_key=key)
+                    )
+                    if written and not bound:
+                        cause = Cause(CauseCode.RESTORED_UNBOUND).text
+                        await events.append_note(session, ws.id, actor="reconciler", cause=cause)
+                case Archived(archive_key=key, sizes=sizes, sha256=sha256):
+                    kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes)
+                    written = await claims.commit_archive_key(session, claim, key, home=kept)
+                case _:
+                    assert_never(effect)
+        # An archive's second half is planned, not looked for.
+        if written and not isinstance(effect, Archived):
+            execution.awaits_look = True
+            await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
+        return written
+
+    async def _read_end(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
+        """When these actions had ended, by the database's clock. It is written with their completion; who
+        takes over before that does not know it, and acts once more.
+        """
+        now = await self._lead.database_time()
+        await self._nudges.wake(HintTarget.OBSERVER, [claim.workspace_id for claim in ended])
+        return dict.fromkeys(ended, now)
+
+    async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> None:
+        """Count it, or blame the engine: what an engine's absence did to a workspace is nobody's error."""
+        now = self._clock.now()
+        if await self._engines.blames_engine(failure, workspace_id=ws.id, now=now):
+            return
+        match after_failure(ws, failure, now=now, policy=self._policy):
+            case Drop(highest_op_seq=highest):
+                log.info("result dropped: a newer actor was here", workspace_id=str(ws.id))
+                if highest is not None:
+                    await self._write(ws, partial(self._write_catch_up, ws, highest))
+            case Retry(error=error):
+                self._on_outcome(ws.operation, "retried")
+                await self._write(ws, partial(self._write_retry, ws, error))
+            case GiveUp(error=error):
+                await self._give_up(ws, error, execution)
+            case Release(error=error, retry_at=retry_at):
+                await self._give_up(ws, error, execution, retry_at=retry_at)
+
+    async def _write_catch_up(self, ws: WorkspaceView, seen_op_seq: int) -> bool:
+        async with self._lead.transaction() as session:
+            return await claims.catch_up(session, claims.Claim.of(ws), seen_op_seq=seen_op_seq)
+
+    async def _write_retry(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler", error.message)
+            return await claims.record_failure(session, claims.Claim.of(ws), error, home=home.at_failure(ws))
+
+    async def _give_up(
+        self, ws: WorkspaceView, error: ErrorInfo, execution: Execution, *, retry_at: datetime | None = None
+    ) -> None:
+        """Terminal, or until ``retry_at``. Not before nothing of the operation can still touch the volume."""
+        del execution
+        try:
+            await self._leave_in_order(ws)
+        except (EffectError, LeadershipLost) as gone:
+            log.warning("cannot confirm that nothing is left of it", workspace_id=str(ws.id), error=str(gone))
+            return  # judged again at a later tick
+        self._on_outcome(ws.operation, "failed")
+        log.error(
+            "operation gave up",
+            workspace_id=str(ws.id),
+            op_id=str(ws.op_id),
+            operation=ws.operation.value,
+            reason=error.reason.value,
+            error=error.message,
+        )
+        if retry_at is None:
+            await self._write(ws, partial(self._write_terminal, ws, error))
+        else:
+            await self._write(ws, partial(self._write_release, ws, error, retry_at))
+
+    async def _leave_in_order(self, ws: WorkspaceView) -> None:
+        """Whatever still works on the volume ends; of a workspace that is deleted by now, nothing stays.
+
+        Such a one may have been seen DELETED before this operation made a volume, and with the operation over
+        nobody would look again. Deleted after the question here: that look begins later, and sees the volume.
+        """
+        token = Token(ws.op_seq, self._epoch)
+        if ws.operation in STORAGE_OPERATIONS:
+            self._lead.assert_recent()
+            await self._actions.abandon(ws.id, token=token)
+        if await self._is_deleted(ws):
+            self._lead.assert_recent()
+            await self._actions.clear_away(ws.id, token=token)
+
+    async def _is_deleted(self, ws: WorkspaceView) -> bool:
+        async def ask() -> bool:
+            async with self._lead.transaction() as session:
+                if not await claims.holds(session, claims.Claim.of(ws)):
+                    raise NotMine("the operation has another owner")
+                found = await queries.find(session, ws.id)
+            return found is not None and found.view.deleted_at is not None
+
+        return await finish(ask())
+
+    async def _write_release(self, ws: WorkspaceView, error: ErrorInfo, retry_at: datetime) -> bool:
+        kept = home.at_archiving_given_up(ws.home, retry_at=retry_at)
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler", error.message)
+            return await claims.release(session, claims.Claim.of(ws), error, home=kept)
+
+    async def _write_terminal(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
+        async with self._lead.transaction() as session:
+            await set_actor(session, "reconciler", error.message)
+            written = await claims.go_terminal(session, claims.Claim.of(ws), error)
+        if written:
+            await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
+        return written
+
+    async def _record_crash(self, ws: WorkspaceView, crash: Crashed, execution: Execution) -> None:
+        del execution
+        try:
+            ending = await self._runtime.ending(ws.id)
+        except EffectError as failure:
+            log.info("how it ended is not known", workspace_id=str(ws.id), error=failure.message)
+            return  # the engine is away: judged again at a later tick
+        if ending is None and not crash.soon:  # nothing to tell: a machine that was rebooted, for example
+            await self._write(ws, partial(self._write_end_of_run, ws))
+            return
+        ending = ending or Ending()
+        tail = await self._log_tail(ws)
+        error = crash_error(crash, ending, log_tail=tail, now=self._clock.now(), policy=self._policy)
+        if crash.soon:
+            self._on_outcome(Operation.STARTING, "failed" if error.is_terminal else "retried")
+        CRASHES.labels(ending.kind.value).inc()
+        log.warning(
+            "workspace ended unasked",
+            workspace_id=str(ws.id),
+            kind=ending.kind.value,
+            exit_code=ending.exit_code,
+            crashes=error.error_count,
+        )
+
+        async def write() -> bool:
+            kept = home.at_crash(ws.home, crashes=crash.crashes)
+            async with self._lead.transaction() as session:
+                await set_actor(session, "reconciler", error.message)
+                if error.is_terminal:
+                    return await claims.set_error_without_operation(session, ws, error, home=kept)
+                return await claims.record_crash(session, ws, error, home=kept, wait=crash.soon)
+
+        await self._write(ws, write)
+        if not crash.soon:
+            await self._nudges.wake(HintTarget.RECONCILER, [ws.id])
+
+    async def _write_end_of_run(self, ws: WorkspaceView) -> bool:
+        async with self._lead.transaction() as session:
+            written = await claims.mark_home(session, ws, home=home.at_crash(ws.home, crashes=0))
+        await self._nudges.wake(HintTarget.RECONCILER, [ws.id])
+        return written
+
+    async def _log_tail(self, ws: WorkspaceView) -> str:
+        """The last lines, as far as they can be had: their absence must not hide the crash."""
+        tail = b""
+        try:
+            async for chunk in self._runtime.logs(ws.id):
+                tail = (tail + chunk)[-LOG_TAIL_BYTES:]
+        except EffectError as error:
+            return f"(no output: {error.message})"
+        return tail.decode(errors="replace")
+
+    async def _write(self, ws: WorkspaceView, write: Callable[[], Awaitable[bool]]) -> None:
+        async def run() -> bool:
+            return await write()
+
+        try:
+            written = await finish(run())
+        except LeadershipLost as error:
+            log.info("outcome not written: not leading", workspace_id=str(ws.id), error=str(error))
+            return
+        if not written:
+            log.info("outcome dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))

@@ -1,0 +1,282 @@
+"""Carries out what the gate decided: wakes, sends to the sign-in, shows pages.
+
+Everything here is off the hot path and may wait for the directory. A directory that fails or hangs costs
+the one request a 503, never the connection's place in line.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from urllib.parse import quote
+from uuid import UUID
+
+import structlog
+
+from codehub.kit.tasks import hear_out
+from codehub.proxy.access.cache import Access
+from codehub.proxy.access.fetch_metadata import may_enter
+from codehub.proxy.access.internal_endpoints import OwnEndpoints, safe_next
+from codehub.proxy.access.policy import Verdict, judge
+from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
+from codehub.proxy.http1.request import RequestHead
+from codehub.proxy.identity import Identity
+from codehub.proxy.interfaces import Directory, Ports, Principal, WakeOutcome, WakeResult, WorkspaceTarget
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.pages import PageContext, Pages
+from codehub.proxy.routing import Door, Route, label_of
+from codehub.proxy.settings import ProxySettings
+from codehub.proxy.upstream.destinations import Destination, Destinations
+
+log = structlog.get_logger(__name__)
+
+PATIENCE = 10.0  # with the directory
+LINE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Let in: relay to there."""
+
+    to: Destination
+    path: bytes
+
+
+class Concierge:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: ProxySettings,
+        *,
+        access: Access,
+        own: OwnEndpoints,
+        pages: Pages,
+        metrics: Metrics,
+        destinations: Destinations,
+    ) -> None:
+        self._destinations = destinations
+        self._directory: Directory = ports.directory
+        self._settings = settings
+        self._access = access
+        self._own = own
+        self._pages = pages
+        self._metrics = metrics
+        self._scheme = settings.scheme.encode()
+        self._tell_at = float("-inf")
+        self._wakes: dict[tuple[UUID, UUID], asyncio.Task[WakeOutcome]] = {}
+
+    async def receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._receive(request, route, identity)
+        except Exception as error:  # noqa: BLE001 - whatever the directory met, the person gets an answer
+            self._tell_of_failure(error)
+            return self._unavailable(request)
+
+    def _tell_of_failure(self, error: Exception) -> None:
+        """One line a minute: while the database is away every request meets this."""
+        self._metrics.directory_failures_total += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._tell_at:
+            self._tell_at = now + LINE_SECONDS
+            log.warning("directory did not answer", error=repr(error))
+
+    async def _receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
+        principal = await self._principal(identity)
+        if route.door is Door.OWN:
+            if not identity.by_token and not may_enter(request, self._scheme):
+                return self.foreign_page(request)
+            answer = await self._own.serve(request, route, principal)
+            if isinstance(answer, Answer) or principal is None:
+                return answer if isinstance(answer, Answer) else unauthorized()
+            return Onward(answer.to, answer.path)
+        target = None
+        if principal is not None and route.workspace_id is not None:
+            target = await self._access.target(route.workspace_id)
+        verdict = judge(
+            request,
+            route,
+            principal=principal,
+            target=target,
+            scheme=self._scheme,
+            by_token=identity.by_token,
+            own_origins=self._settings.base_domain is not None,
+        )
+        return await self._carry_out(verdict, request, route, principal, target)
+
+    async def _carry_out(
+        self,
+        verdict: Verdict,
+        request: RequestHead,
+        route: Route,
+        principal: Principal | None,
+        target: WorkspaceTarget | None,
+    ) -> Answer | Onward:
+        if verdict is Verdict.SIGN_IN:
+            return redirect(303, self._sign_in_url(request, route))
+        if verdict is Verdict.UNAUTHORIZED:
+            return unauthorized()
+        if verdict is Verdict.FOREIGN_PAGE:
+            return self.foreign_page(request)
+        if verdict is Verdict.NOT_FOUND or principal is None or target is None:
+            return self._pages.not_found(_context(request)) if request.is_navigation else not_found()
+        match verdict:
+            case Verdict.BAD_ORIGIN:
+                return self.bad_origin()
+            case Verdict.MOVE:
+                return self._move(request, route, target)
+            case Verdict.ADD_SLASH:
+                return redirect(308, (route.prefix + b"/" + route.path).decode("latin-1"))
+            case Verdict.ENTER_BASE_PATH:
+                return redirect(302, f"/w/{target.id}/" + route.path[1:].decode("latin-1"))
+            case Verdict.BROKEN:
+                return self._broken(request, target)
+            case Verdict.WAKE:
+                return await self._wake(request, route, principal, target)
+            case Verdict.WAIT:
+                return self._pages.waiting(_context(request, route), target)
+            case Verdict.RELAY:
+                at = target.address
+                if route.port is not None:
+                    at = await self._access.port_address(target.id, route.port)
+                    if at is None:
+                        return self._port_closed(request, target, route.port, status=404)
+                to = self._destinations.workspace(target, route, at)
+                if to is not None:
+                    return Onward(to, to.path(route))
+                if request.is_navigation:  # running, but its address is not known yet
+                    return self._pages.waiting(_context(request, route), target)
+        return self._asleep(request, target)
+
+    # Waking ---------------------------------------------------------------------------------------
+
+    async def _wake(
+        self, request: RequestHead, route: Route, principal: Principal, target: WorkspaceTarget
+    ) -> Answer:
+        outcome = await self.wake(target.id, principal)
+        context = _context(request, route)
+        match outcome.result:
+            case WakeResult.WAKING:
+                return self._pages.waiting(context, target)
+            case WakeResult.LIMIT:
+                return self._pages.limit(context, target, outcome)
+            case WakeResult.ERROR:
+                return self._pages.error(context, target, outcome.error)
+            case WakeResult.GONE:
+                return self._pages.not_found(context)
+
+    async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
+        """Once per person and workspace at a time; finishes even if the person leaves meanwhile."""
+        key = (workspace_id, principal.user_id)
+        task = self._wakes.get(key)
+        if task is None:
+            self._metrics.wakes_total += 1
+            task = asyncio.create_task(self._directory.wake(workspace_id, principal))
+            self._wakes[key] = task
+            task.add_done_callback(lambda _: self._wakes.pop(key, None))
+            task.add_done_callback(hear_out)
+        outcome = await asyncio.shield(task)
+        self._access.workspace_changed(workspace_id)
+        return outcome
+
+    # Answers --------------------------------------------------------------------------------------
+
+    async def unreachable(self, request: RequestHead, to: Destination) -> Answer:
+        """Nobody answered at the address, after all retries."""
+        target = to.target
+        if target is None:
+            return self._unavailable(request)
+        self._access.workspace_changed(target.id)  # the address may be an old one
+        if to.port is not None:  # nothing listens there; the workspace itself may be well
+            return self._port_closed(request, target, to.port, status=502)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._directory.hint_observer(target.id)
+        except Exception as error:  # noqa: BLE001 - only a hint: the observer looks by itself, later
+            log.warning("observer not hinted", error=repr(error), workspace_id=str(target.id))
+        if request.is_navigation and target.starting_up:
+            return self._pages.waiting(_context(request, own_origin=not to.policy.prefix), target)
+        return self.bad_gateway(request, to)
+
+    def _port_closed(
+        self, request: RequestHead, target: WorkspaceTarget, port: int, *, status: int
+    ) -> Answer:
+        """Whether nobody listens there or somebody else does is none of this person's business."""
+        if request.is_navigation:
+            return self._pages.port_closed(_context(request), target, port, status=status)
+        return problem(status, "port_closed", f"Nothing of this workspace listens on port {port}.")
+
+    def bad_gateway(self, request: RequestHead, to: Destination | None) -> Answer:
+        target = to.target if to is not None else None
+        if target is None:
+            return self._unavailable(request)
+        if request.is_navigation:
+            return self._pages.bad_gateway(_context(request), target)
+        return problem(502, "unreachable", "The workspace runs but does not answer.", retry_after=1)
+
+    def too_slow(self, *, waiting_for_client: bool) -> Answer:
+        if waiting_for_client:
+            return refused(408, "slow body")
+        return problem(504, "upstream_timeout", "The upstream did not answer in time.")
+
+    def bad_origin(self) -> Answer:
+        self._metrics.refusals["origin"] += 1
+        return problem(403, "bad_origin", "WebSockets are open to this site's own pages only.")
+
+    def foreign_page(self, request: RequestHead) -> Answer:
+        self._metrics.refusals["foreign page"] += 1
+        if request.is_navigation:
+            return self._pages.foreign_page(_context(request))
+        detail = "Pages of other sites and of other workspaces may lead here by a link and do nothing else."
+        return problem(403, "foreign_page", detail)
+
+    def overloaded(self) -> Answer:
+        return problem(503, "overloaded", "Too many connections.", retry_after=self._settings.retry_after)
+
+    def failed(self) -> Answer:
+        return problem(500, "internal", "The proxy could not handle this request.")
+
+    def _broken(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
+        if request.is_navigation:
+            return self._pages.error(_context(request), target, target.error)
+        detail = target.error.message if target.error else "The workspace is in an error state."
+        return problem(502, "workspace_error", detail)
+
+    def _move(self, request: RequestHead, route: Route, target: WorkspaceTarget) -> Answer:
+        if not request.is_navigation:
+            return problem(403, "own_origin", "Workspaces are open to browsers at their own origins only.")
+        origin = self._settings.workspace_origin(label_of(target.id, route.port))
+        stripped = target.strip_prefix or route.port is not None
+        path = route.path if stripped else route.prefix + route.path
+        return redirect(302, origin + ("" if path.startswith(b"/") else "/") + path.decode("latin-1"))
+
+    def _asleep(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
+        if request.is_navigation:  # a frame, or a form of a page that was left open
+            return self._pages.asleep(_context(request), target)
+        detail = "The workspace is not running. Open it in a browser to wake it."
+        return problem(503, "asleep", detail, retry_after=self._settings.retry_after)
+
+    def _unavailable(self, request: RequestHead) -> Answer:
+        if request.is_navigation:
+            return self._pages.unavailable(_context(request))
+        return problem(503, "unavailable", "CodeHub is not ready.", retry_after=self._settings.retry_after)
+
+    def _sign_in_url(self, request: RequestHead, route: Route) -> str:
+        """On the dashboard's host ``/login``; from a workspace's own origin by way of the code exchange."""
+        here = safe_next(request.target.decode("latin-1"))
+        if not route.own_origin:
+            return "/login?next=" + quote(here, safe="")
+        port = f"&port={route.port}" if route.port else ""
+        path = f"/_codehub/signin?workspace={route.workspace_id or ''}{port}&next={quote(here, safe='')}"
+        return self._settings.public_url.rstrip("/") + path
+
+    async def _principal(self, identity: Identity) -> Principal | None:
+        if identity.credential is None:
+            return None
+        return await self._access.principal(identity.key, identity.credential)
+
+
+def _context(
+    request: RequestHead, route: Route | None = None, *, own_origin: bool | None = None
+) -> PageContext:
+    if own_origin is None:
+        own_origin = route is not None and route.own_origin
+    return PageContext.of(request, own_origin=own_origin)

@@ -1,0 +1,159 @@
+"""The proxy's own few addresses, under ``/_codehub/`` on every host.
+
+On the dashboard's host: the pages' script, ``ready/{id}`` (does the workspace answer yet), ``limit/{id}``
+(stop buttons, for people who came from a workspace's own origin) and ``signin``, which sends a signed-in
+person to a workspace's own origin with a one-time code. On a workspace's own origin: the script,
+``ready``, ``events`` (the API's stream of this workspace, with the identity vouched for by the proxy,
+since the dashboard's cookie does not reach there) and ``auth``, which turns the code into a cookie of
+exactly that host.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs, quote, urlsplit
+from uuid import UUID
+
+from codehub.proxy.access.cache import Access
+from codehub.proxy.answers import Answer, method_not_allowed, not_found, problem, redirect, unauthorized
+from codehub.proxy.http1.request import RequestHead
+from codehub.proxy.identity import PRINCIPAL_HEADER, CookieNames, sign_principal
+from codehub.proxy.interfaces import Phase, Ports, Principal, WakeResult, WorkspaceTarget
+from codehub.proxy.pages import PageContext, Pages
+from codehub.proxy.routing import OWN_PREFIX, Route, label_of, parse_id
+from codehub.proxy.settings import ProxySettings
+from codehub.proxy.upstream.destinations import Destination, Destinations
+
+Probe = Callable[[WorkspaceTarget], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToApi:
+    to: Destination
+    path: bytes
+
+
+class OwnEndpoints:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: ProxySettings,
+        *,
+        access: Access,
+        pages: Pages,
+        probe: Probe,
+        destinations: Destinations,
+    ) -> None:
+        self._destinations = destinations
+        self._ports = ports
+        self._settings = settings
+        self._access = access
+        self._pages = pages
+        self._probe = probe
+        self._cookies = CookieNames.of(secure=settings.secure)
+
+    async def serve(self, request: RequestHead, route: Route, principal: Principal | None) -> Answer | ToApi:
+        url = urlsplit(route.path.decode("latin-1"))
+        name, _, argument = url.path[len(OWN_PREFIX) :].partition("/")
+        query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+        if request.websocket or request.method not in (b"GET", b"HEAD"):
+            return method_not_allowed("GET", "HEAD")
+        if name == self._pages.script_name and not argument:
+            return self._pages.script()
+        workspace_id = route.workspace_id if route.own_origin else parse_id(argument.encode("latin-1"))
+        match name:
+            case "ready":
+                return await self._ready(workspace_id, principal)
+            case "events" if route.own_origin:
+                return await self._events(workspace_id, principal)
+            case "auth" if route.own_origin:
+                return await self._auth(route, query)
+            case "signin" if not route.own_origin:
+                return await self._sign_in(request, query, principal)
+            case "limit" if not route.own_origin:
+                return await self._limit(request, workspace_id, principal)
+        return not_found()
+
+    async def _target(self, workspace_id: UUID | None, principal: Principal) -> WorkspaceTarget | None:
+        target = await self._access.target(workspace_id) if workspace_id else None
+        return target if target is not None and principal.may_open(target) else None
+
+    async def _ready(self, workspace_id: UUID | None, principal: Principal | None) -> Answer:
+        """204 once the workspace accepts connections: the waiting page then turns into it."""
+        if principal is None:
+            return unauthorized()
+        target = await self._target(workspace_id, principal)
+        if target is None:
+            return not_found()
+        if target.phase is Phase.RUNNING and await self._probe(target):
+            return Answer(204)
+        return problem(503, "not_ready", "The workspace does not answer yet.", retry_after=1)
+
+    async def _events(self, workspace_id: UUID | None, principal: Principal | None) -> Answer | ToApi:
+        if principal is None:
+            return unauthorized()
+        if await self._target(workspace_id, principal) is None:
+            return not_found()
+        claim = sign_principal(principal, secret=self._settings.internal_secret, now=time.time())
+        extra = f"{PRINCIPAL_HEADER}: {claim}\r\n".encode()
+        path = f"/api/v1/workspaces/{workspace_id}/events".encode()
+        return ToApi(self._destinations.api(extra=extra), path)
+
+    async def _sign_in(
+        self, request: RequestHead, query: dict[str, str], principal: Principal | None
+    ) -> Answer:
+        if principal is None:
+            here = quote(safe_next(request.target.decode("latin-1")), safe="")
+            return redirect(303, f"/login?next={here}")
+        workspace_id = parse_id(query.get("workspace", "").encode("latin-1", "replace"))
+        target = await self._target(workspace_id, principal)
+        if target is None or self._settings.base_domain is None or not _is_port(query.get("port")):
+            return self._pages.not_found(PageContext.of(request))
+        code = await self._ports.sign_in.issue_code(principal, target.id)
+        # The host is made from the id. Nothing of the request names where the code goes.
+        origin = self._settings.workspace_origin(label_of(target.id, int(query.get("port", "0")) or None))
+        next_path = quote(safe_next(query.get("next", "/")), safe="")
+        return redirect(303, f"{origin}/_codehub/auth?code={quote(code, safe='')}&next={next_path}")
+
+    async def _auth(self, route: Route, query: dict[str, str]) -> Answer:
+        if route.workspace_id is None:
+            return not_found()
+        next_path = safe_next(query.get("next", "/"))
+        secret = await self._ports.sign_in.redeem_code(query.get("code", ""), route.workspace_id)
+        if secret is None:  # used or late: opening the page starts over, with a new code
+            return redirect(303, next_path)
+        secure = "; Secure" if self._settings.secure else ""
+        cookie = f"{self._cookies.workspace.decode()}={secret}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        return redirect(303, next_path, fields=(("Set-Cookie", cookie),))
+
+    async def _limit(
+        self, request: RequestHead, workspace_id: UUID | None, principal: Principal | None
+    ) -> Answer:
+        """Asking is wishing: it wakes the workspace if there is room by now."""
+        context = PageContext.of(request)
+        if principal is None:
+            return redirect(303, "/login?next=" + quote(safe_next(request.target.decode("latin-1")), safe=""))
+        target = await self._target(workspace_id, principal)
+        if target is None:
+            return self._pages.not_found(context)
+        there = self._settings.workspace_origin(str(target.id)) + "/"
+        if not request.is_visit or target.phase is not Phase.ASLEEP:
+            return redirect(303, there)
+        outcome = await self._ports.directory.wake(target.id, principal)
+        self._access.workspace_changed(target.id)
+        if outcome.result is WakeResult.LIMIT:
+            return self._pages.limit(context, target, outcome)
+        return redirect(303, there)
+
+
+def safe_next(path: str) -> str:
+    """A local path, or ``/``: a redirect must never lead to another site."""
+    if not path.startswith("/") or path.startswith("//") or "\\" in path:
+        return "/"
+    if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in path):
+        return "/"
+    return path
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or (text.isascii() and text.isdigit() and 0 < int(text) < 65536)

@@ -1,0 +1,367 @@
+"""A client's connection: reads one request at a time, in order, and sends it where it belongs.
+
+A request whose answer is in memory (who, where, a kept upstream connection) goes through without leaving
+the callback it arrived in. Anything else — an unknown face, a sleeping workspace, a connect — runs in one
+task per connection, while what the client sends meanwhile waits in a small buffer.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+import structlog
+
+from codehub.proxy.access.admission_cache import Pass
+from codehub.proxy.access.policy import Verdict, has_own_origin, judge
+from codehub.proxy.answers import Answer, refused
+from codehub.proxy.connection import READ_AHEAD, Connection
+from codehub.proxy.http1.framing import FramingError
+from codehub.proxy.http1.request import Refused, RequestHead, parse_request
+from codehub.proxy.identity import Identity, identify
+from codehub.proxy.routing import Door, Route
+from codehub.proxy.upstream.destinations import Destination
+from codehub.proxy.upstream.exchange import Exchange
+from codehub.proxy.upstream.headers import Policy, forwarded_lines, upstream_fields
+from codehub.proxy.upstream.pool import ConnectFailed, keep_alive
+
+if TYPE_CHECKING:
+    from codehub.proxy.server import Engine
+
+log = structlog.get_logger(__name__)
+
+LINGER_LIMIT = 1024 * 1024
+PASSES = 4  # a page asks for scripts, styles and data with different fields, in turns
+
+
+class ClientConnection(Connection):
+    __slots__ = (
+        "_address",
+        "_identity",
+        "_identity_key",
+        "_passes",
+        "_reading",
+    )
+
+    def __init__(self, engine: "Engine") -> None:
+        super().__init__(engine)
+        self._address = b""
+        self._reading = False  # a head has begun to arrive
+        self._passes: list[Pass] = []  # the latest first
+        self._identity: Identity | None = None
+        self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
+
+    # What the transport calls ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        engine = self._engine
+        self.transport.set_write_buffer_limits(engine.settings.write_high, engine.settings.write_low)
+        keep_alive(transport)
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
+        if not engine.admit(self):
+            self._answer_and_close(engine.concierge.overloaded())
+
+    def data_received(self, data: bytes) -> None:
+        self.touched = True
+        if self._lingered is not None:
+            self._lingered += len(data)
+            if self._lingered > LINGER_LIMIT:
+                self.transport.abort()
+            return
+        exchange = self.exchange
+        if exchange is not None:
+            try:
+                data = exchange.client_data(data)
+            except FramingError:
+                self._engine.metrics.refusals["framing"] += 1
+                self._break_or_answer(refused(400, "malformed body"))
+                return
+            if not data:
+                return
+        self._buffer = self._buffer + data if self._buffer else data
+        if exchange is None and self._task is None and not self._full:  # ready for the next request
+            if not (self._passes and self._send_likewise(self._buffer)):
+                self._read_head()
+        elif len(self._buffer) > READ_AHEAD:
+            self._update_reading()
+
+    def eof_received(self) -> bool:
+        """A client may close its side and still wait for its answer; in mid-request it broke off."""
+        exchange = self.exchange
+        self.quiet = 0.0
+        if exchange is not None and exchange.tunnel:
+            return exchange.client_eof()
+        if exchange is not None and exchange.sending.done:
+            # Nobody half-closes an event stream: the tab is gone.
+            self._eof = True
+            return not exchange.is_stream
+        if self._task is not None and exchange is None:
+            self._eof = True
+            return True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._engine.left(self)
+        if self._task is not None:
+            self._task.cancel()
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.abandon()
+            if exchange.tunnel:
+                self._engine.metrics.websockets_open -= 1
+        self._end_activity()
+
+    def pause_writing(self) -> None:
+        self._full = True
+        if self.exchange is not None:
+            self.exchange.client_full(full=True)
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self.touched = True
+        if self.exchange is not None:
+            self.exchange.client_full(full=False)
+        elif self.is_idle() and self._buffer:
+            self._read_head()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._passes.clear()
+
+    # Reading requests -----------------------------------------------------------------------------
+
+    def _read_head(self) -> None:
+        buffer = self._buffer
+        if buffer.startswith(b"\r\n"):  # a line end too many behind the previous body: RFC 9112, 2.2
+            buffer = self._buffer = buffer[2:]
+            if not buffer:
+                return
+        settings = self._engine.settings
+        end = buffer.find(b"\r\n\r\n", 0, settings.max_head)
+        if end < 0:
+            self._wait_for_head(buffer)
+            return
+        end += 4
+        head, self._buffer = (buffer, b"") if end == len(buffer) else (buffer[:end], buffer[end:])
+        self._engine.metrics.requests_total += 1
+        try:
+            request = parse_request(head, self._memory)
+        except Refused as refusal:
+            self._refuse(refusal)
+            return
+        self.closes = request.wants_close or self._engine.draining
+        if not request.host:
+            request.host = self._engine.public_authority
+        self._dispatch(request)
+
+    def _wait_for_head(self, buffer: bytes) -> None:
+        settings = self._engine.settings
+        if len(buffer) >= settings.max_head:
+            self._refuse(Refused(431, "head too large"))
+        elif buffer.count(b"\n") != buffer.count(b"\r\n") or b"\0" in buffer:
+            self._refuse(Refused(400, "malformed"))
+        elif not self._reading:
+            # From the first byte on, however slowly the rest drips in.
+            self._reading = True
+            self.deadline = self._loop.time() + settings.head_timeout
+
+    def _refuse(self, refusal: Refused) -> None:
+        self._engine.metrics.refusals[refusal.cause] += 1
+        self._answer_and_close(refused(refusal.status, refusal.cause))
+
+    def _dispatch(self, request: RequestHead) -> None:
+        engine = self._engine
+        self._reading = False
+        self.quiet = 0.0
+        self.deadline = float("inf")
+        route = engine.router.match(request.host, request.target)
+        if route.door is Door.API:
+            if request.websocket and not has_own_origin(request, engine.scheme):
+                self._answer(request, engine.concierge.bad_origin())
+                return
+            if request.has_body:  # anybody may send one, so it may not take for ever
+                self.deadline = self._loop.time() + engine.settings.api_request_limit
+            self._forward(request, None, route.path, engine.api)
+            return
+        if route.door is Door.WORKSPACE:
+            identity = self._identify(request, route)
+            recalled = self._recall(request, route, identity)
+            if recalled is not None:
+                to, until = recalled
+                rest = self._fields_for(request, identity, to)
+                if Pass.may_be_kept(request, route, scheme=engine.scheme):
+                    self._keep_pass(request, route, to, rest=rest, until=until)
+                self._send(request, _head(request, to.path(route), rest), to)
+                return
+        self._spawn(self._admit(request, route, self._identify(request, route)))
+
+    def _keep_pass(
+        self, request: RequestHead, route: Route, to: Destination, *, rest: bytes, until: float
+    ) -> None:
+        generation, longest = self._engine.access.generation, self._engine.settings.max_head
+        fresh = Pass(request, route, to, rest=rest, until=until, generation=generation, longest=longest)
+        others = [known for known in self._passes if known.block is not request.block]
+        self._passes = [fresh, *others[: PASSES - 1]]
+
+    def _send_likewise(self, head: bytes) -> bool:
+        """Send on what differs from an earlier request in method and path at most. False: it does not."""
+        engine, now = self._engine, self._loop.time()
+        generation = engine.access.generation
+        for known in self._passes:
+            if now >= known.until or known.generation != generation:
+                self._passes.remove(known)
+                return False
+            exchange = known.exchange_for(head, self)
+            if exchange is not None:
+                break
+        else:
+            return False
+        to = known.destination
+        upstream = engine.pool.take(to.lane)
+        if upstream is None:
+            return False
+        engine.metrics.requests_total += 1
+        self._buffer, self._reading, self.closes = b"", False, engine.draining
+        self._to = to
+        if to.requests is not None:
+            to.requests.began(now)
+        self.exchange = exchange
+        exchange.start(upstream)
+        return True
+
+    def _recall(
+        self, request: RequestHead, route: Route, identity: Identity
+    ) -> tuple[Destination, float] | None:
+        """The way in and how long it stays one, if it can be told without asking anybody."""
+        engine, now = self._engine, self._loop.time()
+        if not identity.key or route.workspace_id is None:
+            return None
+        recalled = engine.access.recall(identity.key, route.workspace_id, now)
+        if recalled is None:
+            return None
+        principal, target, until = recalled
+        verdict = judge(
+            request,
+            route,
+            principal=principal,
+            target=target,
+            scheme=engine.scheme,
+            by_token=identity.by_token,
+            own_origins=engine.own_origins,
+        )
+        if verdict is not Verdict.RELAY:
+            return None
+        at = target.address
+        if route.port is not None:
+            at, port_until = engine.access.recall_port(target.id, route.port, now)
+            until = min(until, port_until)
+        to = engine.destinations.workspace(target, route, at)
+        return (to, until) if to is not None else None
+
+    def _identify(self, request: RequestHead, route: Route) -> Identity:
+        fields = request.fields
+        own_origin = route.own_origin
+        key = (fields.get(b"cookie"), fields.get(b"authorization"), own_origin and route.workspace_id)
+        identity = self._identity
+        if identity is None or key != self._identity_key:
+            identity = identify(
+                key[0],
+                key[1],
+                names=self._engine.cookies,
+                own_origin=own_origin,
+                workspace_id=route.workspace_id,
+            )
+            self._identity, self._identity_key = identity, key
+        return identity
+
+    # Sending them on ------------------------------------------------------------------------------
+
+    def _forward(self, request: RequestHead, identity: Identity | None, path: bytes, to: Destination) -> None:
+        """``identity``: given where CodeHub's own secrets must be left out, None where they belong."""
+        self._send(request, _head(request, path, self._fields_for(request, identity, to)), to)
+
+    def _fields_for(self, request: RequestHead, identity: Identity | None, to: Destination) -> bytes:
+        forwarded = self._forwarded_lines(request, to.policy)
+        return upstream_fields(request, identity=identity, forwarded=forwarded, policy=to.policy)
+
+    def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
+        exchange = Exchange(self, request, head, to.policy)
+        self._begin_activity(to, websocket=request.websocket)
+        # Only what may be sent twice goes over a kept connection, which may be dead without our knowing.
+        upstream = self._engine.pool.take(to.lane) if request.is_replayable else None
+        if upstream is None:
+            self._spawn(self._connect(exchange, to))
+        else:
+            self.exchange = exchange
+            exchange.start(upstream)
+
+    def _forwarded_lines(self, request: RequestHead, policy: Policy) -> bytes:
+        engine = self._engine
+        claimed = request.fields.get(b"x-forwarded-for") if engine.trusts(self._address) else None
+        chain = b"%b, %b" % (claimed, self._address) if claimed else self._address
+        return forwarded_lines(
+            chain=chain, peer=self._address, scheme=engine.scheme, host=request.host, prefix=policy.prefix
+        )
+
+    async def _admit(self, request: RequestHead, route: Route, identity: Identity) -> None:
+        outcome = await self._engine.concierge.receive(request, route, identity)
+        self._task = None
+        if isinstance(outcome, Answer):
+            self._answer(request, outcome)
+        else:
+            self._forward(request, identity, outcome.path, outcome.to)
+
+    async def _connect(self, exchange: Exchange, to: Destination) -> None:
+        try:
+            upstream = await self._engine.connector.connect(to)
+        except ConnectFailed:
+            answer = await self._engine.concierge.unreachable(exchange.request, to)
+            self._end_activity()
+            self._task = None
+            self._answer(exchange.request, answer)
+            return
+        self._task = None
+        self.exchange = exchange
+        exchange.start(upstream)
+        if self._full:
+            exchange.client_full(full=True)
+        if self._buffer and not exchange.sending.done:
+            data, self._buffer = self._buffer, b""
+            self.data_received(data)
+        if self._eof and not exchange.sending.done:  # it broke off while we were connecting
+            self.transport.abort()
+            return
+        self._update_reading()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._look_after)
+
+    def _look_after(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("a request could not be handled", exc_info=error)
+        self._task = None
+        self._end_activity()
+        self._answer_and_close(self._engine.concierge.failed())
+
+    def replay(self, exchange: Exchange) -> None:
+        self.exchange = None
+        if self._to is not None and not self.transport.is_closing():
+            again = Exchange(self, exchange.request, exchange.head, self._to.policy)
+            self._spawn(self._connect(again, self._to))
+
+    async def is_still_welcome(self) -> bool:
+        """Would this WebSocket be let in today? Its workspace may sleep: that ends it by itself."""
+        identity, to, access = self._identity, self._to, self._engine.access
+        if identity is None or identity.credential is None or to is None or to.target is None:
+            return True  # not to a workspace
+        principal = await access.principal(identity.key, identity.credential)
+        target = await access.target(to.target.id)
+        return principal is not None and target is not None and principal.may_open(target)
+
+
+def _head(request: RequestHead, path: bytes, rest: bytes) -> bytes:
+    return b"%b %b HTTP/1.1\r\n%b" % (request.method, path, rest)

@@ -1,0 +1,291 @@
+"""Reading a request head: no leniency, and a second opinion.
+
+The fields have to satisfy our own grammar *and* llhttp (through httptools), the parser many upstreams use
+themselves. Fields that pass through stay the bytes they were; the few that mean something to a proxy are
+set aside. Browsers and programs repeat the same fields from request to request, so a connection remembers
+the last few blocks it has read (``FieldMemory``): the same bytes have the same meaning.
+
+``Refused`` carries the status to answer with.
+"""
+
+from typing import Final
+
+import httptools
+
+from codehub.proxy.http1.framing import NO_BODY, Body, ChunkedBody, LengthBody
+from codehub.proxy.http1.grammar import ABSOLUTE, FIELD_BLOCK, HOP_BY_HOP, HOST, LENGTH, REQUEST_LINE, tokens
+
+
+class Refused(Exception):
+    """A request that goes nowhere. ``cause`` is a constant, for the metrics."""
+
+    def __init__(self, status: int, cause: str) -> None:
+        super().__init__(cause)
+        self.status = status
+        self.cause = cause
+
+
+# Set aside and written anew (or not at all).
+_TAKEN: Final = HOP_BY_HOP | {
+    b"host",
+    b"cookie",
+    b"authorization",
+    b"content-length",
+    b"forwarded",
+    b"x-forwarded-for",
+    b"x-forwarded-proto",
+    b"x-forwarded-host",
+    b"x-forwarded-port",
+    b"x-forwarded-prefix",
+    b"x-forwarded-server",
+    b"x-real-ip",
+    b"x-original-url",
+    b"x-rewrite-url",
+}
+# Read by the gate, and passed through as they are.
+_READ: Final = frozenset(
+    {
+        b"accept",
+        b"accept-language",
+        b"expect",
+        b"origin",
+        b"purpose",
+        b"sec-fetch-dest",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
+        b"sec-purpose",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
+        b"x-moz",
+        b"x-purpose",
+    }
+)
+# Any of them says that the browser guesses what a person may open next.
+_SPECULATION: Final = (b"sec-purpose", b"purpose", b"x-purpose", b"x-moz")
+# Where a navigation leads. ``empty``: it passed through the page's own service worker, which hides it.
+_WHOLE_TABS: Final = frozenset({None, b"document", b"empty"})
+_ONCE: Final = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"authorization", b"origin", b"expect", b"upgrade"}
+    | {b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site"}
+    | {b"sec-websocket-key", b"sec-websocket-version"}
+)
+_KINDS: Final = dict.fromkeys(_TAKEN, True) | dict.fromkeys(_READ, False)  # True: not passed through
+
+_REPLAYABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+_REFUSED_METHODS: Final = frozenset({b"CONNECT", b"TRACE", b"PRI"})
+_SLASH: Final = 0x2F
+MEMORY: Final = 4  # blocks remembered for a connection
+MEMORY_LIMIT: Final = 4096  # larger ones are not worth it
+
+
+class Fields:
+    """The field block of a head, read."""
+
+    __slots__ = ("by_name", "chunked", "closes", "has_body", "host", "kept", "length", "raw", "websocket")
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, bytes] = {}
+        self.kept: list[bytes] = []
+        self.host = b""
+        self.length = 0
+        self.chunked = False
+        self.has_body = False
+        self.closes = False
+        self.websocket = False  # an upgrade to it is asked for
+        self.raw = b""  # the bytes it was read from, while they are remembered
+
+
+class RequestHead:
+    """One request, as far as the proxy cares."""
+
+    __slots__ = ("block", "fields", "host", "method", "minor", "target", "websocket")
+
+    def __init__(self, method: bytes, target: bytes, minor: bool, block: Fields) -> None:
+        self.method = method
+        self.target = target
+        self.minor = minor  # of HTTP/1.x
+        self.block = block
+        self.fields = block.by_name
+        self.host = block.host
+        # Other upgrades (h2c above all) are not passed on: the request goes up without the wish.
+        self.websocket = block.websocket and minor and method == b"GET" and not block.has_body
+
+    @property
+    def has_body(self) -> bool:
+        return self.block.has_body
+
+    @property
+    def is_replayable(self) -> bool:
+        """May be sent again when a kept connection turns out dead: no body, no effect."""
+        return self.method in _REPLAYABLE and not self.block.has_body and not self.websocket
+
+    @property
+    def wants_close(self) -> bool:
+        # Clients of HTTP/1.0 get one answer per connection: none of them depends on more.
+        return self.block.closes or not self.minor
+
+    @property
+    def is_speculative(self) -> bool:
+        """Prefetch, prerender, preview: nobody has asked for it yet."""
+        return any(name in self.fields for name in _SPECULATION)
+
+    @property
+    def is_navigation(self) -> bool:
+        """What comes back is shown as a page, in a tab or a frame: a page is the better answer."""
+        if self.websocket or self.is_speculative:
+            return False
+        mode = self.fields.get(b"sec-fetch-mode")
+        if mode is not None:
+            return mode == b"navigate"
+        return self.method == b"GET" and b"text/html" in self.fields.get(b"accept", b"").lower()
+
+    @property
+    def is_visit(self) -> bool:
+        """A person opening a page in a tab of its own. Nothing else wakes a workspace."""
+        is_whole_tab = self.fields.get(b"sec-fetch-dest") in _WHOLE_TABS
+        return is_whole_tab and self.method == b"GET" and self.is_navigation
+
+    def body(self) -> Body:
+        block = self.block
+        if not block.has_body:
+            return NO_BODY
+        return ChunkedBody() if block.chunked else LengthBody(block.length)
+
+
+class FieldMemory:
+    """The blocks one connection has sent lately. Never shared: blocks hold secrets."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: dict[bytes, Fields] = {}
+
+    def read(self, raw: bytes) -> Fields:
+        known = self._blocks.get(raw)
+        if known is not None:
+            return known
+        block = parse_fields(raw)
+        if len(raw) <= MEMORY_LIMIT:
+            if len(self._blocks) >= MEMORY:
+                self._blocks.clear()
+            self._blocks[raw] = block
+            block.raw = raw
+        return block
+
+    def clear(self) -> None:
+        self._blocks.clear()
+
+
+def parse_request(head: bytes, memory: FieldMemory) -> RequestHead:
+    """``head`` reaches to the empty line that ends it, and with it."""
+    line, _, raw = head.partition(b"\r\n")
+    match = REQUEST_LINE.fullmatch(line)
+    if match is None:
+        raise Refused(400, "malformed")
+    method, target, version = match.groups()
+    block = memory.read(raw)
+    request = RequestHead(method, target, version == b"1", block)
+    if method in _REFUSED_METHODS:
+        raise Refused(405, "method")
+    if not request.minor and block.chunked:
+        raise Refused(400, "ambiguous length")
+    if not request.host and request.minor:
+        raise Refused(400, "no host")
+    if target[0] != _SLASH:
+        _place(request)
+    return request
+
+
+def parse_fields(raw: bytes) -> Fields:
+    if FIELD_BLOCK.fullmatch(raw) is None:
+        raise Refused(400, "malformed")
+    block = Fields()
+    _split(raw, block)
+    fields = block.by_name
+    _frame(block, fields)
+    host = fields.get(b"host")
+    if host is not None:
+        if HOST.fullmatch(host) is None:
+            raise Refused(400, "bad host")
+        block.host = host.lower()
+    if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
+        raise Refused(417, "expectation")
+    connection = tokens(fields.get(b"connection", b""))
+    block.closes = b"close" in connection
+    block.websocket = b"upgrade" in connection and fields.get(b"upgrade", b"").lower() == b"websocket"
+    _ask_llhttp(raw)
+    return block
+
+
+class _SecondOpinion:
+    """The least httptools wants to call."""
+
+    def on_url(self, url: bytes) -> None: ...
+
+
+_second_opinion: Final = _SecondOpinion()
+
+
+def _ask_llhttp(raw: bytes) -> None:
+    try:
+        httptools.HttpRequestParser(_second_opinion).feed_data(b"POST / HTTP/1.1\r\n" + raw)
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError:
+        raise Refused(400, "malformed") from None
+
+
+def _split(raw: bytes, block: Fields) -> None:
+    kept, fields = block.kept, block.by_name
+    for line in raw.split(b"\r\n")[:-2]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        taken = _KINDS.get(name)
+        if taken is None:
+            if not name.startswith(b"x-codehub-") and not (b"_" in name and _is_disguised(name)):
+                kept.append(line)
+            continue
+        if not taken:
+            kept.append(line)
+        if name in fields:
+            if name in _ONCE:
+                raise Refused(400, "duplicate field")
+            fields[name] += (b"; " if name == b"cookie" else b", ") + value.strip(b" \t")
+        else:
+            fields[name] = value.strip(b" \t")
+    connection = fields.get(b"connection")
+    if connection is not None and connection.lower() not in (b"keep-alive", b"close", b"upgrade"):
+        named = frozenset(tokens(connection))
+        block.kept = [line for line in kept if line[: line.index(b":")].lower() not in named]
+
+
+def _is_disguised(name: bytes) -> bool:
+    """``X_Forwarded_For``: CGI-like upstreams read it as the field with hyphens."""
+    plain = name.replace(b"_", b"-")
+    return plain in _TAKEN or plain.startswith(b"x-codehub-")
+
+
+def _frame(block: Fields, fields: dict[bytes, bytes]) -> None:
+    length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            raise Refused(400, "ambiguous length")
+        if coding.lower() != b"chunked":
+            raise Refused(501, "transfer coding")
+        block.chunked = True
+    elif length is not None:
+        if LENGTH.fullmatch(length) is None:
+            raise Refused(400, "bad length")
+        block.length = int(length)
+    block.has_body = block.chunked or block.length > 0
+
+
+def _place(request: RequestHead) -> None:
+    """A target that is no path: an absolute one must agree with the Host field."""
+    if request.target == b"*" and request.method == b"OPTIONS":
+        return
+    match = ABSOLUTE.fullmatch(request.target)
+    if match is None or match[1].lower() != request.host:
+        raise Refused(400, "bad target")
+    path = match[2] or b"/"
+    request.target = path if path[0] == _SLASH else b"/" + path

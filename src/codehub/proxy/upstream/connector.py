@@ -1,0 +1,73 @@
+"""New connections to upstreams, each to the one it is meant for.
+
+A workspace of the local runtime that listens on a TCP port shares the loopback with the whole machine:
+whoever binds the port while the workspace does not listen there is who answers. So a connection to a TCP port
+of a workspace carries a request only if the same socket of that workspace listened before it was made and
+after. A stranger's socket counts as nobody listening.
+"""
+
+import asyncio
+from collections.abc import Hashable
+from uuid import UUID
+
+import structlog
+
+from codehub.proxy.interfaces import Directory
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
+from codehub.proxy.upstream.destinations import Destination
+from codehub.proxy.upstream.pool import ConnectFailed, UpstreamConnection, UpstreamPool
+
+log = structlog.get_logger(__name__)
+
+
+class Connector:
+    def __init__(
+        self, pool: UpstreamPool, directory: Directory, settings: ProxySettings, metrics: Metrics
+    ) -> None:
+        self._pool = pool
+        self._directory = directory
+        self._settings = settings
+        self._metrics = metrics
+
+    async def connect(self, to: Destination) -> UpstreamConnection:
+        """With short retries: a container that just started opens its port a moment later."""
+        delays = self._settings.connect_delays
+        for attempt, delay in enumerate(delays, start=1):
+            if delay:
+                await asyncio.sleep(delay)
+            try:
+                return await self.connect_once(to)
+            except ConnectFailed:
+                if attempt == len(delays):
+                    raise
+        raise ConnectFailed("no attempt was made")
+
+    async def connect_once(self, to: Destination) -> UpstreamConnection:
+        """Raises ``ConnectFailed`` unless the upstream itself took the connection."""
+        if to.target is None or isinstance(to.address, UnixAddress):
+            return await self._pool.connect(to.lane, to.address)
+        before = await self._listener(to.target.id, to.address)
+        connection = await self._pool.connect(to.lane, to.address)
+        after = await self._listener(to.target.id, to.address)
+        if after != before:
+            connection.drop()
+            raise self._failed("the listener changed")
+        if connection.transport.is_closing():  # ended meanwhile, when no exchange could hear of it
+            raise self._failed("closed at once")
+        return connection
+
+    async def _listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable:
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout):
+                found = await self._directory.listener(workspace_id, address)
+        except Exception as error:
+            log.warning("owner of a port not known", error=repr(error), workspace_id=str(workspace_id))
+            raise self._failed(repr(error)) from error
+        if found is None:
+            raise self._failed("nothing of this workspace listens there")
+        return found
+
+    def _failed(self, why: str) -> ConnectFailed:
+        self._metrics.upstream_connect_failures_total += 1
+        return ConnectFailed(why)

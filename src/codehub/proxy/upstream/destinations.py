@@ -1,0 +1,56 @@
+"""Where a request goes, once it may go there."""
+
+from dataclasses import dataclass
+
+from codehub.proxy.interfaces import WorkspaceTarget
+from codehub.proxy.leases import ActivityBook, Requests
+from codehub.proxy.routing import Route
+from codehub.proxy.settings import Address
+from codehub.proxy.upstream.headers import API_POLICY, Policy
+from codehub.proxy.upstream.pool import Lane, UpstreamPool
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """An upstream with everything about it that does not change from request to request.
+
+    The address comes from the directory alone; nothing in a request can name one.
+    """
+
+    lane: Lane
+    address: Address
+    policy: Policy
+    target: WorkspaceTarget | None = None
+    port: int | None = None
+    requests: Requests | None = None  # where they are counted
+
+    def path(self, route: Route) -> bytes:
+        """The path as the upstream knows it."""
+        return route.path if self.policy.strips or not route.prefix else route.prefix + route.path
+
+
+class Destinations:
+    def __init__(self, pool: UpstreamPool, activity: ActivityBook, api: Address) -> None:
+        self._pool = pool
+        self._activity = activity
+        self._api = api
+
+    def api(self, *, extra: bytes = b"") -> Destination:
+        policy = Policy(to_workspace=False, extra=extra) if extra else API_POLICY
+        return Destination(self._pool.lane("api"), self._api, policy)
+
+    def workspace(self, target: WorkspaceTarget, route: Route, address: Address | None) -> Destination | None:
+        """``address``: the workspace's, or that of the port asked for. None: nobody is there yet."""
+        if address is None:
+            return None
+        strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
+        policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
+        lane = self._pool.lane((target.id, address))
+        return Destination(lane, address, policy, target, route.port, self._activity.requests(target.id))
+
+    def door_of(self, target: WorkspaceTarget) -> Destination | None:
+        """The workspace's own port, whatever the route: for asking whether it answers."""
+        if target.address is None:
+            return None
+        lane = self._pool.lane((target.id, target.address))
+        return Destination(lane, target.address, Policy(to_workspace=True), target)

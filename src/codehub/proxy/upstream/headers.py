@@ -1,0 +1,141 @@
+"""The heads the proxy writes: towards the upstream, and back to the client.
+
+Fields that passed through stay the bytes they were; what the proxy knows better is written anew. Towards a
+workspace nothing of CodeHub's own goes along; back from it nothing comes that would reach beyond the
+workspace: cookies for other hosts, CodeHub's cookie names, a service worker or a wipe of the whole site.
+"""
+
+from dataclasses import dataclass
+
+from codehub.proxy.http1.request import RequestHead
+from codehub.proxy.http1.response import ResponseHead
+from codehub.proxy.identity import Identity, may_be_read_as_own_cookie
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What distinguishes one destination from another.
+
+    ``prefix``: the path this destination lives under, as the browser sees it; empty at an own origin.
+    ``strips``: the upstream does not know that prefix.
+    """
+
+    to_workspace: bool
+    prefix: bytes = b""
+    strips: bool = False
+    extra: bytes = b""  # whole lines for the upstream
+
+
+API_POLICY = Policy(to_workspace=False)
+
+
+def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, prefix: bytes) -> bytes:
+    """What the upstream learns about the other side of the proxy. Constant for a connection and place."""
+    node = b"[%b]" % peer if b":" in peer else peer
+    lines = b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n" % (
+        chain,
+        scheme,
+        host,
+    )
+    # Without host: one with a port has to be quoted, and code-server takes the quotes for part of the name,
+    # finds that it is not the Origin's, and refuses every WebSocket. X-Forwarded-Host says it already.
+    lines += b'Forwarded: for="%b";proto=%b\r\n' % (node, scheme)
+    if prefix:
+        lines += b"X-Forwarded-Prefix: %b\r\n" % prefix
+    return lines
+
+
+def upstream_fields(
+    request: RequestHead, *, identity: Identity | None, forwarded: bytes, policy: Policy
+) -> bytes:
+    """Everything of the head towards the upstream but its first line."""
+    fields = request.fields
+    parts = [b"Host: " + request.host, *request.block.kept]
+    if identity is not None:  # a workspace: what was left after taking out CodeHub's own
+        cookie, authorization = identity.cookie, identity.authorization
+    else:
+        cookie, authorization = fields.get(b"cookie", b""), fields.get(b"authorization", b"")
+    if cookie:
+        parts.append(b"Cookie: " + cookie)
+    if authorization:
+        parts.append(b"Authorization: " + authorization)
+    if request.block.chunked:
+        parts.append(b"Transfer-Encoding: chunked")
+    elif b"content-length" in fields:
+        parts.append(b"Content-Length: %d" % request.block.length)
+    if request.websocket:
+        parts.append(b"Connection: Upgrade\r\nUpgrade: websocket")
+    parts.append(forwarded + policy.extra)
+    return b"\r\n".join(parts) + b"\r\n"
+
+
+def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *, close: bool) -> bytes:
+    plainest = not close and request.minor and request.method == b"GET" and not response.judged
+    if plainest and response.plain is not None:
+        return response.plain
+    start, status = response.start, response.status
+    parts = [start if response.minor else b"HTTP/1.1" + start[8:], *response.kept]
+    if response.judged:
+        _judge(response, request, policy, parts)
+    if response.length is not None and status != 204 and status >= 200:
+        parts.append(b"Content-Length: %d" % response.length)
+    elif response.chunked and request.minor and response.has_body(request.method):
+        parts.append(b"Transfer-Encoding: chunked")
+    if status == 101:
+        parts.append(b"Connection: Upgrade\r\nUpgrade: websocket")
+    elif close and status >= 200:
+        parts.append(b"Connection: close")
+    parts.append(b"\r\n")
+    head = b"\r\n".join(parts)
+    if plainest:
+        response.plain = head
+    return head
+
+
+def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: list[bytes]) -> None:
+    for name, value in response.judged:
+        line = b"%b: %b" % (name, value)
+        if not policy.to_workspace:
+            parts.append(line)
+            continue
+        match name:
+            case b"set-cookie":
+                if _may_set(value, request.host, own_origin=not policy.prefix):
+                    parts.append(line)
+            case b"location":
+                parts.append(b"Location: " + _relocate(value, request.host, policy))
+            case b"service-worker-allowed":
+                # A wider scope would give the workspace the pages of its neighbours and the dashboard.
+                parts.append(b"Service-Worker-Allowed: %b/" % policy.prefix)
+            case b"clear-site-data" if not policy.prefix:
+                parts.append(line)
+            case _:
+                pass  # Alt-Svc would move the origin elsewhere; Clear-Site-Data would sign the person out
+
+
+def _may_set(value: bytes, host: bytes, *, own_origin: bool) -> bool:
+    pair, *attributes = value.split(b";")
+    if may_be_read_as_own_cookie(pair):
+        return False
+    for attribute in attributes:
+        key, _, domain = attribute.partition(b"=")
+        if key.strip(b" \t").lower() != b"domain":
+            continue
+        domain = domain.strip(b" \t").lower().removeprefix(b".")
+        if domain and not (own_origin and domain == host.partition(b":")[0]):
+            return False
+    return True
+
+
+def _relocate(value: bytes, host: bytes, policy: Policy) -> bytes:
+    """An upstream that does not know its prefix redirects to paths without it: put it back."""
+    if not policy.strips:
+        return value
+    for origin in (b"http://" + host, b"https://" + host):
+        if value.startswith(origin + b"/"):
+            value = value[len(origin) :]
+            break
+    inside = value.startswith(b"/") and not value.startswith((b"//", b"/\\"))
+    if not inside or value == policy.prefix or value.startswith(policy.prefix + b"/"):
+        return value
+    return policy.prefix + value

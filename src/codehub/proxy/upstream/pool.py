@@ -1,0 +1,185 @@
+"""Connections to upstreams, and the pool that keeps them.
+
+Only a connection whose last response ended exactly where its framing said is used again. The key of a pool
+holds the workspace's id beside the address: an address that passes to another workspace never inherits
+connections. A kept connection that speaks without being asked is thrown away.
+"""
+
+import asyncio
+import socket
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, cast
+from weakref import WeakValueDictionary
+
+from codehub.kit.unix_sockets import connect_without_links
+from codehub.proxy.http1.response import ResponseHead
+from codehub.proxy.metrics import Metrics
+from codehub.proxy.settings import Address, ProxySettings, TcpAddress
+
+if TYPE_CHECKING:
+    from codehub.proxy.upstream.exchange import Exchange
+
+
+class ConnectFailed(Exception):
+    """Nobody answers at the upstream's address."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection. While ``exchange`` is set, everything that happens on it belongs to that."""
+
+    __slots__ = ("_pool", "exchange", "idle_since", "lane", "transport", "used")
+
+    def __init__(self, pool: "UpstreamPool", lane: "Lane") -> None:
+        self._pool = pool
+        self.lane = lane
+        self.exchange: Exchange | None = None
+        self.used = False  # has carried a request before
+        self.idle_since = 0.0
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._pool.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.exchange is None:
+            self._pool.discard(self)
+        else:
+            self.exchange.upstream_data(data)
+
+    def eof_received(self) -> bool:
+        return self.exchange is not None and self.exchange.upstream_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        exchange, self.exchange = self.exchange, None
+        self._pool.closed(self)
+        if exchange is not None:
+            exchange.upstream_lost(exc)
+
+    def pause_writing(self) -> None:
+        if self.exchange is not None:
+            self.exchange.upstream_full(full=True)
+
+    def resume_writing(self) -> None:
+        if self.exchange is not None:
+            self.exchange.upstream_full(full=False)
+
+    def release(self) -> None:
+        """The exchange ended cleanly: keep the connection for the next."""
+        self.exchange = None
+        self._pool.keep(self)
+
+    def drop(self) -> None:
+        """Whatever is under way on it: over, at once."""
+        self.exchange = None
+        self._pool.discard(self)
+
+
+class Lane:
+    """The kept connections to one upstream, the one used last on top."""
+
+    __slots__ = ("__weakref__", "idle", "last_head")
+
+    def __init__(self) -> None:
+        self.idle: list[UpstreamConnection] = []
+        self.last_head: ResponseHead | None = None  # of a small answer: the next is likely to have the same
+
+
+class UpstreamPool:
+    def __init__(self, settings: ProxySettings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._size = settings.pool_size
+        self._metrics = metrics
+        # A lane lives as long as somebody may use it: a connection, or a client that knows the way.
+        self._lanes: WeakValueDictionary[Hashable, Lane] = WeakValueDictionary()
+        self._open: set[UpstreamConnection] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def lane(self, key: Hashable) -> Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane()
+        return lane
+
+    def take(self, lane: Lane) -> UpstreamConnection | None:
+        """A kept connection, the one used last: it is the least likely to have been given up meanwhile."""
+        idle = lane.idle
+        while idle:
+            connection = idle.pop()
+            if not connection.transport.is_closing():
+                self._metrics.upstream_reused_total += 1
+                return connection
+        return None
+
+    async def connect(self, lane: Lane, address: Address) -> UpstreamConnection:
+        settings = self._settings
+        self._metrics.upstream_connects_total += 1
+
+        def make() -> UpstreamConnection:
+            return UpstreamConnection(self, lane)
+
+        try:
+            async with asyncio.timeout(settings.connect_timeout):
+                if isinstance(address, TcpAddress):
+                    _, made = await self._loop.create_connection(make, address.host, address.port)
+                elif address.follow_links:
+                    _, made = await self._loop.create_unix_connection(make, address.path)
+                else:
+                    sock = connect_without_links(address.path)
+                    _, made = await self._loop.create_unix_connection(make, sock=sock)
+        except OSError as error:  # TimeoutError is one
+            self._metrics.upstream_connect_failures_total += 1
+            raise ConnectFailed(str(error)) from error
+        return made
+
+    def opened(self, connection: UpstreamConnection) -> None:
+        self._open.add(connection)
+        connection.idle_since = self._loop.time()
+        transport = connection.transport
+        transport.set_write_buffer_limits(self._settings.write_high, self._settings.write_low)
+        keep_alive(transport)
+
+    def closed(self, connection: UpstreamConnection) -> None:
+        self._open.discard(connection)
+        self._forget(connection)
+
+    def keep(self, connection: UpstreamConnection) -> None:
+        if connection.transport.is_closing():
+            return
+        idle = connection.lane.idle
+        if len(idle) >= self._size:
+            connection.transport.abort()
+            return
+        connection.used = True
+        connection.idle_since = self._loop.time()
+        idle.append(connection)
+
+    def discard(self, connection: UpstreamConnection) -> None:
+        self._forget(connection)
+        connection.transport.abort()
+
+    def expire(self, now: float) -> None:
+        oldest = now - self._settings.pool_idle
+        for connection in list(self._open):
+            # Without an exchange: kept, or orphaned by a client that left while it was connecting.
+            if connection.exchange is None and connection.idle_since <= oldest:
+                self.discard(connection)
+
+    def close(self) -> None:
+        for connection in list(self._open):
+            connection.transport.abort()
+
+    def _forget(self, connection: UpstreamConnection) -> None:
+        if connection in connection.lane.idle:
+            connection.lane.idle.remove(connection)
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let the kernel find out about peers that vanished: tunnels have no time limit of their own."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)

@@ -1,0 +1,1 @@
+"""Checks every dependency and says what to do."""

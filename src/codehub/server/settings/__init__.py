@@ -1,0 +1,1 @@
+"""Everything CodeHub can be told, read from the environment once."""

@@ -1,0 +1,105 @@
+"""Wishes of many people in one transaction.
+
+Whoever may take a running place waits for one lock (``store/workspaces/limits``), from the count to the commit. Fifty
+people who press start together would each hold a connection while they queue there, all that the process
+has, and pay a flush to disk each. So they queue here, holding nothing, and a handful at a time is granted in
+one transaction.
+
+Two things make that safe. **A refusal has written nothing**: services look first and write last, so
+``LimitReached`` or ``NameTaken`` leaves the transaction as it was for the others. And if the database itself
+refuses one wish, all of the handful are undone, and each is tried again by itself: whoever made it fail,
+fails alone. A process that dies in here leaves nothing, and nobody was told otherwise.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar, cast
+from uuid import UUID
+
+from codehub.domain.errors import CodeHubError
+from codehub.kit.batching import Batched
+from codehub.store.db.session import Session, Sessions
+from codehub.store.errors import is_outage
+
+T = TypeVar("T")
+
+AT_ONCE = 20
+"""The lock is every replica's: it is given back after a few dozen statements."""
+
+PATIENCE_SECONDS = 10.0
+
+
+class _Wish:
+    """Each is itself and no other, also when two people want the same."""
+
+    def __init__(self, grant: Callable[[Session], Awaitable[object]], row: UUID | None) -> None:
+        self.grant = grant
+        self.row = row
+        self.is_withdrawn = False
+
+
+_Outcome = tuple[object, Exception | None]
+_WITHDRAWN: _Outcome = (None, None)
+
+
+class Wishes:
+    """Of one process; other replicas have their own, and all meet at the database's lock."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._asked: Batched[_Wish, _Outcome] = Batched(self._grant_all, max_batch=AT_ONCE, max_loads=1)
+
+    async def make(self, grant: Callable[[Session], Awaitable[T]], *, row: UUID | None = None) -> T:
+        """What ``grant`` returns, committed, or what it raises. One service call, which refuses first.
+
+        ``row``: the workspace it will lock; None: it makes one, which nobody else can know of yet.
+        ``TimeoutError``: the database is stuck. What had not begun by then is not granted later either.
+        """
+        wish = _Wish(grant, row)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                outcome = await self._asked.get(wish)
+        finally:
+            wish.is_withdrawn = True
+        assert outcome is not None
+        granted, refusal = outcome
+        if refusal is not None:
+            raise refusal
+        return cast(T, granted)
+
+    async def _grant_all(self, wishes: Sequence[_Wish]) -> Mapping[_Wish, _Outcome]:
+        try:
+            return await self._grant(wishes)
+        except Exception as error:
+            if len(wishes) == 1 or not _is_of_one(error):
+                raise
+        outcomes: dict[_Wish, _Outcome] = {}
+        for wish in wishes:
+            try:
+                outcomes |= await self._grant([wish])
+            except Exception as error:  # noqa: BLE001 - whoever wished it is told
+                outcomes[wish] = (None, error)
+        return outcomes
+
+    async def _grant(self, wishes: Sequence[_Wish]) -> dict[_Wish, _Outcome]:
+        outcomes: dict[_Wish, _Outcome] = {}
+        async with self._sessions.begin() as session:
+            for wish in sorted(wishes, key=_lock_order):
+                if wish.is_withdrawn:
+                    outcomes[wish] = _WITHDRAWN
+                    continue
+                try:
+                    outcomes[wish] = (await wish.grant(session), None)
+                except CodeHubError as refusal:
+                    outcomes[wish] = (None, refusal)
+        return outcomes
+
+
+def _lock_order(wish: _Wish) -> tuple[bool, UUID]:
+    """Several rows in one transaction: the lowest first, as everybody does (``store/db/row_locks``)."""
+    return (True, wish.row) if wish.row is not None else (False, UUID(int=0))
+
+
+def _is_of_one(error: Exception) -> bool:
+    """Whether one of the wishes is to blame, and not the database being away for all of them."""
+    return not is_outage(error)

@@ -1,0 +1,1 @@
+"""Queries on people: users, sessions, tokens, audit."""

@@ -1,0 +1,48 @@
+"""Who did what. Appended in the acting transaction, so that neither exists without the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, insert, select
+
+from codehub.store.db.session import Session
+from codehub.store.db.statements import Page
+from codehub.store.schema.tables import audit_log as a
+
+
+@dataclass(frozen=True)
+class AuditRecord:
+    seq: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str | None
+    detail: Mapping[str, Any]
+
+
+_APPEND = insert(a).values({name: bindparam(name) for name in ("actor", "action", "subject", "detail")})
+_COLUMNS = (a.c.seq, a.c.at, a.c.actor, a.c.action, a.c.subject, a.c.detail)
+
+
+async def append(
+    session: Session,
+    *,
+    actor: str,
+    action: str,
+    subject: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """``detail`` is read by people: no secrets, no bodies."""
+    given = {"actor": actor, "action": action, "subject": subject, "detail": dict(detail or {})}
+    await session.execute(_APPEND, given)
+
+
+async def list_page(session: Session, *, cursor: int | None = None, limit: int = 50) -> Page[AuditRecord]:
+    """Newest first."""
+    statement = select(*_COLUMNS).order_by(a.c.seq.desc()).limit(limit + 1)
+    if cursor is not None:
+        statement = statement.where(a.c.seq < cursor)
+    items = [AuditRecord(*row) for row in await session.execute(statement)]
+    return Page(items[:limit], str(items[limit - 1].seq) if len(items) > limit else None)

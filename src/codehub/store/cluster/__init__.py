@@ -1,0 +1,1 @@
+"""Queries shared by replicas: terms of leadership, the installation, archive orphans."""

@@ -1,0 +1,30 @@
+"""Who all replicas on this database are together."""
+
+from dataclasses import dataclass, field
+from secrets import token_bytes
+from uuid import UUID, uuid4
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+
+from codehub.store.db.session import Session
+from codehub.store.schema.tables import installation as i
+
+
+@dataclass(frozen=True)
+class InstallationRecord:
+    """``id`` labels every container and volume; ``secret`` signs what replicas tell each other."""
+
+    id: UUID
+    secret: bytes = field(repr=False)
+
+
+async def get_or_create(session: Session) -> InstallationRecord:
+    """Replicas that start at once agree on one.
+
+    The loser of the race waits for the winner's commit and then reads the winner's row: an insert that
+    conflicts returns nothing, and the select after it sees what was committed meanwhile.
+    """
+    await session.execute(insert(i).values(id=uuid4(), secret=token_bytes(32)).on_conflict_do_nothing())
+    row = (await session.execute(select(i.c.id, i.c.secret))).one()
+    return InstallationRecord(row.id, bytes(row.secret))

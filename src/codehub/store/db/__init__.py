@@ -1,0 +1,1 @@
+"""Sending statements: sessions, the pool, fencing, row locks."""

@@ -1,0 +1,213 @@
+"""Connections to PostgreSQL: the pool of the API, and the lone connections coordinators live on.
+
+``DATABASE_URL`` is a libpq URL as people have it at hand (``postgres://``, ``postgresql://``, a socket
+directory in ``?host=``, ``sslmode``…). asyncpg reads these itself, so the URL goes to it untouched but
+for parameters that only libpq knows.
+"""
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from sqlalchemy import NullPool
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from codehub.store.db.pool import Pool
+from codehub.store.db.session import Connection, Sessions
+from codehub.store.errors import DatabaseUrlInvalid
+
+SCHEMES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
+
+# Understood by libpq and by nobody else: asyncpg would send them to the server as settings, which
+# refuses the connection. Each is either moot here or set by us.
+LIBPQ_ONLY = frozenset(
+    {
+        "channel_binding",
+        "connect_timeout",
+        "fallback_application_name",
+        "gssencmode",
+        "keepalives",
+        "keepalives_count",
+        "keepalives_idle",
+        "keepalives_interval",
+        "load_balance_hosts",
+        "require_auth",
+        "requiressl",
+        "sslcompression",
+        "sslsni",
+        "tcp_user_timeout",
+    }
+)
+
+# A vanished peer is noticed by both ends within ten seconds (5 s idle, then 3 probes 2 s apart), or 8 s
+# if data is under way; the defaults take hours.
+KEEPALIVE_IDLE_SECONDS = 5
+KEEPALIVE_INTERVAL_SECONDS = 2
+KEEPALIVE_COUNT = 3
+USER_TIMEOUT_MILLISECONDS = 8_000
+
+# All of it fits into memory, wherever the database is. As if each page were a disk's seek, a hundred rows of
+# ten thousand would be looked for by reading all of them.
+PLANNER_SETTINGS: Mapping[str, str] = {"random_page_cost": "1.1"}
+
+IDLE_SESSION_SECONDS = 10
+STATEMENT_SECONDS = 10
+
+COORDINATOR_SETTINGS: Mapping[str, str] = {
+    **PLANNER_SETTINGS,
+    # A leader that was frozen (SIGSTOP, swapped out) holds its lock while its kernel answers for it:
+    # the server must end such a session by itself, in a transaction or not. A leader that is well speaks more
+    # often than that (``coordinators/leadership.session_idle_seconds``).
+    "idle_session_timeout": f"{IDLE_SESSION_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SESSION_SECONDS}s",
+    "tcp_keepalives_idle": str(KEEPALIVE_IDLE_SECONDS),
+    "tcp_keepalives_interval": str(KEEPALIVE_INTERVAL_SECONDS),
+    "tcp_keepalives_count": str(KEEPALIVE_COUNT),
+    "tcp_user_timeout": str(USER_TIMEOUT_MILLISECONDS),
+}
+
+
+def create_pool(
+    url: str,
+    *,
+    pool_size: int = 20,
+    pool_timeout_seconds: float = 10.0,
+    application_name: str = "codehub-api",
+    server_settings: Mapping[str, str] | None = None,
+) -> Pool:
+    """The pool of one process for short transactions of requests.
+
+    No statement may take longer than the time limit here: a request that waits for a lock for ever would
+    take its connection with it. The server keeps the limit, and so do we: a server that is frozen, or behind
+    a link that swallows everything, keeps none.
+    """
+    settings = {
+        "application_name": application_name,
+        "statement_timeout": f"{STATEMENT_SECONDS}s",
+        "lock_timeout": f"{STATEMENT_SECONDS}s",
+        "idle_in_transaction_session_timeout": "30s",
+        **PLANNER_SETTINGS,
+        **(server_settings or {}),
+    }
+    connector = Connector(url, settings=settings, statement_seconds=STATEMENT_SECONDS)
+    return Pool(connector.connect, size=pool_size, wait_seconds=pool_timeout_seconds)
+
+
+def session_factory(pool: Pool) -> Sessions:
+    """Sessions that never commit by themselves."""
+    return Sessions(pool)
+
+
+def reading_session_factory(pool: Pool) -> Sessions:
+    """Sessions for single reads: no transaction around them, so two round trips fewer.
+
+    Each statement sees its own snapshot. Never to be used for writes that belong together.
+    """
+    return Sessions(pool, autocommit=True)
+
+
+def one_connection_engine(
+    url: str, *, application_name: str, settings: Mapping[str, str] | None = None
+) -> AsyncEngine:
+    """No pool: each ``connect()`` is a fresh session and closing it ends it on the server too."""
+    connector = Connector(url, settings={"application_name": application_name, **(settings or {})})
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=lambda *_, **__: connector.connect(),
+        poolclass=NullPool,
+    )
+
+
+def coordinator_connector(
+    url: str,
+    *,
+    application_name: str = "codehub-coordinator",
+    settings: Mapping[str, str] | None = None,
+) -> "Connector":
+    """For the connections that carry a coordinator's lock and its transactions together.
+
+    Never pooled: a pooled connection could come back as another session without the lock. Only a
+    server that takes writes will do, for a hot standby grants advisory locks too.
+    """
+    return Connector(
+        url,
+        settings={"application_name": application_name, **COORDINATOR_SETTINGS, **(settings or {})},
+        read_write=True,
+    )
+
+
+async def connect_raw(url: str, *, application_name: str) -> Connection:
+    """A bare asyncpg connection, for LISTEN: with keepalives, outside any pool."""
+    settings = {"application_name": application_name, **_without_idle_limits(COORDINATOR_SETTINGS)}
+    return await Connector(url, settings=settings, read_write=True).connect()
+
+
+def asyncpg_dsn(url: str) -> str:
+    """The URL as asyncpg understands it. Raises ``DatabaseUrlInvalid``, never naming the password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise DatabaseUrlInvalid(f"DATABASE_URL cannot be read: {error}") from error
+    if parts.scheme not in SCHEMES:
+        raise DatabaseUrlInvalid(
+            f"DATABASE_URL must begin with postgresql:// (or postgres://), not {parts.scheme or 'nothing'!r}"
+        )
+    query = [(key, value) for key, value in parse_qsl(parts.query) if key not in LIBPQ_ONLY]
+    return urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(query), ""))
+
+
+class Connector:
+    """Opens connections, all alike."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        settings: Mapping[str, str],
+        read_write: bool = False,
+        statement_seconds: float | None = None,
+    ) -> None:
+        """``statement_seconds``: how long we wait for any answer; None: whoever asks says so."""
+        self._dsn = asyncpg_dsn(url)
+        self._options: dict[str, Any] = {
+            "server_settings": dict(settings),
+            "timeout": _connect_timeout(url),
+            "command_timeout": statement_seconds,
+        }
+        if read_write:
+            self._options["target_session_attrs"] = "read-write"
+
+    async def connect(self) -> Connection:
+        connection: Connection = await asyncpg.connect(self._dsn, **self._options)
+        _keep_alive(connection)
+        return connection
+
+
+def _keep_alive(connection: Connection) -> None:
+    """Let our kernel notice a dead server too. asyncpg offers no way to its socket but this one."""
+    transport = getattr(connection, "_transport", None)
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
+        ("TCP_KEEPCNT", KEEPALIVE_COUNT),
+        ("TCP_USER_TIMEOUT", USER_TIMEOUT_MILLISECONDS),
+    ):
+        option = getattr(socket, name, None)  # not every platform has each of them
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _connect_timeout(url: str) -> float:
+    value = dict(parse_qsl(urlsplit(url).query)).get("connect_timeout", "")
+    return float(value) if value.isdigit() and int(value) > 0 else 10.0
+
+
+def _without_idle_limits(settings: Mapping[str, str]) -> dict[str, str]:
+    # A listener is idle by nature, and nothing is lost if it is frozen: it resyncs.
+    return {key: value for key, value in settings.items() if not key.startswith("idle_")}

@@ -1,0 +1,31 @@
+"""One order for everybody who writes several workspaces in one transaction: the lowest id first.
+
+Two transactions that lock the same rows in different orders wait for each other, until PostgreSQL ends
+one of them a second later. The Observer writes in bulk and the Reconciler row by row, at the same time
+and about the same workspaces; so each locks (or writes) in the order of ids. A transaction that writes
+in several statements locks all of its rows before the first one.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, select
+
+from codehub.store.db.session import Session
+from codehub.store.schema.tables import workspaces as w
+
+_LOCK = (
+    select(w.c.id)
+    .where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .order_by(w.c.id)
+    .with_for_update(key_share=True)
+)
+
+
+async def lock_in_order(session: Session, ids: Collection[UUID]) -> None:
+    """Lock these rows until the transaction ends. Readers and foreign keys are not held up.
+
+    One alone is left to the statement that writes it: there is no order to keep.
+    """
+    if len(ids) > 1:
+        await session.execute(_LOCK, {"ids": list(ids)})

@@ -1,0 +1,1 @@
+"""Queries on workspaces: reads, intents, claims, observations."""

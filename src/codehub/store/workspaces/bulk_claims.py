@@ -1,0 +1,149 @@
+"""What one tick of the Reconciler writes for many workspaces at once: claims and completions.
+
+The rules are those of ``claims``: a claim is a compare-and-set from what the plan saw, and everything later
+is fenced with ``op_id`` and ``operation``. Only the number of round trips differs. Fifty people who arrive
+together are claimed by one statement; a workspace it does not meet (somebody else was quicker) is missing
+from the answer, and the others are written all the same.
+
+A process that dies before the commit has claimed nobody; one that dies after it leaves operations in flight,
+which the next leader adopts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, null, update
+
+from codehub.domain.states import Operation
+from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.store.db.session import Session
+from codehub.store.db.statements import given, given_rows
+from codehub.store.schema.tables import (
+    desired_state_type,
+    health_status_type,
+    jsonb,
+    observed_status_type,
+    operation_type,
+)
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.intents import USED_NOW
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation to begin; ``home`` (``domain/home.at_claim``) is written in the same statement."""
+
+    workspace: WorkspaceView
+    operation: Operation
+    home: HomeContext
+
+
+@dataclass(frozen=True)
+class Done:
+    """An operation whose target was observed; ``home`` is what ``domain/home.at_completion`` says."""
+
+    claim: Claim
+    home: HomeContext
+    acted_at: datetime | None
+
+
+_PLANNED = given_rows(
+    "planned",
+    id=Uuid(),
+    operation=operation_type,
+    op_id=Uuid(),
+    op_seq=BigInteger(),
+    desired_state=desired_state_type,
+    observed_status=observed_status_type,
+    health_status=health_status_type,
+    archive_key=Text(),
+    deleted_at=DateTime(timezone=True),
+    has_error=Boolean(),
+    home=jsonb,
+)
+_CLAIM = (
+    update(w)
+    .where(
+        w.c.id == _PLANNED.c.id,
+        w.c.operation == Operation.NONE,
+        # Every column a plan reads, as in ``claims``: nothing that came in between is overrun.
+        w.c.op_seq == _PLANNED.c.op_seq,
+        w.c.desired_state == _PLANNED.c.desired_state,
+        w.c.observed_status == _PLANNED.c.observed_status,
+        w.c.health_status == _PLANNED.c.health_status,
+        w.c.archive_key.is_not_distinct_from(_PLANNED.c.archive_key),
+        w.c.deleted_at.is_not_distinct_from(_PLANNED.c.deleted_at),
+        w.c.error_info.is_not(None) == _PLANNED.c.has_error,
+    )
+    .values(
+        operation=_PLANNED.c.operation,
+        op_id=_PLANNED.c.op_id,
+        op_seq=w.c.op_seq + 1,
+        op_started_at=func.clock_timestamp(),
+        op_acted_at=None,
+        error_count=0,
+        last_retry_at=None,
+        home_ctx=_PLANNED.c.home,
+    )
+    .returning(w.c.id, w.c.operation, w.c.op_id, w.c.op_seq)
+)
+
+_DONE = given_rows(
+    "done",
+    id=Uuid(),
+    op_id=Uuid(),
+    operation=operation_type,
+    acted_at=DateTime(timezone=True),
+    home=jsonb,
+)
+_COMPLETE = (
+    update(w)
+    .where(and_(w.c.id == _DONE.c.id, w.c.op_id == _DONE.c.op_id, w.c.operation == _DONE.c.operation))
+    .values(
+        operation=Operation.NONE,
+        op_acted_at=_DONE.c.acted_at,
+        error_count=0,
+        error_info=null(),
+        last_retry_at=None,
+        home_ctx=_DONE.c.home,
+    )
+    .values(USED_NOW)
+    .returning(w.c.id)
+)
+
+
+async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim]:
+    """Begin these operations where the workspace still is what the plan saw. Who is missing: plan again.
+
+    The caller has locked the rows in order (``row_locks``).
+    """
+    views = [step.workspace for step in steps]
+    arrays = given(
+        id=[ws.id for ws in views],
+        operation=[step.operation for step in steps],
+        op_id=[uuid4() for _ in steps],
+        op_seq=[ws.op_seq for ws in views],
+        desired_state=[ws.desired_state for ws in views],
+        observed_status=[ws.observed_status for ws in views],
+        health_status=[ws.health_status for ws in views],
+        archive_key=[ws.archive_key for ws in views],
+        deleted_at=[ws.deleted_at for ws in views],
+        has_error=[ws.error_info is not None for ws in views],
+        home=[step.home.as_json() for step in steps],
+    )
+    return {row.id: Claim(*row) for row in await session.execute(_CLAIM, arrays)}
+
+
+async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
+    """Their targets were observed, which counts as use. The caller has locked the rows in order."""
+    arrays = given(
+        id=[each.claim.workspace_id for each in done],
+        op_id=[each.claim.op_id for each in done],
+        operation=[each.claim.operation for each in done],
+        acted_at=[each.acted_at for each in done],
+        home=[each.home.as_json() for each in done],
+    )
+    return set((await session.execute(_COMPLETE, arrays)).scalars())

@@ -1,0 +1,61 @@
+"""How many workspaces run, and the lock that makes the answer hold until the wish is written.
+
+Counting and then writing is exact only if nobody else counts in between. All transactions that may take
+a place therefore queue at one advisory lock. It ends with the transaction, also when the process dies.
+
+Order, for everybody: first ``lock_limits``, then the row of a workspace. Coordinators lock rows and never
+this, so no circle can close.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Uuid, bindparam, func, select, text
+
+from codehub.store.db.context import ACTING, BECAUSE
+from codehub.store.db.session import Session
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+
+# Any constant that no other lock of CodeHub uses: "running" in ASCII.
+LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
+
+_LOCKED = "limits locked"
+_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
+_OWNED = func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid()))
+_USAGE = select(_OWNED, func.count()).where(w.c.holds_place)
+_USAGE_FOR = _USAGE.add_columns(ACTING, BECAUSE)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Places held by one owner and in all."""
+
+    user: int
+    total: int
+
+
+async def lock_limits(session: Session) -> None:
+    """From here to the end of the transaction, no other one takes a place. Once is enough for each."""
+    if not session.within.get(_LOCKED):
+        await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
+        session.within[_LOCKED] = True
+
+
+async def usage(session: Session, owner_id: UUID) -> Usage:
+    """Exact inside a transaction that holds the lock, a snapshot otherwise."""
+    user, total = (await session.execute(_USAGE, {"owner": owner_id})).one()
+    return Usage(user=user, total=total)
+
+
+async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
+    """The same, and from here on changes are ``actor``'s, because of ``cause`` (``store/db/context``)."""
+    given = {"owner": owner_id, "actor": actor, "cause": cause}
+    user, total, *_ = (await session.execute(_USAGE_FOR, given)).one()
+    return Usage(user=user, total=total)
+
+
+async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
+    """What holds this owner's places, for the page that offers to stop one."""
+    statement = select(*RECORD_COLUMNS).where(w.c.holds_place, w.c.owner_id == owner_id).order_by(w.c.id)
+    return [to_record(row) for row in await session.execute(statement)]

@@ -1,0 +1,194 @@
+"""The Observer's reads and writes: what was seen, in bulk, and only where it is news.
+
+Runtimes are listed as a whole; the database is asked page by page, so that no statement and no transaction
+grows with the number of workspaces. Rows at rest (nothing there, nothing wanted, nothing wrong) are not even
+loaded: with most of 100 000 homes archived, a tick reads the rest. And those of a page that say the same come
+together, because ten thousand homes asleep are what an idle Observer looks at.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    DateTime,
+    Integer,
+    Uuid,
+    any_,
+    bindparam,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
+
+from codehub.domain.errors import ErrorInfo
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+from codehub.store.db.row_locks import lock_in_order
+from codehub.store.db.session import Session
+from codehub.store.db.statements import given, given_rows, rows_written
+from codehub.store.schema.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
+from codehub.store.schema.tables import workspaces as w
+
+NOT_FINAL = text("(workspaces.observed_status <> 'DELETED' OR workspaces.operation <> 'NONE')")
+"""DELETED is final only at rest. A look that began before an action ended cannot complete its operation, and
+a volume may have been made after it: until nothing is in flight, somebody has to look again."""
+
+
+@dataclass(frozen=True)
+class Observable:
+    """What is on record, as far as an observation asks. Of each of ``ids`` it is the same."""
+
+    ids: Sequence[UUID]
+    desired_state: DesiredState
+    observed_status: ObservedStatus
+    health_status: HealthStatus
+    operation: Operation
+    deleted_at: datetime | None
+    has_error: bool
+    is_terminal: bool
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of a workspace, to be written if it is news."""
+
+    id: UUID
+    observed_status: ObservedStatus
+    health_status: HealthStatus
+
+
+_SAID = (
+    w.c.desired_state,
+    w.c.observed_status,
+    w.c.health_status,
+    w.c.operation,
+    w.c.deleted_at,
+    w.c.error_info.is_not(None).label("has_error"),
+    func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False).label("is_terminal"),
+)
+
+FIRST_PAGE = UUID(int=0)
+
+_PAGE = (
+    select(w.c.id, *_SAID)
+    .where(w.c.watched, w.c.id > bindparam("after", type_=Uuid()))
+    .order_by(w.c.id)
+    .limit(bindparam("most", type_=Integer()))
+    .subquery("page")
+)
+_PAGE_SAID = [column for column in _PAGE.c if column.key != "id"]
+_WATCHED = select(func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())).label("ids"), *_PAGE_SAID).group_by(
+    *_PAGE_SAID
+)
+_NAMED = select(w.c.id, *_SAID).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
+
+_SEEN_AT = bindparam("seen_at", type_=DateTime(timezone=True))
+_SEEN = given_rows("seen", id=Uuid(), observed_status=observed_status_type, health_status=health_status_type)
+_WRITE = (
+    update(w)
+    .where(
+        w.c.id == _SEEN.c.id,
+        tuple_(w.c.observed_status, w.c.health_status).is_distinct_from(
+            tuple_(_SEEN.c.observed_status, _SEEN.c.health_status)
+        ),
+        or_(w.c.observed_at.is_(None), w.c.observed_at <= _SEEN_AT),
+        # A person may have recovered it after the look began: only a later look turns health back, so
+        # that what is planned next knows of a disk that was mounted again before the recovery.
+        or_(
+            w.c.health_status == HealthStatus.OK,
+            _SEEN.c.health_status == HealthStatus.ERROR,
+            w.c.updated_at <= _SEEN_AT,
+        ),
+        # DELETED is for good once at rest, and only ever what a person asked for.
+        NOT_FINAL,
+        or_(_SEEN.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
+    )
+    .values(
+        observed_status=_SEEN.c.observed_status, health_status=_SEEN.c.health_status, observed_at=_SEEN_AT
+    )
+    .returning(w.c.id)
+)
+_STAMP = (
+    update(w)
+    .where(
+        w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))),
+        IN_FLIGHT,
+        or_(w.c.observed_at.is_(None), w.c.observed_at < _SEEN_AT),
+    )
+    .values(observed_at=_SEEN_AT)
+)
+
+
+async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Observable]:
+    """Up to ``limit`` rows that are not at rest, by id, beginning after ``after`` (``FIRST_PAGE``).
+
+    What else the runtime has seen is asked for by name (``load_named``).
+    """
+    rows = await session.execute(_WATCHED, {"after": after, "most": limit})
+    return [Observable(*row) for row in rows]
+
+
+async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:
+    """The rows a look at these alone may change. One that is not in the answer is unknown here or DELETED."""
+    rows = await session.execute(_NAMED, {"ids": list(ids)})
+    return [Observable([each], *rest) for each, *rest in rows]
+
+
+async def write_observations(
+    session: Session, observed: Sequence[Observed], *, observed_at: datetime
+) -> list[UUID]:
+    """Write what differs from the row, stamped with the time from before the look. Returns what changed.
+
+    ``observed_at`` never goes back: a slow full look may end after a quick look at one workspace.
+    Such a late result is dropped for that workspace, being older than what is known.
+    """
+    if not observed:
+        return []
+    await lock_in_order(session, [row.id for row in observed])
+    seen = given(
+        id=[row.id for row in observed],
+        observed_status=[row.observed_status for row in observed],
+        health_status=[row.health_status for row in observed],
+    )
+    return list((await session.execute(_WRITE, {**seen, "seen_at": observed_at})).scalars())
+
+
+async def stamp_in_flight(session: Session, ids: Collection[UUID], *, observed_at: datetime) -> int:
+    """These were seen and are as they were. Completion waits for such a stamp, hence on every tick."""
+    await lock_in_order(session, ids)
+    return await rows_written(session, _STAMP, {"ids": list(ids), "seen_at": observed_at})
+
+
+async def stamp_coarse(
+    session: Session, *, observed_at: datetime, older_than: datetime, limit: int = 5000
+) -> int:
+    """After a full look: refresh up to ``limit`` of the oldest stamps, none younger than ``older_than``.
+
+    Only after a look that could read everything: the stamp says "seen" of all. A row that somebody else
+    is writing is left for the next time.
+    """
+    oldest = (
+        select(w.c.id)
+        .where(NOT_GONE, w.c.observed_at < older_than)
+        .order_by(w.c.observed_at)
+        .limit(limit)
+        .with_for_update(key_share=True, skip_locked=True)
+        .cte("oldest")
+    )
+    statement = update(w).where(w.c.id == oldest.c.id).values(observed_at=observed_at)
+    return await rows_written(session, statement)
+
+
+async def set_invariant_error(session: Session, workspace_id: UUID, error: ErrorInfo) -> bool:
+    """The Observer's one word about errors (contract 3): only where nobody has spoken before."""
+    statement = (
+        update(w)
+        .where(w.c.id == workspace_id, w.c.error_info.is_(None), NOT_GONE)
+        .values(error_info=error.as_json())
+    )
+    return await rows_written(session, statement) == 1

@@ -1,0 +1,121 @@
+"""Reading workspaces, for people: the API and the proxy. Nothing here writes.
+
+Statements are Core selects over columns, built once: with thousands of requests a second for one
+workspace the ORM's bookkeeping would cost more than the query.
+"""
+
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Integer, Select, Text, Uuid, any_, bindparam, func, or_, select
+
+from codehub.domain.workspace import WorkspaceView
+from codehub.store.db.session import Session
+from codehub.store.db.statements import Page, like_pattern
+from codehub.store.schema.tables import NOT_GONE
+from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces.records import RECORD_COLUMNS, VIEW_COLUMNS, WorkspaceRecord, to_record, to_view
+
+_RECORD = select(*RECORD_COLUMNS)
+_BY_ID = _RECORD.where(w.c.id == bindparam("workspace_id"))
+_BY_IDS = _RECORD.where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+_BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
+_VIEW_BY_ID = select(*VIEW_COLUMNS).where(w.c.id == bindparam("workspace_id"))
+
+
+async def find(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
+    """The workspace, DELETED ones included: who may see those is the caller's question."""
+    row = (await session.execute(_BY_ID, {"workspace_id": workspace_id})).first()
+    return to_record(row) if row is not None else None
+
+
+async def find_view(session: Session, workspace_id: UUID) -> WorkspaceView | None:
+    row = (await session.execute(_VIEW_BY_ID, {"workspace_id": workspace_id})).first()
+    return to_view(row) if row is not None else None
+
+
+async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
+    """As ``find``, and nobody changes it before this transaction ends (or its process dies).
+
+    Take ``limits.lock_limits`` first where both are needed: everybody in the same order, no deadlock.
+    """
+    row = (await session.execute(_BY_ID_LOCKED, {"workspace_id": workspace_id})).first()
+    return to_record(row) if row is not None else None
+
+
+async def find_many(session: Session, ids: Collection[UUID]) -> list[WorkspaceRecord]:
+    return [to_record(row) for row in (await session.execute(_BY_IDS, {"ids": list(ids)})).all()]
+
+
+async def find_by_name(session: Session, owner_id: UUID, name: str) -> WorkspaceRecord | None:
+    """The live workspace of that name: it is unique among these."""
+    statement = _RECORD.where(w.c.owner_id == owner_id, w.c.name == name, w.c.deleted_at.is_(None))
+    row = (await session.execute(statement)).first()
+    return to_record(row) if row is not None else None
+
+
+async def list_page(
+    session: Session,
+    *,
+    owner_id: UUID | None = None,
+    status: str | None = None,
+    q: str | None = None,
+    cursor: UUID | None = None,
+    limit: int = 50,
+) -> Page[WorkspaceRecord]:
+    """Newest first. ``owner_id`` None: everybody's. DELETED ones only if ``status`` asks for them.
+
+    Ids are time-ordered, so the last id is the whole cursor: rows that come or go elsewhere in the list
+    neither repeat nor skip any.
+    """
+    given: dict[str, Any] = {
+        "status": status,
+        "owner_id": owner_id,
+        "pattern": like_pattern(q) if q else None,
+        "cursor": cursor,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    statement = _page_statement(frozenset(given), gone=status == "deleted")
+    rows = (await session.execute(statement, {**given, "most": limit + 1})).all()
+    items = [to_record(row) for row in rows]
+    more = len(items) > limit
+    return Page(items[:limit], str(items[limit - 1].view.id) if more else None)
+
+
+@cache
+def _page_statement(given: frozenset[str], *, gone: bool) -> Select[*tuple[Any, ...]]:
+    """Built once for each combination of filters: building costs as much as asking."""
+    statement = _RECORD.order_by(w.c.id.desc()).limit(bindparam("most", type_=Integer()))
+    if not gone:
+        statement = statement.where(NOT_GONE)
+    if "status" in given:
+        statement = statement.where(w.c.status == bindparam("status"))
+    if "owner_id" in given:
+        statement = statement.where(w.c.owner_id == bindparam("owner_id"))
+    if "pattern" in given:
+        pattern = bindparam("pattern", type_=Text())
+        statement = statement.where(or_(w.c.name.ilike(pattern), w.c.description.ilike(pattern)))
+    if "cursor" in given:
+        statement = statement.where(w.c.id < bindparam("cursor"))
+    return statement
+
+
+async def list_ids(session: Session, *, owner_id: UUID | None = None) -> list[UUID]:
+    """Every workspace that is not DELETED, for the first message of an event stream."""
+    statement = select(w.c.id).where(NOT_GONE).order_by(w.c.id)
+    if owner_id is not None:
+        statement = statement.where(w.c.owner_id == owner_id)
+    return list((await session.execute(statement)).scalars())
+
+
+async def any_home(session: Session) -> bool:
+    """Whether any live workspace has a volume on record. For the start: it reads the table."""
+    statement = select(w.c.id).where(w.c.deleted_at.is_(None), w.c.home_ctx["volume"].as_boolean()).limit(1)
+    return (await session.execute(statement)).first() is not None
+
+
+async def count_by_status(session: Session) -> dict[str, int]:
+    statement = select(w.c.status, func.count()).where(NOT_GONE).group_by(w.c.status)
+    return {row[0]: row[1] for row in await session.execute(statement)}
