@@ -254,7 +254,7 @@ async def _measure(hub: Installation, fault: Fault) -> dict[str, float]:
         committed_at = await _write(client, workspace_id, f"after {back_at}")
         since = max(back_at, committed_at)
         with contextlib.suppress(TimeoutError):  # then the figure itself says so
-            await _until(lambda: _equal(reader, client), every=0.02, within=NEVER_SECONDS)
+            await _until(lambda: _equal(reader, client), every=0.02, transaction_flags=NEVER_SECONDS)
         return {METRIC: time.monotonic() - since}
 
 
@@ -336,7 +336,9 @@ async def _until_gone(pid: int) -> None:
     await _until(gone)
 
 
-async def _until(holds: Callable[[], Awaitable[bool]], *, every: float = 0.005, within: float = 90.0) -> None:
-    async with asyncio.timeout(within):
+async def _until(
+    holds: Callable[[], Awaitable[bool]], *, every: float = 0.005, transaction_flags: float = 90.0
+) -> None:
+    async with asyncio.timeout(transaction_flags):
         while not await holds():
             await asyncio.sleep(every)

@@ -31,7 +31,7 @@ from codehub.store.cluster.installation import get_or_create
 from codehub.store.db.session import Sessions
 from codehub.store.schema.tables import workspaces
 from tests.chaos.quick_proxy import LEASE_SECONDS
-from tests.support.control import Cell
+from tests.support.control import ControlEnvironment
 from tests.support.instance import environment
 from tests.support.people import ECHO_ON_PORT
 from tests.support.redis import RedisServer, make_memory_old
@@ -46,7 +46,7 @@ QUICK_PROXY = Path(__file__).with_name("quick_proxy.py")
 class House:
     """A cell with one running workspace behind a proxy of its own."""
 
-    cell: Cell
+    cell: ControlEnvironment
     plane: ControlPlane
     proxy: asyncio.subprocess.Process
     port: int
@@ -100,7 +100,7 @@ async def house(
     session_factory: Sessions,
     tmp_path: Path,
 ) -> AsyncIterator[House]:
-    cell = Cell(database_url, redis_url, tmp_path, session_factory)
+    cell = ControlEnvironment(database_url, redis_url, tmp_path, session_factory)
     await cell.prepare()
     secret = secrets.token_urlsafe(16)
     async with session_factory() as session, session.begin():
@@ -123,7 +123,7 @@ async def house(
 
 
 @asynccontextmanager
-async def running_proxy(cell: Cell) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+async def running_proxy(cell: ControlEnvironment) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         process = await asyncio.create_subprocess_exec(

@@ -9,7 +9,7 @@ import pytest
 from codehub.store.db.session import Sessions
 from tests.chaos import audit
 from tests.chaos.estate import Estate
-from tests.support.control import Cell
+from tests.support.control import ControlEnvironment
 from tests.support.postgres import PostgresServer
 
 CLAIM = "operation = 'STARTING', op_id = gen_random_uuid(), op_started_at = now(), op_seq = op_seq + 1"
@@ -23,7 +23,7 @@ async def estate(
     tmp_path: Path,
 ) -> Estate:
     """A database with one workspace, and nothing else of an estate."""
-    cell = Cell(database_url, "", tmp_path, session_factory)
+    cell = ControlEnvironment(database_url, "", tmp_path, session_factory)
     await cell.prepare()
     await cell.create(start=False)
     nothing = cast(Any, None)

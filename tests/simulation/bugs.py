@@ -76,7 +76,7 @@ def no_epoch_fence() -> list[Patch]:
 
 @_bug(freeze=0.002, slow=0.1, session=0.02)
 def no_token_check() -> list[Patch]:
-    return [(runtime.Engine, "check_tokens", False)]
+    return [(runtime.Backend, "check_tokens", False)]
 
 
 @_bug()
@@ -253,7 +253,7 @@ def a_cut_action_keeps_its_slot() -> list[Patch]:
 
 @_bug(engine=0.02)
 def no_breaker() -> list[Patch]:
-    return [(breakers.Engines, "blames_engine", _always(False))]
+    return [(breakers.CircuitBreakers, "is_outage", _always(False))]
 
 
 @_bug(crash=0.01, effect=0.3, hang=0.1)

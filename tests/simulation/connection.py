@@ -115,8 +115,8 @@ class Connection(_DriverConnection):
             raise ConnectionResetError("the session was ended")
 
 
-class Lender(Protocol):
-    async def lend(self) -> Any: ...
+class ConnectionSource(Protocol):
+    async def acquire(self) -> Any: ...
 
 
 class Session:
@@ -125,8 +125,8 @@ class Session:
     connection: Connection
     db: Database
 
-    def __init__(self, lender: Lender) -> None:
-        self.lender = lender
+    def __init__(self, source: ConnectionSource) -> None:
+        self.source = source
 
     @property
     def transaction(self) -> Transaction:
@@ -155,7 +155,7 @@ class _Begun:
 
     async def __aenter__(self) -> None:
         session = self._session
-        session.connection = await session.lender.lend()
+        session.connection = await session.source.acquire()
         session.db = session.connection.database
         if session.connection.backend.open and session.db.chaos.strikes("swap"):
             session.db.chaos.say(f"session {session.connection.backend.pid} is swapped for another")
@@ -177,8 +177,8 @@ class FencedSession(Session):
 
     now: datetime
 
-    def __init__(self, lender: Lender, fence: Fence) -> None:
-        super().__init__(lender)
+    def __init__(self, source: ConnectionSource, fence: Fence) -> None:
+        super().__init__(source)
         self._fence = fence
         self._begun = self.begin()
 

@@ -14,8 +14,8 @@ from codehub.domain.states import ContainerState
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
-from codehub.store.db.session import Lone
 from codehub.store.db.session import Session as StoreSession
+from codehub.store.db.session import SingleConnection
 from codehub.store.errors import DATABASE_FAILED
 from tests.simulation.connection import Connection, Session
 from tests.simulation.guard import IN_ALL, PER_USER
@@ -116,7 +116,7 @@ class People:
         try:
             connection = Connection(self._world.database)
             try:
-                async with Session(Lone(connection)) as session, session.begin():
+                async with Session(SingleConnection(connection)) as session, session.begin():
                     await request(cast(StoreSession, session))
             finally:
                 connection.terminate()

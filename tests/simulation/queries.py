@@ -16,7 +16,7 @@ from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.cluster.terms import LAST_ERROR, LONGEST_ERROR, Term
-from codehub.store.workspaces.bulk_claims import Done, Step
+from codehub.store.workspaces.bulk_claims import Completion, Step
 from codehub.store.workspaces.claims import Claim
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
@@ -179,7 +179,7 @@ async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
     return await _write(session, claim, "catch_up", lambda ws: {"op_seq": max(ws.op_seq, seen_op_seq + 1)})
 
 
-async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
+async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID]:
     await session.db.statement(session.transaction, "complete")
     columns = {"operation": Operation.NONE, "error_count": 0, "error_info": None, "last_retry_at": None}
     written = set()

@@ -69,7 +69,7 @@ class KernelLock:
         self._held, self._holder = False, None
 
 
-class Engine(FakeEngine):
+class Backend(FakeEngine):
     check_tokens = True
 
     def __init__(self, world: "World") -> None:
@@ -109,7 +109,7 @@ class Runtime(FakeRuntime):
     def __init__(self, world: "World", replica: str) -> None:
         super().__init__(world.engine, replica=replica)
         self._world = world
-        self._engine: Engine = world.engine
+        self._engine: Backend = world.engine
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
         if self._world.chaos.strikes("half"):

@@ -21,9 +21,9 @@ from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.accounts import users
-from codehub.store.db.session import Lone, Sessions
+from codehub.store.db.session import Sessions, SingleConnection
 from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.bulk_claims import Done, Step
+from codehub.store.workspaces.bulk_claims import Completion, Step
 from codehub.store.workspaces.claims import Claim
 from codehub.store.workspaces.observations import FIRST_PAGE, Observed
 from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
@@ -145,7 +145,8 @@ async def one_call(side: Side, dice: random.Random) -> Any:
             "holds": lambda: side.call("holds", claim),
             "catch_up": lambda: side.call("catch_up", claim, seen_op_seq=dice.choice((0, 50))),
             "complete_all": lambda: side.call(
-                "complete_all", [Done(each, home, now) for each in (claim, *_latest_claims(side, view.id))]
+                "complete_all",
+                [Completion(each, home, now) for each in (claim, *_latest_claims(side, view.id))],
             ),
             "record_failure": lambda: side.call("record_failure", claim, error, home=home),
             "go_terminal": lambda: side.call("go_terminal", claim, error),
@@ -222,7 +223,10 @@ def order_of_times(ws: WorkspaceView) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 async def test_both_databases_answer_alike(seed: int, session_factory: Sessions) -> None:
     database = Database(chaos=Chaos(seed, on=False), loop=asyncio.get_running_loop())
-    sides = (Side(True, session_factory), Side(False, lambda: Session(Lone(Connection(database)))))
+    sides = (
+        Side(True, session_factory),
+        Side(False, lambda: Session(SingleConnection(Connection(database)))),
+    )
     async with session_factory.begin() as session:
         await users.create(session, user_id=OWNER, username="owner", password_hash="-")
     for number, each in enumerate(IDS):

@@ -10,7 +10,7 @@ from uuid import UUID
 from codehub.domain.errors import FailureCode
 from codehub.domain.states import ContainerState, ObservedStatus
 from codehub.domain.workspace import HomeContext, WorkspaceView
-from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
+from codehub.server.control_plane import ControlPlane, CoordinatorDeps, build_control_plane
 from codehub.server.settings.tree import Settings, load_settings
 from codehub.signals.live import LivePublisher
 from codehub.store.db.connections import IDLE_SESSION_SECONDS
@@ -20,7 +20,7 @@ from tests.simulation.guard import Guard
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.queries import WORKSPACES
 from tests.simulation.rows import Row, notice
-from tests.simulation.runtime import Engine, Runtime, home_of
+from tests.simulation.runtime import Backend, Runtime, home_of
 from tests.simulation.stores import Archives, Hints, Live, Presence, fresh_context
 from tests.simulation.substitution import seeded
 
@@ -73,7 +73,7 @@ class World:
         self.broken = asyncio.Event()
         self.database = Database(chaos=self.chaos, loop=loop)
         self.database.problems = self.problems
-        self.engine = Engine(self)
+        self.engine = Backend(self)
         self.archives = Archives(self, self.database)
         self.guard = Guard(self)
         self.hints = Hints(self)
@@ -128,8 +128,8 @@ class World:
         plane.start()
         return plane
 
-    def _parts(self, process: Process) -> Engineering:
-        return Engineering(
+    def _parts(self, process: Process) -> CoordinatorDeps:
+        return CoordinatorDeps(
             database_url="",
             runtime=Runtime(self, process.name),
             archives=self.archives,

@@ -1,6 +1,6 @@
 """A control plane for tests: real PostgreSQL, real Redis, real processes, real storage jobs.
 
-``Cell`` is one installation: a database, a Redis, a data directory. It starts any number of replicas
+``ControlEnvironment`` is one installation: a database, a Redis, a data directory. It starts any number of replicas
 on them inside the test process and talks to them only as people do: through the services layer, and by
 looking at rows, directories and processes.
 """
@@ -19,7 +19,7 @@ from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
 from codehub.runtimes.base import Runtime
 from codehub.runtimes.local.runtime import LocalRuntime
-from codehub.server.control_plane import Archives, ControlPlane, Engineering, build_control_plane
+from codehub.server.control_plane import Archives, ControlPlane, CoordinatorDeps, build_control_plane
 from codehub.server.settings.tree import Settings, load_settings
 from codehub.services import workspaces
 from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
@@ -67,7 +67,7 @@ def fast_settings(**overrides: str) -> Settings:
 
 
 @dataclass
-class Cell:
+class ControlEnvironment:
     database_url: str
     redis_url: str
     data_dir: Path
@@ -123,7 +123,7 @@ class Cell:
         )
         link = RedisLink(redis_url or self.redis_url)
         own = runtime or await self.runtime()
-        parts = Engineering(
+        parts = CoordinatorDeps(
             database_url=database_url or self.database_url,
             runtime=own,
             archives=archives or self.archives(),

@@ -128,7 +128,7 @@ class DockerBench:
         self,
         installation: str = "one",
         *,
-        on_death: OnDeath | None = None,
+        on_exit: OnDeath | None = None,
         create: bool = True,
         **changes: object,
     ) -> DockerRuntime:
@@ -139,7 +139,7 @@ class DockerBench:
             installation_id,
             settings,
             jobs=self.jobs,
-            on_death=on_death,
+            on_exit=on_exit,
         )
         await runtime.prepare(create=create)
         self._opened.append(runtime)

@@ -59,7 +59,7 @@ class Call:
     replica: str = ""
 
 
-Gate = Callable[[Call], Awaitable[None]]
+RequestMiddleware = Callable[[Call], Awaitable[None]]
 _NOBODY = Token(-1, -1)
 
 
@@ -109,7 +109,7 @@ class FakeEngine:
         self.places: dict[UUID, Place] = {}
         self.archives: dict[str, Archive] = {}
         self.away = False
-        self.gate: Gate | None = None
+        self.gate: RequestMiddleware | None = None
         self.history: list[Call] = []
         self._next_port = 20000
         self._failures: list[tuple[str, Moment, Exception]] = []

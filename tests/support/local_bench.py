@@ -48,7 +48,7 @@ class LocalBench:
     def layout(self, installation: str = "one") -> Layout:
         return Layout(self.root / installation, installation)
 
-    async def open(self, installation: str = "one", *, on_death: OnDeath | None = None) -> LocalRuntime:
+    async def open(self, installation: str = "one", *, on_exit: OnDeath | None = None) -> LocalRuntime:
         runtime = LocalRuntime(
             self.layout(installation).data_dir,
             installation,
@@ -58,7 +58,7 @@ class LocalBench:
             stop_grace_seconds=2,
             settle_seconds=30,  # all these images listen or end, however busy the machine is
             use_bubblewrap=self.use_bubblewrap,
-            on_death=on_death,
+            on_exit=on_exit,
         )
         await runtime.prepare()
         self.opened.append(runtime)

@@ -20,7 +20,7 @@ from uuid import UUID
 from codehub.runtimes.base import ProgressCallback, StorageJob, StorageProgress, StorageResult, Token
 from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.store.db.connections import create_pool, session_factory
-from tests.support.control import IMAGES, JOB, Cell, fast_settings
+from tests.support.control import IMAGES, JOB, ControlEnvironment, fast_settings
 
 CALLS = ("provision", "start", "stop", "delete_volume")
 
@@ -77,7 +77,7 @@ class Pausing(LocalRuntime):
 
 async def main(config: dict[str, Any]) -> None:
     pool = create_pool(config["database_url"])
-    cell = Cell(
+    cell = ControlEnvironment(
         config["database_url"],
         config["redis_url"],
         Path(config["data_dir"]),

@@ -9,7 +9,7 @@ from codehub import __version__
 from codehub.api import dashboard, openapi, problems
 from codehub.api.dependencies import ApiDependencies
 from codehub.api.express import Express
-from codehub.api.middleware import Gate
+from codehub.api.middleware import RequestMiddleware
 from codehub.api.routes import (
     admin,
     auth,
@@ -22,7 +22,7 @@ from codehub.api.routes import (
     workspaces,
 )
 from codehub.api.routes.router import PREFIX, add_flat
-from codehub.api.state import Parts
+from codehub.api.state import AppState
 
 # ``events`` and ``workspace_details`` first: their paths are longer than ``/workspaces/{id}``.
 RESOURCES = (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin, health)
@@ -30,15 +30,15 @@ RESOURCES = (events, workspace_details, workspaces, auth, tokens, catalogue, use
 
 def create_app(dependencies: ApiDependencies) -> FastAPI:
     """Its own parts start and stop with its lifespan; what it was given belongs to the caller."""
-    parts = Parts(dependencies)
+    state = AppState(dependencies)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        parts.start()
+        state.start()
         try:
             yield
         finally:
-            await parts.close()
+            await state.close()
 
     app = FastAPI(
         title="CodeHub",
@@ -50,17 +50,17 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.parts = parts
+    app.state.state = state
     problems.install(app)
     add_flat(app, (each.router for each in RESOURCES))
     dashboard.install(app)
     openapi.install(app)
-    app.add_middleware(Express, parts=parts)
-    app.add_middleware(Gate, https=dependencies.settings.is_https)
+    app.add_middleware(Express, state=state)
+    app.add_middleware(RequestMiddleware, https=dependencies.settings.is_https)
     return app
 
 
 def end_streams(app: FastAPI) -> None:
     """Event streams never end by themselves: call this when the server begins to stop, before it drains."""
-    parts: Parts = app.state.parts
-    parts.guard.end_all()
+    state: AppState = app.state.state
+    state.revoker.end_all()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from codehub.api.problems import Refused
-from codehub.api.state import Parts, TheParts
+from codehub.api.state import AppState, State
 from codehub.services.identity import TOKEN_PREFIX, Principal
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -23,12 +23,12 @@ PRINCIPAL_HEADER = "x-codehub-principal"
 LONGEST_SECRET = 512
 
 
-async def current(request: Request, parts: TheParts) -> Principal:
+async def current(request: Request, state: State) -> Principal:
     """The person, or 401. Also refuses what another site made the browser send."""
-    principal = await find_caller(request, parts)
+    principal = await find_caller(request, state)
     if principal is None:
         raise Refused("unauthorized")
-    if principal.by_browser and request.method not in SAFE_METHODS and not is_same_site(request, parts):
+    if principal.by_browser and request.method not in SAFE_METHODS and not is_same_site(request, state):
         raise _not_from_here(request)
     request.scope["codehub.user_id"] = principal.user.id  # for the access log
     return principal
@@ -40,16 +40,16 @@ async def admin(principal: "Caller") -> Principal:
     return principal
 
 
-async def from_here(request: Request, parts: TheParts) -> None:
+async def from_here(request: Request, state: State) -> None:
     """For sign-in, which has no session yet: a page of another site must not sign somebody in as another.
 
     Programs without a browser say nothing about their origin, and are let through.
     """
-    if _said_origin(request) and not is_same_site(request, parts):
+    if _said_origin(request) and not is_same_site(request, state):
         raise _not_from_here(request)
 
 
-async def find_caller(request: Request, parts: Parts) -> Principal | None:
+async def find_caller(request: Request, state: AppState) -> Principal | None:
     """A token first: whoever sends one means it."""
     fresh = request.method not in SAFE_METHODS
     authorization = request.headers.get("authorization")
@@ -58,18 +58,18 @@ async def find_caller(request: Request, parts: Parts) -> Principal | None:
         token = token.strip()
         if scheme.lower() != "bearer" or not token.startswith(TOKEN_PREFIX) or len(token) > LONGEST_SECRET:
             return None
-        return await parts.identities.of_token(token, fresh=fresh)
+        return await state.identities.of_token(token, fresh=fresh)
     vouched = request.headers.get(PRINCIPAL_HEADER)
-    if vouched is not None and parts.given.verify_principal is not None and came_by_socket(request):
-        user_id = parts.given.verify_principal(vouched)
-        return await parts.identities.of_user(user_id, fresh=fresh) if user_id is not None else None
-    secret = session_secret(request, parts)
-    return await parts.identities.of_session(secret, fresh=fresh) if secret is not None else None
+    if vouched is not None and state.deps.verify_principal is not None and came_by_socket(request):
+        user_id = state.deps.verify_principal(vouched)
+        return await state.identities.of_user(user_id, fresh=fresh) if user_id is not None else None
+    secret = session_secret(request, state)
+    return await state.identities.of_session(secret, fresh=fresh) if secret is not None else None
 
 
-def session_secret(request: Request, parts: Parts) -> str | None:
+def session_secret(request: Request, state: AppState) -> str | None:
     """The one session cookie. Twice the same name means that somebody planted one: then neither counts."""
-    name = cookie_name(parts) + "="
+    name = cookie_name(state) + "="
     found: list[str] = []
     for header, value in request.scope["headers"]:
         if header == b"cookie":
@@ -82,15 +82,15 @@ def session_secret(request: Request, parts: Parts) -> str | None:
     return found[0]
 
 
-def cookie_name(parts: Parts) -> str:
+def cookie_name(state: AppState) -> str:
     """Over HTTPS a name that no sibling domain and no plain HTTP page can set."""
-    return "__Host-codehub_session" if parts.settings.is_https else "codehub_session"
+    return "__Host-codehub_session" if state.settings.is_https else "codehub_session"
 
 
-def client_address(request: Request, parts: Parts) -> str:
+def client_address(request: Request, state: AppState) -> str:
     """The person's address: of the connection, or what our own proxy says of it."""
     peer = request.client.host if request.client else ""
-    if came_by_socket(request) or peer in parts.settings.trusted_peers:
+    if came_by_socket(request) or peer in state.settings.trusted_peers:
         forwarded = request.headers.get("x-forwarded-for", "")
         # The last one is what the trusted peer saw itself; those before it are hearsay.
         return forwarded.rpartition(",")[2].strip()[:64] or peer or "local"
@@ -102,13 +102,13 @@ def came_by_socket(request: Request) -> bool:
     return request.client is None or not request.client.host
 
 
-def is_same_site(request: Request, parts: Parts) -> bool:
+def is_same_site(request: Request, state: AppState) -> bool:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None and site not in {"same-origin", "none"}:
         return False
     if origin is None or (origin == "null" and site is not None):  # null: Referrer-Policy: no-referrer
         return site is not None
-    said, base = urlsplit(origin), urlsplit(parts.settings.base_url)
+    said, base = urlsplit(origin), urlsplit(state.settings.base_url)
     if said.scheme != base.scheme:
         return False
     netloc = said.netloc.lower()

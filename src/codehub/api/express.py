@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from codehub.api import problems
 from codehub.api.auth import current
 from codehub.api.routes.workspaces import get_workspace, list_workspaces
-from codehub.api.state import Parts
+from codehub.api.state import AppState
 from codehub.domain.errors import CodeHubError
 from codehub.store.errors import DATABASE_FAILED
 
@@ -37,9 +37,9 @@ _LIST = _Route(PATH)
 
 
 class Express:
-    def __init__(self, app: ASGIApp, *, parts: Parts) -> None:
+    def __init__(self, app: ASGIApp, *, state: AppState) -> None:
         self._app = app
-        self._parts = parts
+        self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].startswith(PATH):
@@ -58,10 +58,10 @@ class Express:
 
     async def _answer(self, scope: Scope, *, workspace_id: UUID | None = None, limit: int = 50) -> Response:
         try:
-            caller = await current(Request(scope), self._parts)
+            caller = await current(Request(scope), self._state)
             if workspace_id is not None:
-                return await get_workspace(workspace_id, caller, self._parts)
-            return await list_workspaces(caller, self._parts, limit=limit)
+                return await get_workspace(workspace_id, caller, self._state)
+            return await list_workspaces(caller, self._state, limit=limit)
         except CodeHubError as error:
             return problems.of_error(error)
         except DATABASE_FAILED as error:

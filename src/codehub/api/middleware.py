@@ -50,7 +50,7 @@ _HEADERS: Sequence[tuple[bytes, bytes]] = (
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
-class Gate:
+class RequestMiddleware:
     def __init__(self, app: ASGIApp, *, https: bool) -> None:
         self._app = app
         self._headers = [*_HEADERS, _HSTS] if https else list(_HEADERS)
@@ -64,7 +64,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        await _Passage(scope, receive, send, gate=self).run(self._app)
+        await _Passing(scope, receive, send, gate=self).run(self._app)
 
     def finish_headers(
         self, headers: list[tuple[bytes, bytes]], request_id: str
@@ -88,10 +88,10 @@ class Gate:
         self._durations.observe(scope, status, seconds)
 
 
-class _Passage:
+class _Passing:
     """One request on its way through."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, gate: Gate) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, gate: RequestMiddleware) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send

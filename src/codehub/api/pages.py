@@ -8,7 +8,7 @@ answer is never older than the question). Who may ask for whose page was decided
 from typing import Any
 from uuid import UUID
 
-from codehub.api.live.activity import ActivityBoard
+from codehub.api.live.activity import ActivityCache
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.kit.batching import Shared
 from codehub.store.db.session import Sessions
@@ -20,7 +20,7 @@ class Pages:
         self,
         reading: Sessions,
         *,
-        activity: ActivityBoard,
+        activity: ActivityCache,
         renderer: WorkspaceRenderer,
     ) -> None:
         self._reading = reading

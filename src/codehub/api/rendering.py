@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from codehub.api.live.progress import ProgressBoard
+from codehub.api.live.progress import ProgressCache
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
 from codehub.domain.ttl import Activity, Transition, next_transition
@@ -25,7 +25,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 
 
 class WorkspaceRenderer:
-    def __init__(self, *, base_url: str, base_domain: str | None, progress: ProgressBoard) -> None:
+    def __init__(self, *, base_url: str, base_domain: str | None, progress: ProgressCache) -> None:
         self._progress = progress
         self._url = _url_pattern(base_url, base_domain)
         self._remembered: OrderedDict[UUID, tuple[WorkspaceRecord, str]] = OrderedDict()

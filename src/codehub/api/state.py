@@ -8,17 +8,17 @@ from uuid import UUID
 from fastapi import Depends, Request, Response
 
 from codehub.api.dependencies import ApiDependencies
-from codehub.api.live.activity import ActivityBoard
-from codehub.api.live.people import PeopleWatch
-from codehub.api.live.progress import ProgressBoard
-from codehub.api.live.renderer import Frames
-from codehub.api.live.revocation import StreamGuard
+from codehub.api.live.activity import ActivityCache
+from codehub.api.live.people import PeopleRevocation
+from codehub.api.live.progress import ProgressCache
+from codehub.api.live.renderer import EventRenderer
+from codehub.api.live.revocation import StreamRevoker
 from codehub.api.pages import Pages
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.batching import Batched
 from codehub.services.identity import Identities
-from codehub.services.intent_batcher import Wishes
+from codehub.services.intent_batcher import IntentBatcher
 from codehub.services.overview import Overviews
 from codehub.services.sign_in import SignIn
 from codehub.store.workspaces import queries
@@ -29,48 +29,46 @@ TELLINGS_AT_ONCE = 6
 """Lists that are read for event streams at a time: fewer than the pool has connections."""
 
 
-class Parts:
-    def __init__(self, given: ApiDependencies) -> None:
-        self.given = given
-        self.settings = given.settings
-        self.sessions = given.sessions
-        self.reading = given.read_sessions
+class AppState:
+    def __init__(self, deps: ApiDependencies) -> None:
+        self.deps = deps
+        self.settings = deps.settings
+        self.sessions = deps.sessions
+        self.reading = deps.read_sessions
         self.identities = Identities(
-            given.sessions,
-            reading=given.read_sessions,
-            announce=given.publisher.publish_person if given.publisher is not None else None,
+            deps.sessions,
+            reading=deps.read_sessions,
+            announce=deps.publisher.publish_person if deps.publisher is not None else None,
         )
         self.sign_in = SignIn(
-            given.sessions,
-            passwords=given.passwords,
-            rate_limit=given.rate_limit,
+            deps.sessions,
+            passwords=deps.passwords,
+            rate_limit=deps.rate_limit,
             identities=self.identities,
         )
-        self.progress = ProgressBoard(given.live)
-        self.activity = ActivityBoard(given.activity)
+        self.progress = ProgressCache(deps.live)
+        self.activity = ActivityCache(deps.activity)
         self.renderer = WorkspaceRenderer(
-            base_url=given.settings.base_url,
-            base_domain=given.settings.base_domain,
+            base_url=deps.settings.base_url,
+            base_domain=deps.settings.base_domain,
             progress=self.progress,
         )
         self.workspaces: Batched[UUID, WorkspaceRecord] = Batched(self._load_workspaces)
-        self.pages = Pages(given.read_sessions, activity=self.activity, renderer=self.renderer)
-        self.frames = Frames(self.workspaces, activity=self.activity, renderer=self.renderer)
-        self.guard = StreamGuard(self.identities)
-        self.people = PeopleWatch(given.live, identities=self.identities, guard=self.guard)
-        self.wishes = Wishes(given.sessions)
+        self.pages = Pages(deps.read_sessions, activity=self.activity, renderer=self.renderer)
+        self.frames = EventRenderer(self.workspaces, activity=self.activity, renderer=self.renderer)
+        self.revoker = StreamRevoker(self.identities)
+        self.people = PeopleRevocation(deps.live, identities=self.identities, revoker=self.revoker)
+        self.intent_batcher = IntentBatcher(deps.sessions)
         self.tellings = asyncio.Semaphore(TELLINGS_AT_ONCE)
-        self.overviews = Overviews(
-            reading=given.read_sessions, runtime=given.runtime, archives=given.archives
-        )
+        self.overviews = Overviews(reading=deps.read_sessions, runtime=deps.runtime, archives=deps.archives)
 
     def start(self) -> None:
         self.progress.start()
         self.people.start()
 
     async def close(self) -> None:
-        self.guard.end_all()
-        await self.guard.close()
+        self.revoker.end_all()
+        await self.revoker.close()
         await self.people.close()
         await self.progress.close()
 
@@ -80,8 +78,8 @@ class Parts:
         While Redis is away it stays as it was. Then a shorter period counts from the next use on; a longer
         one counts all the same, because the TTL manager looks at the last use too.
         """
-        if await self.activity.retime(view.id, view.standby_ttl_seconds) and self.given.publisher is not None:
-            await self.given.publisher.publish_activity(view.id, view.owner_id)
+        if await self.activity.retime(view.id, view.standby_ttl_seconds) and self.deps.publisher is not None:
+            await self.deps.publisher.publish_activity(view.id, view.owner_id)
 
     async def answer(self, record: WorkspaceRecord, *, status: int = 200) -> Response:
         activities = await self.activity.read_many((record.view.id,))
@@ -92,9 +90,9 @@ class Parts:
             return {record.view.id: record for record in await queries.find_many(session, ids)}
 
 
-async def _parts(request: Request) -> Parts:
-    parts: Parts = request.app.state.parts
-    return parts
+async def _state(request: Request) -> AppState:
+    state: AppState = request.app.state.state
+    return state
 
 
-TheParts = Annotated[Parts, Depends(_parts)]
+State = Annotated[AppState, Depends(_state)]

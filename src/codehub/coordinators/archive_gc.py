@@ -21,7 +21,7 @@ from codehub.archives.keys import ArchivePath, parse_archive_key
 from codehub.archives.store import ArchiveObject
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wake_signal import Wakeups
+from codehub.coordinators.wake_signal import WakeSignal
 from codehub.domain.retention import (
     Owner,
     Protection,
@@ -65,9 +65,9 @@ class ArchiveGc:
     name = "gc"
 
     def __init__(
-        self, *, leadership: Leadership, shelf: ArchiveShelf, wakeups: Wakeups, timing: Timing
+        self, *, leadership: Leadership, shelf: ArchiveShelf, wake_signal: WakeSignal, timing: Timing
     ) -> None:
-        self.wakeups = wakeups
+        self.wake_signal = wake_signal
         self._lead = leadership
         self._shelf = shelf
         self._timing = timing

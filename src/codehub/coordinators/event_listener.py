@@ -16,7 +16,7 @@ import structlog
 
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wake_signal import Nudges, Wakeups
+from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint, HintTarget
 from codehub.signals.live import LivePublisher
@@ -47,12 +47,17 @@ class EventListener:
     name = "events"
 
     def __init__(
-        self, *, leadership: Leadership, live: LivePublisher, nudges: Nudges, wakeups: Wakeups
+        self,
+        *,
+        leadership: Leadership,
+        live: LivePublisher,
+        coordinator_hints: CoordinatorHints,
+        wake_signal: WakeSignal,
     ) -> None:
-        self.wakeups = wakeups
+        self.wake_signal = wake_signal
         self._lead = leadership
         self._live = live
-        self._nudges = nudges
+        self._coordinator_hints = coordinator_hints
         self._listener = ChangeListener()
         self._pump: asyncio.Task[None] | None = None
         self._queue: list[Change] = []
@@ -108,14 +113,14 @@ class EventListener:
         """Everybody begins again; whatever was queued is included in that."""
         self._untold = []
         self._owes_resync = not await self._live.publish_resync()
-        await self._nudges.wake(HintTarget.OBSERVER)
-        await self._nudges.wake(HintTarget.RECONCILER)
+        await self._coordinator_hints.wake(HintTarget.OBSERVER)
+        await self._coordinator_hints.wake(HintTarget.RECONCILER)
 
     async def _hint(self, changes: list[Change]) -> None:
         for target, columns in WAKES.items():
             ids = {each.id for each in changes if each.changed & columns}
             if ids:
-                await self._nudges.wake(target, ids)
+                await self._coordinator_hints.wake(target, ids)
 
     async def _tell(self) -> None:
         if monotonic() < self._tell_at and all(map(_may_be_answered, self._untold)):
@@ -130,10 +135,10 @@ class EventListener:
                 # First the wait, then the queue: a tick meanwhile puts a new list in place of the old one.
                 batch = await self._listener.next_batch()
                 self._queue.extend(batch)
-                self.wakeups.poke()
+                self.wake_signal.set()
         except FeedLost as error:
             self._feed_lost = error
-            self.wakeups.poke()
+            self.wake_signal.set()
 
 
 def _may_be_answered(change: Change) -> bool:

@@ -35,7 +35,7 @@ from codehub.kit.clock import boottime
 from codehub.store.cluster import terms as terms
 from codehub.store.db.connections import IDLE_SESSION_SECONDS, Connector
 from codehub.store.db.fencing import Fence, FencedSession
-from codehub.store.db.session import Connection, Lone, Session
+from codehub.store.db.session import Connection, Session, SingleConnection
 from codehub.store.errors import DATABASE_FAILED, TermOver
 
 log = structlog.get_logger(__name__)
@@ -225,7 +225,7 @@ class Leadership:
         """For one statement, in one round trip: a transaction of its own, fenced like the others."""
         async with (
             self._in_turn() as term,
-            FencedSession(Lone(self._raw()), Fence(self._name, term.epoch, actor)) as session,
+            FencedSession(SingleConnection(self._raw()), Fence(self._name, term.epoch, actor)) as session,
         ):
             yield session
 
@@ -281,7 +281,7 @@ class Leadership:
     @asynccontextmanager
     async def _begin(self) -> AsyncIterator[Session]:
         """On this connection, never on one that is lent: that would be another session (ADR 0005)."""
-        async with Session(Lone(self._raw())) as session, session.begin():
+        async with Session(SingleConnection(self._raw())) as session, session.begin():
             yield session
 
     def _raw(self) -> Connection:

@@ -18,7 +18,7 @@ import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
 from codehub.coordinators.leadership import Leadership, LeadershipLost
-from codehub.coordinators.wake_signal import Wakeups
+from codehub.coordinators.wake_signal import WakeSignal
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint
 from codehub.store.cluster import terms as terms
@@ -64,7 +64,7 @@ class Coordinator(Protocol):
     def name(self) -> str: ...
 
     @property
-    def wakeups(self) -> Wakeups: ...
+    def wake_signal(self) -> WakeSignal: ...
 
     async def on_elected(self) -> None:
         """Leadership was just acquired; nothing of an earlier term may be believed."""
@@ -111,7 +111,7 @@ class CoordinatorLoop:
 
     async def run(self) -> None:
         """Until ``stop``. Never raises for a fault of the world outside."""
-        self.coordinator.wakeups.start()
+        self.coordinator.wake_signal.start()
         try:
             await self._pause(random.uniform(0, self._timing.start_jitter_seconds))
             while not self._stopping.is_set():
@@ -121,12 +121,12 @@ class CoordinatorLoop:
                     self._note_error(error)
                     await self._pause(_jittered(self._timing.retry_seconds))
         finally:
-            await self.coordinator.wakeups.close()
+            await self.coordinator.wake_signal.close()
 
     def stop(self) -> None:
         """Stop ticking, hand over the lead, end ``run``."""
         self._stopping.set()
-        self.coordinator.wakeups.poke()
+        self.coordinator.wake_signal.set()
 
     async def _serve_a_term(self) -> None:
         if not await self._elected_or_stopping():
@@ -154,7 +154,7 @@ class CoordinatorLoop:
             await self._verify()
         began = monotonic()
         try:
-            report = await self.coordinator.tick(self.coordinator.wakeups.take())
+            report = await self.coordinator.tick(self.coordinator.wake_signal.take())
         except LeadershipLost:
             raise
         except Exception as error:
@@ -213,7 +213,7 @@ class CoordinatorLoop:
     async def _wait_for_work(self) -> None:
         wait = _jittered(self.coordinator.next_wait_seconds())
         due = monotonic() + wait
-        await self.coordinator.wakeups.wait(wait)
+        await self.coordinator.wake_signal.wait(wait)
         if self.leadership.lost.is_set():
             raise LeadershipLost("noticed while waiting")
         TICK_LAG.labels(self.coordinator.name).observe(max(0.0, monotonic() - due))
@@ -249,7 +249,7 @@ class CoordinatorLoop:
                 try:
                     await self._verify()
                 except LeadershipLost:
-                    self.coordinator.wakeups.poke()  # end the wait: the loop finds it has lost
+                    self.coordinator.wake_signal.set()  # end the wait: the loop finds it has lost
                     return
 
         self._verified_at = asyncio.get_running_loop().time()  # winning the election was as good

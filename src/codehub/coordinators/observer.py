@@ -18,7 +18,7 @@ from prometheus_client import Gauge
 
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wake_signal import Nudges, Wakeups
+from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.observation import Broken, Verdict, invariant_error, observe
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.kit.clock import monotonic
@@ -94,12 +94,18 @@ class Observer:
     name = "observer"
 
     def __init__(
-        self, *, leadership: Leadership, runtime: Runtime, nudges: Nudges, wakeups: Wakeups, timing: Timing
+        self,
+        *,
+        leadership: Leadership,
+        runtime: Runtime,
+        coordinator_hints: CoordinatorHints,
+        wake_signal: WakeSignal,
+        timing: Timing,
     ) -> None:
-        self.wakeups = wakeups
+        self.wake_signal = wake_signal
         self._lead = leadership
         self._runtime = runtime
-        self._nudges = nudges
+        self._coordinator_hints = coordinator_hints
         self._timing = timing
         self._busy = False
         self._next_full = 0.0
@@ -210,7 +216,7 @@ class Observer:
     async def _tell(self, looked_at: Sequence[UUID]) -> None:
         """Also of what did not change: a fresh stamp may be all that a completion waits for."""
         if looked_at:
-            await self._nudges.wake(HintTarget.RECONCILER, looked_at)
+            await self._coordinator_hints.wake(HintTarget.RECONCILER, looked_at)
 
     async def _sweep_orphans(self, strange: Mapping[UUID, Sighting], *, now: datetime) -> None:
         """Ours, but of no workspace here: containers go after a delay, volumes are a person's call."""
@@ -271,8 +277,8 @@ def _tell_news(news: News, workspace_id: UUID, row: Observable, sighting: Sighti
 
 def _is_wanted_running(row: Observable) -> bool:
     """At rest and wanted. One that is to be stopped or deleted is ended all the same, paused or not."""
-    at_rest = row.operation is Operation.NONE and row.deleted_at is None
-    return at_rest and row.desired_state is DesiredState.RUNNING
+    after = row.operation is Operation.NONE and row.deleted_at is None
+    return after and row.desired_state is DesiredState.RUNNING
 
 
 def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.wake_signal import Nudges, Wakeups
+from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import (
     archives_now,
@@ -91,14 +91,14 @@ class TtlManager:
         *,
         leadership: Leadership,
         activity: ActivitySource,
-        nudges: Nudges,
-        wakeups: Wakeups,
+        coordinator_hints: CoordinatorHints,
+        wake_signal: WakeSignal,
         timing: Timing,
     ) -> None:
-        self.wakeups = wakeups
+        self.wake_signal = wake_signal
         self._lead = leadership
         self._activity = activity
-        self._nudges = nudges
+        self._coordinator_hints = coordinator_hints
         self._timing = timing
         self._held: dict[UUID, datetime] = {}
         self._more = False
@@ -129,7 +129,7 @@ class TtlManager:
         # The rest is due already. Not if nothing could be lowered: then it would be the same ones again.
         self._more = lowered > 0 and max(len(idle), len(forgotten) + 1) > batch
         if lowered:
-            await self._nudges.wake(HintTarget.RECONCILER)
+            await self._coordinator_hints.wake(HintTarget.RECONCILER)
         return TickReport(seen=running + len(forgotten), changed=lowered)
 
     async def _find_idle(self, *, now: datetime) -> tuple[int, list[WorkspaceView]]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from uuid import UUID
 
-from codehub.signals.hints import EVERYTHING, Hint, HintBoard, HintSource, HintTarget
+from codehub.signals.hints import EVERYTHING, Hint, HintChannel, HintSource, HintTarget
 
 PUMP_SECONDS = 3600.0
 
 
-class Wakeups:
+class WakeSignal:
     """Merges a hint source with in-process pokes."""
 
     def __init__(self, source: HintSource | None = None) -> None:
@@ -27,7 +27,7 @@ class Wakeups:
         if self._source is not None and self._pump is None:
             self._pump = asyncio.create_task(self._forward(self._source), name="wakeups")
 
-    def poke(self, ids: Collection[UUID] = ()) -> None:
+    def set(self, ids: Collection[UUID] = ()) -> None:
         """Wake the loop; ``ids`` narrows the look, none means everything."""
         hint = Hint(frozenset(ids)) if ids else EVERYTHING
         if self._pending is None:
@@ -62,26 +62,26 @@ class Wakeups:
         while True:
             hint = await source.wait(PUMP_SECONDS)
             if hint is not None:
-                self.poke(hint.ids)
+                self.set(hint.ids)
 
 
-class Nudges:
+class CoordinatorHints:
     """Wakes another coordinator by the shortest way: a poke if it leads in this process, Redis if not.
 
     Redis hears of it either way, after the poke and without anybody waiting for it: an operator may listen.
     """
 
-    def __init__(self, board: HintBoard) -> None:
+    def __init__(self, board: HintChannel) -> None:
         self._board = board
-        self._local: dict[HintTarget, tuple[Wakeups, Callable[[], bool]]] = {}
+        self._local: dict[HintTarget, tuple[WakeSignal, Callable[[], bool]]] = {}
 
-    def register(self, target: HintTarget, wakeups: Wakeups, *, is_leader: Callable[[], bool]) -> None:
-        self._local[target] = (wakeups, is_leader)
+    def register(self, target: HintTarget, wake_signal: WakeSignal, *, is_leader: Callable[[], bool]) -> None:
+        self._local[target] = (wake_signal, is_leader)
 
     async def wake(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
-        wakeups, is_leader = self._local.get(target, (None, None))
-        if wakeups is not None and is_leader is not None and is_leader():
-            wakeups.poke(ids)
+        wake_signal, is_leader = self._local.get(target, (None, None))
+        if wake_signal is not None and is_leader is not None and is_leader():
+            wake_signal.set(ids)
             self._board.announce(target, ids)
         else:
             await self._board.publish(target, ids)

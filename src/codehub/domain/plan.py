@@ -33,7 +33,7 @@ class Attempt:
     started_at: datetime | None = None  # of the current or last own attempt; None: never tried
     ended_at: datetime | None = None
     progress_at: datetime | None = None
-    excused_until: datetime | None = None  # waiting for an engine that was away uses up no limit
+    timeout_counts_from: datetime | None = None  # waiting for an engine that was away uses up no limit
 
 
 class ActKind(StrEnum):
@@ -261,7 +261,7 @@ def _over_limit(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> Deci
 
 def _counted_from(start: datetime | None, attempt: Attempt) -> datetime:
     """Where the limit counts from: storage jobs from their last progress, everyone from the last excuse."""
-    moments = [start, attempt.progress_at, attempt.excused_until]
+    moments = [start, attempt.progress_at, attempt.timeout_counts_from]
     known = [moment for moment in moments if moment is not None]
     assert known, "an operation in flight has op_started_at"
     return max(known)

@@ -25,8 +25,8 @@ _DROP_SYN = (
 )
 
 
-async def stop_arrivals(listening: socket.socket, *, within: float = 1.0) -> None:
-    """Returns when its queue is empty and stays so, or after ``within`` seconds. The caller closes it then.
+async def stop_arrivals(listening: socket.socket, *, transaction_flags: float = 1.0) -> None:
+    """Returns when its queue is empty and stays so, or after ``transaction_flags`` seconds. The caller closes it then.
 
     Somebody else, this event loop or another process, goes on accepting meanwhile. Who calls now repeats the
     call after a second, as if the first packet had been lost, and is refused then, or answered by the next
@@ -34,7 +34,7 @@ async def stop_arrivals(listening: socket.socket, *, within: float = 1.0) -> Non
     """
     _drop_new_calls(listening)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(transaction_flags):
             empty = 0.0
             while empty < EMPTY_FOR:
                 await asyncio.sleep(LOOK_EVERY)

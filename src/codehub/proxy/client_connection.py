@@ -12,42 +12,42 @@ from uuid import UUID
 
 import structlog
 
-from codehub.proxy.access.admission_cache import Pass
-from codehub.proxy.access.policy import Verdict, has_own_origin, judge
+from codehub.proxy.access.admission_cache import CachedAdmission
+from codehub.proxy.access.policy import AccessDecision, decide, is_same_origin
 from codehub.proxy.answers import Answer, refused
 from codehub.proxy.connection import READ_AHEAD, Connection
 from codehub.proxy.http1.framing import FramingError
 from codehub.proxy.http1.request import Refused, RequestHead, parse_request
 from codehub.proxy.identity import Identity, identify
-from codehub.proxy.routing import Door, Route
+from codehub.proxy.routing import Route, RouteKind
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import Exchange
 from codehub.proxy.upstream.headers import Policy, forwarded_lines, upstream_fields
 from codehub.proxy.upstream.pool import ConnectFailed, keep_alive
 
 if TYPE_CHECKING:
-    from codehub.proxy.server import Engine
+    from codehub.proxy.server import ProxyEngine
 
 log = structlog.get_logger(__name__)
 
 LINGER_LIMIT = 1024 * 1024
-PASSES = 4  # a page asks for scripts, styles and data with different fields, in turns
+MAX_CACHED_ADMISSIONS = 4  # a page asks for scripts, styles and data with different fields, in turns
 
 
 class ClientConnection(Connection):
     __slots__ = (
         "_address",
+        "_cached_admissions",
         "_identity",
         "_identity_key",
-        "_passes",
         "_reading",
     )
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ProxyEngine") -> None:
         super().__init__(engine)
         self._address = b""
         self._reading = False  # a head has begun to arrive
-        self._passes: list[Pass] = []  # the latest first
+        self._cached_admissions: list[CachedAdmission] = []  # the latest first
         self._identity: Identity | None = None
         self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
 
@@ -61,7 +61,7 @@ class ClientConnection(Connection):
         peer = transport.get_extra_info("peername")
         self._address = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
         if not engine.admit(self):
-            self._answer_and_close(engine.concierge.overloaded())
+            self._answer_and_close(engine.admission.overloaded())
 
     def data_received(self, data: bytes) -> None:
         self.touched = True
@@ -82,7 +82,7 @@ class ClientConnection(Connection):
                 return
         self._buffer = self._buffer + data if self._buffer else data
         if exchange is None and self._task is None and not self._full:  # ready for the next request
-            if not (self._passes and self._send_likewise(self._buffer)):
+            if not (self._cached_admissions and self._forward_cached(self._buffer)):
                 self._read_head()
         elif len(self._buffer) > READ_AHEAD:
             self._update_reading()
@@ -128,7 +128,7 @@ class ClientConnection(Connection):
 
     def _forget(self) -> None:
         super()._forget()
-        self._passes.clear()
+        self._cached_admissions.clear()
 
     # Reading requests -----------------------------------------------------------------------------
 
@@ -177,41 +177,43 @@ class ClientConnection(Connection):
         self.quiet = 0.0
         self.deadline = float("inf")
         route = engine.router.match(request.host, request.target)
-        if route.door is Door.API:
-            if request.websocket and not has_own_origin(request, engine.scheme):
-                self._answer(request, engine.concierge.bad_origin())
+        if route.kind is RouteKind.API:
+            if request.websocket and not is_same_origin(request, engine.scheme):
+                self._answer(request, engine.admission.bad_origin())
                 return
             if request.has_body:  # anybody may send one, so it may not take for ever
                 self.deadline = self._loop.time() + engine.settings.api_request_limit
             self._forward(request, None, route.path, engine.api)
             return
-        if route.door is Door.WORKSPACE:
+        if route.kind is RouteKind.WORKSPACE:
             identity = self._identify(request, route)
             recalled = self._recall(request, route, identity)
             if recalled is not None:
                 to, until = recalled
                 rest = self._fields_for(request, identity, to)
-                if Pass.may_be_kept(request, route, scheme=engine.scheme):
-                    self._keep_pass(request, route, to, rest=rest, until=until)
+                if CachedAdmission.may_be_kept(request, route, scheme=engine.scheme):
+                    self._cache_admission(request, route, to, rest=rest, until=until)
                 self._send(request, _head(request, to.path(route), rest), to)
                 return
         self._spawn(self._admit(request, route, self._identify(request, route)))
 
-    def _keep_pass(
+    def _cache_admission(
         self, request: RequestHead, route: Route, to: Destination, *, rest: bytes, until: float
     ) -> None:
         generation, longest = self._engine.access.generation, self._engine.settings.max_head
-        fresh = Pass(request, route, to, rest=rest, until=until, generation=generation, longest=longest)
-        others = [known for known in self._passes if known.block is not request.block]
-        self._passes = [fresh, *others[: PASSES - 1]]
+        fresh = CachedAdmission(
+            request, route, to, rest=rest, until=until, generation=generation, longest=longest
+        )
+        others = [known for known in self._cached_admissions if known.block is not request.block]
+        self._cached_admissions = [fresh, *others[: MAX_CACHED_ADMISSIONS - 1]]
 
-    def _send_likewise(self, head: bytes) -> bool:
+    def _forward_cached(self, head: bytes) -> bool:
         """Send on what differs from an earlier request in method and path at most. False: it does not."""
         engine, now = self._engine, self._loop.time()
         generation = engine.access.generation
-        for known in self._passes:
+        for known in self._cached_admissions:
             if now >= known.until or known.generation != generation:
-                self._passes.remove(known)
+                self._cached_admissions.remove(known)
                 return False
             exchange = known.exchange_for(head, self)
             if exchange is not None:
@@ -219,7 +221,7 @@ class ClientConnection(Connection):
         else:
             return False
         to = known.destination
-        upstream = engine.pool.take(to.lane)
+        upstream = engine.pool.take(to.idle_connections)
         if upstream is None:
             return False
         engine.metrics.requests_total += 1
@@ -242,16 +244,16 @@ class ClientConnection(Connection):
         if recalled is None:
             return None
         principal, target, until = recalled
-        verdict = judge(
+        decision = decide(
             request,
             route,
             principal=principal,
             target=target,
             scheme=engine.scheme,
             by_token=identity.by_token,
-            own_origins=engine.own_origins,
+            workspace_hosts=engine.workspace_hosts,
         )
-        if verdict is not Verdict.RELAY:
+        if decision is not AccessDecision.RELAY:
             return None
         at = target.address
         if route.port is not None:
@@ -262,15 +264,15 @@ class ClientConnection(Connection):
 
     def _identify(self, request: RequestHead, route: Route) -> Identity:
         fields = request.fields
-        own_origin = route.own_origin
-        key = (fields.get(b"cookie"), fields.get(b"authorization"), own_origin and route.workspace_id)
+        on_workspace_host = route.on_workspace_host
+        key = (fields.get(b"cookie"), fields.get(b"authorization"), on_workspace_host and route.workspace_id)
         identity = self._identity
         if identity is None or key != self._identity_key:
             identity = identify(
                 key[0],
                 key[1],
                 names=self._engine.cookies,
-                own_origin=own_origin,
+                on_workspace_host=on_workspace_host,
                 workspace_id=route.workspace_id,
             )
             self._identity, self._identity_key = identity, key
@@ -290,7 +292,7 @@ class ClientConnection(Connection):
         exchange = Exchange(self, request, head, to.policy)
         self._begin_activity(to, websocket=request.websocket)
         # Only what may be sent twice goes over a kept connection, which may be dead without our knowing.
-        upstream = self._engine.pool.take(to.lane) if request.is_replayable else None
+        upstream = self._engine.pool.take(to.idle_connections) if request.is_replayable else None
         if upstream is None:
             self._spawn(self._connect(exchange, to))
         else:
@@ -306,7 +308,7 @@ class ClientConnection(Connection):
         )
 
     async def _admit(self, request: RequestHead, route: Route, identity: Identity) -> None:
-        outcome = await self._engine.concierge.receive(request, route, identity)
+        outcome = await self._engine.admission.receive(request, route, identity)
         self._task = None
         if isinstance(outcome, Answer):
             self._answer(request, outcome)
@@ -317,7 +319,7 @@ class ClientConnection(Connection):
         try:
             upstream = await self._engine.connector.connect(to)
         except ConnectFailed:
-            answer = await self._engine.concierge.unreachable(exchange.request, to)
+            answer = await self._engine.admission.unreachable(exchange.request, to)
             self._end_activity()
             self._task = None
             self._answer(exchange.request, answer)
@@ -345,7 +347,7 @@ class ClientConnection(Connection):
         log.error("a request could not be handled", exc_info=error)
         self._task = None
         self._end_activity()
-        self._answer_and_close(self._engine.concierge.failed())
+        self._answer_and_close(self._engine.admission.failed())
 
     def replay(self, exchange: Exchange) -> None:
         self.exchange = None

@@ -18,7 +18,7 @@ from codehub.proxy.upstream.pool import UpstreamConnection
 from codehub.proxy.upstream.tunnel import Tunnel
 
 if TYPE_CHECKING:
-    from codehub.proxy.server import Engine
+    from codehub.proxy.server import ProxyEngine
 
 READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
 FORGET_AFTER = 5.0
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ProxyEngine") -> None:
         self._engine = engine
         self._loop = engine.loop
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         if exchange.started:
             self._reset()
         else:
-            self._answer_and_close(self._engine.concierge.bad_gateway(exchange.request, to))
+            self._answer_and_close(self._engine.admission.bad_gateway(exchange.request, to))
 
     def tunnel_opened(self) -> None:
         """From here on both sides are bytes without meaning to us."""
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
             return
         sending = not exchange.sending.done and not exchange.tunnel
         if sending and now >= self.deadline:
-            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=True))
+            self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=True))
             return
         if self.touched:
             self.touched, self.quiet = False, 0.0
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         else:
             limit, sending = settings.response_idle, False
         if self.quiet >= limit:
-            self._break_or_answer(self._engine.concierge.too_slow(waiting_for_client=sending))
+            self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=sending))
 
     def _out_of_time(self) -> None:
         flushing = self._lingered is not None and self.transport.get_write_buffer_size() > 0

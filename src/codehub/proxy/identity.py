@@ -63,23 +63,23 @@ def identify(
     authorization: bytes | None,
     *,
     names: CookieNames,
-    own_origin: bool,
+    on_workspace_host: bool,
     workspace_id: UUID | None,
 ) -> Identity:
     """At a workspace's own origin only that workspace's cookie counts, elsewhere only the session's."""
     token = _BEARER.fullmatch(authorization) if authorization else None
-    clean, found = _take_cookies(cookie or b"", names.workspace if own_origin else names.session)
+    clean, found = _take_cookies(cookie or b"", names.workspace if on_workspace_host else names.session)
     credential: Credential | None = None
     if token is not None:
         credential = Credential(CredentialKind.TOKEN, token[1].decode())
-    elif found is not None and not own_origin:
+    elif found is not None and not on_workspace_host:
         credential = Credential(CredentialKind.SESSION, found.decode("latin-1"))
     elif found is not None and workspace_id is not None:
         credential = Credential(CredentialKind.WORKSPACE, found.decode("latin-1"), workspace_id)
     return Identity(credential, clean, b"" if token else authorization or b"")
 
 
-def is_own_cookie(name: bytes) -> bool:
+def is_codehub_cookie(name: bytes) -> bool:
     return _OWN_COOKIE.match(name) is not None
 
 
@@ -122,7 +122,7 @@ def _take_cookies(raw: bytes, wanted: bytes) -> tuple[bytes, bytes | None]:
     found: list[bytes] = []
     for pair in raw.split(b";"):
         name, _, value = pair.strip(b" \t").partition(b"=")
-        if not is_own_cookie(name.strip(b" \t")):
+        if not is_codehub_cookie(name.strip(b" \t")):
             kept.append(pair.strip(b" \t"))
         elif name == wanted:
             found.append(value)

@@ -180,7 +180,7 @@ class Activity(Protocol):
 
 
 @dataclass(frozen=True)
-class Ports:
+class Interfaces:
     """Everything the engine is given."""
 
     directory: Directory

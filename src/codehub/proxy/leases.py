@@ -37,7 +37,7 @@ class Requests:
 
     __slots__ = ("__weakref__", "_book", "ended_at", "in_flight", "touched_at", "workspace_id")
 
-    def __init__(self, book: "ActivityBook", workspace_id: UUID) -> None:
+    def __init__(self, book: "LeaseTracker", workspace_id: UUID) -> None:
         self._book = book
         self.workspace_id = workspace_id
         self.in_flight = 0
@@ -55,7 +55,7 @@ class Requests:
         self.ended_at = now
 
 
-class ActivityBook:
+class LeaseTracker:
     def __init__(self, port: Activity, settings: ProxySettings, metrics: Metrics) -> None:
         self._port = port
         self._metrics = metrics

@@ -16,13 +16,13 @@ _ID: Final = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _LABEL: Final = re.compile(rb"(?:([1-9][0-9]{0,4})--)?(" + _ID + rb")")
 _CANONICAL: Final = re.compile(_ID)
 _PORT: Final = re.compile(rb"/port/([1-9][0-9]{0,4})(?=[/?]|$)")
-OWN_PREFIX: Final = b"/_codehub/"
+INTERNAL_PREFIX: Final = b"/_codehub/"
 
 
-class Door(Enum):
+class RouteKind(Enum):
     API = "api"
     WORKSPACE = "workspace"
-    OWN = "own"
+    INTERNAL = "own"
 
 
 class Route(NamedTuple):
@@ -31,12 +31,12 @@ class Route(NamedTuple):
     ``workspace_id`` None at the door WORKSPACE: no workspace can have that name.
     """
 
-    door: Door
+    kind: RouteKind
     path: bytes
     workspace_id: UUID | None = None
     port: int | None = None
     prefix: bytes = b""
-    own_origin: bool = False
+    on_workspace_host: bool = False
     needs_slash: bool = False
 
 
@@ -48,12 +48,12 @@ class Router:
 
     def match(self, host: bytes, target: bytes) -> Route:
         if self._suffix is not None and (label := self._label(host)) is not None:
-            return _own_origin(label, target)
+            return _host_mode(label, target)
         if target.startswith(b"/w/"):
             return _path_mode(target)
-        if target.startswith(OWN_PREFIX):
-            return Route(Door.OWN, target)
-        return Route(Door.API, target)
+        if target.startswith(INTERNAL_PREFIX):
+            return Route(RouteKind.INTERNAL, target)
+        return Route(RouteKind.API, target)
 
     def _label(self, host: bytes) -> bytes | None:
         name = host.rpartition(b":")[0] if b":" in host else host
@@ -72,28 +72,28 @@ def parse_id(raw: bytes) -> UUID | None:
     return UUID(raw.decode()) if _CANONICAL.fullmatch(raw) else None
 
 
-def _own_origin(label: bytes, target: bytes) -> Route:
+def _host_mode(label: bytes, target: bytes) -> Route:
     match = _LABEL.fullmatch(label)
     workspace_id = parse_id(match[2]) if match else None
     port = int(match[1]) if match and match[1] else None
     if port is not None and port > 65535:
         workspace_id = None
-    door = Door.OWN if target.startswith(OWN_PREFIX) else Door.WORKSPACE
-    return Route(door, target, workspace_id, port, own_origin=True)
+    kind = RouteKind.INTERNAL if target.startswith(INTERNAL_PREFIX) else RouteKind.WORKSPACE
+    return Route(kind, target, workspace_id, port, on_workspace_host=True)
 
 
 def _path_mode(target: bytes) -> Route:
     raw, rest = target[3:39], target[39:]
     workspace_id = parse_id(raw)
     if workspace_id is None or rest[:1] not in (b"/", b"?", b""):
-        return Route(Door.WORKSPACE, target)
+        return Route(RouteKind.WORKSPACE, target)
     prefix = target[:39]
     port = None
     if rest.startswith(b"/port/") and (match := _PORT.match(rest)):
         port = int(match[1])
         prefix, rest = prefix + match[0], rest[match.end() :]
         if port > 65535:
-            return Route(Door.WORKSPACE, target)
+            return Route(RouteKind.WORKSPACE, target)
     if rest[:1] != b"/":
-        return Route(Door.WORKSPACE, rest, workspace_id, port, prefix, needs_slash=True)
-    return Route(Door.WORKSPACE, rest, workspace_id, port, prefix)
+        return Route(RouteKind.WORKSPACE, rest, workspace_id, port, prefix, needs_slash=True)
+    return Route(RouteKind.WORKSPACE, rest, workspace_id, port, prefix)

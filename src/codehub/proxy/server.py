@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import structlog
 
-from codehub.proxy.access.admission import Concierge
-from codehub.proxy.access.cache import Access
-from codehub.proxy.access.internal_endpoints import OwnEndpoints
+from codehub.proxy.access.admission import Admission
+from codehub.proxy.access.cache import DirectoryCache
+from codehub.proxy.access.internal_endpoints import InternalEndpoints
 from codehub.proxy.client_connection import ClientConnection
 from codehub.proxy.identity import CookieNames
-from codehub.proxy.interfaces import Ports, WorkspaceTarget
-from codehub.proxy.leases import ActivityBook
+from codehub.proxy.interfaces import Interfaces, WorkspaceTarget
+from codehub.proxy.leases import LeaseTracker
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.pages import Pages
 from codehub.proxy.routing import Router
@@ -36,10 +36,10 @@ JUDGE_AGAIN = 15.0
 log = structlog.get_logger(__name__)
 
 
-class Engine:
+class ProxyEngine:
     """What all connections of one loop share."""
 
-    def __init__(self, ports: Ports, settings: ProxySettings, metrics: Metrics) -> None:
+    def __init__(self, ports: Interfaces, settings: ProxySettings, metrics: Metrics) -> None:
         self.loop = asyncio.get_running_loop()
         self.settings = settings
         self.metrics = metrics
@@ -47,20 +47,20 @@ class Engine:
         self.scheme = settings.scheme.encode()
         self.public_authority = settings.public_url.partition("://")[2].strip("/").lower().encode()
         self.cookies = CookieNames.of(secure=settings.secure)
-        self.own_origins = settings.base_domain is not None
+        self.workspace_hosts = settings.base_domain is not None
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
         self.connector = Connector(self.pool, ports.directory, settings, metrics)
         self.relay = Relay.open(self.loop) if settings.use_relay else None
-        self.activity = ActivityBook(ports.activity, settings, metrics)
+        self.activity = LeaseTracker(ports.activity, settings, metrics)
         self.destinations = Destinations(self.pool, self.activity, settings.api)
         self.api = self.destinations.api()
-        self.access = Access(ports.directory, settings, metrics)
+        self.access = DirectoryCache(ports.directory, settings, metrics)
         pages = Pages(settings)
-        own = OwnEndpoints(
+        own = InternalEndpoints(
             ports, settings, access=self.access, pages=pages, probe=self.probe, destinations=self.destinations
         )
-        self.concierge = Concierge(
+        self.admission = Admission(
             ports,
             settings,
             access=self.access,
@@ -148,12 +148,12 @@ class Engine:
 class ProxyServer:
     """``start``, then ``stop``. ``metrics`` may be read at any time."""
 
-    def __init__(self, ports: Ports, settings: ProxySettings, *, metrics: Metrics | None = None) -> None:
+    def __init__(self, ports: Interfaces, settings: ProxySettings, *, metrics: Metrics | None = None) -> None:
         self._ports = ports
         self._settings = settings
         self.metrics = metrics or Metrics()
         self._server: asyncio.Server | None = None
-        self._engine: Engine | None = None
+        self._engine: ProxyEngine | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -171,7 +171,7 @@ class ProxyServer:
         port: int = 0,
         reuse_port: bool = False,
     ) -> None:
-        engine = self._engine = Engine(self._ports, self._settings, self.metrics)
+        engine = self._engine = ProxyEngine(self._ports, self._settings, self.metrics)
         make: Callable[[], ClientConnection] = lambda: ClientConnection(engine)  # noqa: E731
         if sock is not None:
             self._server = await engine.loop.create_server(make, sock=sock, backlog=BACKLOG)
@@ -209,7 +209,7 @@ class ProxyServer:
             async with asyncio.timeout(2.0):
                 await engine.activity.close()
 
-    async def _sweep(self, engine: Engine) -> None:
+    async def _sweep(self, engine: ProxyEngine) -> None:
         settings = self._settings
         interval = min(1.0, settings.head_timeout / 4, settings.keep_alive / 4, settings.request_idle / 4)
         while True:
@@ -220,7 +220,7 @@ class ProxyServer:
             engine.sweep(interval)
 
 
-async def _until_empty(engine: Engine, *, seconds: float) -> None:
+async def _until_empty(engine: ProxyEngine, *, seconds: float) -> None:
     """Until nobody is connected any more, at most this long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

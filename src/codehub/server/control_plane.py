@@ -20,19 +20,19 @@ from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
 from codehub.coordinators.observer import Observer
 from codehub.coordinators.reconciler import tick
 from codehub.coordinators.reconciler.actions import Actions, ArchiveCatalogue
-from codehub.coordinators.reconciler.breakers import Engine, Engines
+from codehub.coordinators.reconciler.breakers import Backend, CircuitBreakers
 from codehub.coordinators.reconciler.executions import Executions
 from codehub.coordinators.reconciler.tick import OPERATIONS, Reconciler
 from codehub.coordinators.reconciler.worker import Worker
 from codehub.coordinators.ttl_manager import ActivitySource, TtlManager
-from codehub.coordinators.wake_signal import Nudges, Wakeups
+from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.policy import Policy
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
 from codehub.runtimes.base import Limits, Runtime, StorageProgress
 from codehub.server.settings.tree import Settings
-from codehub.signals.hints import HintBoard, HintTarget
+from codehub.signals.hints import HintChannel, HintTarget
 from codehub.signals.live import LivePublisher
 from codehub.store.db.connections import coordinator_connector
 from codehub.store.workspaces.due import Lane
@@ -48,13 +48,13 @@ class Archives(ArchiveCatalogue, ArchiveShelf, Protocol):
 
 
 @dataclass(frozen=True)
-class Engineering:
+class CoordinatorDeps:
     """What the coordinators act on."""
 
     database_url: str
     runtime: Runtime
     archives: Archives
-    hints: HintBoard
+    hints: HintChannel
     live: LivePublisher
     activity: ActivitySource
     limits: Limits = field(default_factory=Limits)
@@ -89,7 +89,7 @@ class ControlPlane:
         return {name: _health(loop) for name, loop in self.loops.items()}
 
 
-def build_control_plane(settings: Settings, parts: Engineering) -> ControlPlane:
+def build_control_plane(settings: Settings, parts: CoordinatorDeps) -> ControlPlane:
     builder = _Builder(settings, parts)
     loops = [
         builder.loop(HintTarget.OBSERVER, "observer", builder.observer),
@@ -102,16 +102,16 @@ def build_control_plane(settings: Settings, parts: Engineering) -> ControlPlane:
 
 
 class _Builder:
-    def __init__(self, settings: Settings, parts: Engineering) -> None:
+    def __init__(self, settings: Settings, parts: CoordinatorDeps) -> None:
         self._settings = settings
         self._parts = parts
-        self._nudges = Nudges(parts.hints)
+        self._coordinator_hints = CoordinatorHints(parts.hints)
 
     def loop(
         self,
         target: HintTarget | None,
         name: str,
-        build: Callable[[Leadership, Wakeups], Coordinator],
+        build: Callable[[Leadership, WakeSignal], Coordinator],
     ) -> CoordinatorLoop:
         config = self._settings.coordinator
         idle_seconds = session_idle_seconds(config.verify_interval)
@@ -126,10 +126,10 @@ class _Builder:
             holder_id=config.node_id,
             idle_seconds=idle_seconds,
         )
-        wakeups = Wakeups(self._parts.hints.subscribe(target) if target is not None else None)
+        wake_signal = WakeSignal(self._parts.hints.subscribe(target) if target is not None else None)
         if target is not None:
-            self._nudges.register(target, wakeups, is_leader=lambda: leadership.is_leader)
-        return CoordinatorLoop(build(leadership, wakeups), leadership, timing=self._timing(name))
+            self._coordinator_hints.register(target, wake_signal, is_leader=lambda: leadership.is_leader)
+        return CoordinatorLoop(build(leadership, wake_signal), leadership, timing=self._timing(name))
 
     def _timing(self, name: str) -> LoopTiming:
         config = self._settings.coordinator
@@ -147,13 +147,13 @@ class _Builder:
             start_jitter_seconds=config.start_jitter,
         )
 
-    def observer(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+    def observer(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         config = self._settings.observer
         return Observer(
             leadership=leadership,
             runtime=self._parts.runtime,
-            nudges=self._nudges,
-            wakeups=wakeups,
+            coordinator_hints=self._coordinator_hints,
+            wake_signal=wake_signal,
             timing=observer.Timing(
                 idle_seconds=config.interval,
                 active_seconds=config.active_interval,
@@ -161,25 +161,25 @@ class _Builder:
             ),
         )
 
-    def reconciler(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+    def reconciler(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         config = self._settings.reconciler
         policy = _policy(self._settings)
         clock = RemoteClock()
-        engines = Engines(
-            {Engine.RUNTIME: self._parts.runtime.probe, Engine.ARCHIVES: self._parts.archives.probe}
+        breakers = CircuitBreakers(
+            {Backend.RUNTIME: self._parts.runtime.probe, Backend.ARCHIVES: self._parts.archives.probe}
         )
         executions = Executions(
             slots={Lane.CONTROL: config.max_concurrent, Lane.STORAGE: config.max_storage_jobs},
             clock=clock.now,
-            on_end=wakeups.poke,
+            on_end=wake_signal.set,
         )
         worker = Worker(
             leadership=leadership,
             actions=Actions(self._parts.runtime, self._parts.archives),
             runtime=self._parts.runtime,
             executions=executions,
-            engines=engines,
-            nudges=self._nudges,
+            breakers=breakers,
+            coordinator_hints=self._coordinator_hints,
             clock=clock,
             policy=policy,
             on_progress=self._publish_progress,
@@ -191,8 +191,8 @@ class _Builder:
             leadership=leadership,
             worker=worker,
             executions=executions,
-            engines=engines,
-            wakeups=wakeups,
+            breakers=breakers,
+            wake_signal=wake_signal,
             clock=clock,
             policy=policy,
             timing=tick.Timing(
@@ -204,23 +204,23 @@ class _Builder:
             observer_lock=lock_name("observer", lock_id=self._settings.coordinator.lock_id),
         )
 
-    def ttl_manager(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+    def ttl_manager(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         return TtlManager(
             leadership=leadership,
             activity=self._parts.activity,
-            nudges=self._nudges,
-            wakeups=wakeups,
+            coordinator_hints=self._coordinator_hints,
+            wake_signal=wake_signal,
             timing=ttl_manager.Timing(
                 interval_seconds=self._settings.ttl.interval, batch_size=self._settings.ttl.batch_size
             ),
         )
 
-    def archive_gc(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+    def archive_gc(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         config = self._settings.gc
         return ArchiveGc(
             leadership=leadership,
             shelf=self._parts.archives,
-            wakeups=wakeups,
+            wake_signal=wake_signal,
             timing=archive_gc.Timing(
                 interval_seconds=config.interval,
                 delay=timedelta(seconds=config.delay),
@@ -228,9 +228,12 @@ class _Builder:
             ),
         )
 
-    def event_listener(self, leadership: Leadership, wakeups: Wakeups) -> Coordinator:
+    def event_listener(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         return EventListener(
-            leadership=leadership, live=self._parts.live, nudges=self._nudges, wakeups=wakeups
+            leadership=leadership,
+            live=self._parts.live,
+            coordinator_hints=self._coordinator_hints,
+            wake_signal=wake_signal,
         )
 
     async def _publish_progress(self, ws: WorkspaceView, progress: StorageProgress) -> None:

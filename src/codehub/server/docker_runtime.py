@@ -15,7 +15,7 @@ async def build_docker_runtime(
     *,
     has_homes: bool,
     job_env: Mapping[str, str],
-    on_death: Callable[[UUID], None] | None = None,
+    on_exit: Callable[[UUID], None] | None = None,
 ) -> DockerRuntime:
     """Does not wait for the engine.
 
@@ -39,7 +39,7 @@ async def build_docker_runtime(
             archive_source=docker.archive_source,
             network=docker.job_network,
         ),
-        on_death=on_death,
+        on_exit=on_exit,
     )
     await runtime.prepare(create=not has_homes)
     return runtime

@@ -47,21 +47,19 @@ async def build_runtime(
     installation: InstallationRecord,
     *,
     has_homes: bool,
-    on_death: Callable[[UUID], None] | None = None,
+    on_exit: Callable[[UUID], None] | None = None,
 ) -> HostedRuntime:
     """``has_homes``: the database knows of volumes, so an empty data directory is a disk not mounted."""
     job_env = {key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)}
     match settings.runtime.kind:
         case RuntimeKind.LOCAL:
-            return await _local(
-                settings, installation, job_env=job_env, has_homes=has_homes, on_death=on_death
-            )
+            return await _local(settings, installation, job_env=job_env, has_homes=has_homes, on_exit=on_exit)
         case RuntimeKind.DOCKER:
             # Imported where it is chosen: whoever runs local processes pays nothing for a Docker client.
             from codehub.server.docker_runtime import build_docker_runtime
 
             return await build_docker_runtime(
-                settings, str(installation.id), job_env=job_env, has_homes=has_homes, on_death=on_death
+                settings, str(installation.id), job_env=job_env, has_homes=has_homes, on_exit=on_exit
             )
         case _:
             assert_never(settings.runtime.kind)
@@ -73,7 +71,7 @@ async def _local(
     *,
     job_env: Mapping[str, str],
     has_homes: bool,
-    on_death: Callable[[UUID], None] | None,
+    on_exit: Callable[[UUID], None] | None,
 ) -> LocalRuntime:
     images = dict(settings.runtime.local_images or default_images())
     default = settings.runtime.default_image
@@ -89,7 +87,7 @@ async def _local(
         job_command=JOB_COMMAND,
         archive_url=settings.archive_url,
         job_env=job_env,
-        on_death=on_death,
+        on_exit=on_exit,
         use_bubblewrap=settings.runtime.local_sandbox is not LocalSandbox.OFF,
         hidden=private_directories(settings),
     )

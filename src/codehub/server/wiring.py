@@ -14,7 +14,7 @@ from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
 from codehub.domain.errors import EffectError
 from codehub.proxy.identity import verify_principal
-from codehub.server.control_plane import ControlPlane, Engineering, build_control_plane
+from codehub.server.control_plane import ControlPlane, CoordinatorDeps, build_control_plane
 from codehub.server.coordinator_health import CoordinatorHealth
 from codehub.server.processes.embedded import Endpoints
 from codehub.server.runtime_choice import HostedRuntime, build_runtime
@@ -26,7 +26,7 @@ from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import LiveFeed, LivePublisher
-from codehub.signals.postgres_fallback import Bypass
+from codehub.signals.postgres_fallback import PostgresFallback
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store.cluster.installation import get_or_create
 from codehub.store.db.connections import asyncpg_dsn, create_pool, reading_session_factory, session_factory
@@ -44,7 +44,7 @@ class Application:
     pool: Pool
     redis: RedisLink
     live: LiveFeed
-    bypass: Bypass
+    postgres_fallback: PostgresFallback
     runtime: HostedRuntime
     control_plane: ControlPlane | None
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -52,7 +52,7 @@ class Application:
     async def start(self) -> None:
         """Start what runs beside the HTTP server."""
         self.live.start()
-        self.bypass.start()
+        self.postgres_fallback.start()
         if self.control_plane is not None:
             self.control_plane.start()
 
@@ -71,7 +71,7 @@ class Application:
             except EffectError as error:  # an engine that is away must not keep us from leaving
                 log.warning("workspaces go on", error=error.message)
         await self.runtime.close()
-        await self.bypass.close()
+        await self.postgres_fallback.close()
         await self.live.close()
         await self.redis.close()
         await self.pool.dispose()
@@ -89,9 +89,9 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     redis = redis_link(settings, endpoints.redis_url, client_name=settings.coordinator.node_id)
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
     runtime = await build_runtime(
-        settings, installation, has_homes=has_homes, on_death=_Obituaries(hints).publish
+        settings, installation, has_homes=has_homes, on_exit=_ExitHints(hints).publish
     )
-    parts = Engineering(
+    parts = CoordinatorDeps(
         database_url=endpoints.database_url,
         runtime=runtime,
         archives=archives,
@@ -123,13 +123,13 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         pool=pool,
         redis=redis,
         live=live,
-        bypass=Bypass(live, dsn=asyncpg_dsn(endpoints.database_url)),
+        postgres_fallback=PostgresFallback(live, dsn=asyncpg_dsn(endpoints.database_url)),
         runtime=runtime,
         control_plane=control_plane,
     )
 
 
-class _Obituaries:
+class _ExitHints:
     """A container died: the Observer should look at once. Only a hint, so nobody waits for it."""
 
     def __init__(self, hints: Hints) -> None:

@@ -29,11 +29,11 @@ AT_ONCE = 20
 PATIENCE_SECONDS = 10.0
 
 
-class _Wish:
+class _Intent:
     """Each is itself and no other, also when two people want the same."""
 
-    def __init__(self, grant: Callable[[Session], Awaitable[object]], row: UUID | None) -> None:
-        self.grant = grant
+    def __init__(self, apply: Callable[[Session], Awaitable[object]], row: UUID | None) -> None:
+        self.apply = apply
         self.row = row
         self.is_withdrawn = False
 
@@ -42,62 +42,62 @@ _Outcome = tuple[object, Exception | None]
 _WITHDRAWN: _Outcome = (None, None)
 
 
-class Wishes:
+class IntentBatcher:
     """Of one process; other replicas have their own, and all meet at the database's lock."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._asked: Batched[_Wish, _Outcome] = Batched(self._grant_all, max_batch=AT_ONCE, max_loads=1)
+        self._asked: Batched[_Intent, _Outcome] = Batched(self._apply_all, max_batch=AT_ONCE, max_loads=1)
 
-    async def make(self, grant: Callable[[Session], Awaitable[T]], *, row: UUID | None = None) -> T:
-        """What ``grant`` returns, committed, or what it raises. One service call, which refuses first.
+    async def submit(self, apply: Callable[[Session], Awaitable[T]], *, row: UUID | None = None) -> T:
+        """What ``apply`` returns, committed, or what it raises. One service call, which refuses first.
 
         ``row``: the workspace it will lock; None: it makes one, which nobody else can know of yet.
         ``TimeoutError``: the database is stuck. What had not begun by then is not granted later either.
         """
-        wish = _Wish(grant, row)
+        intent = _Intent(apply, row)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                outcome = await self._asked.get(wish)
+                outcome = await self._asked.get(intent)
         finally:
-            wish.is_withdrawn = True
+            intent.is_withdrawn = True
         assert outcome is not None
         granted, refusal = outcome
         if refusal is not None:
             raise refusal
         return cast(T, granted)
 
-    async def _grant_all(self, wishes: Sequence[_Wish]) -> Mapping[_Wish, _Outcome]:
+    async def _apply_all(self, intents: Sequence[_Intent]) -> Mapping[_Intent, _Outcome]:
         try:
-            return await self._grant(wishes)
+            return await self._apply(intents)
         except Exception as error:
-            if len(wishes) == 1 or not _is_of_one(error):
+            if len(intents) == 1 or not _is_of_one(error):
                 raise
-        outcomes: dict[_Wish, _Outcome] = {}
-        for wish in wishes:
+        outcomes: dict[_Intent, _Outcome] = {}
+        for intent in intents:
             try:
-                outcomes |= await self._grant([wish])
+                outcomes |= await self._apply([intent])
             except Exception as error:  # noqa: BLE001 - whoever wished it is told
-                outcomes[wish] = (None, error)
+                outcomes[intent] = (None, error)
         return outcomes
 
-    async def _grant(self, wishes: Sequence[_Wish]) -> dict[_Wish, _Outcome]:
-        outcomes: dict[_Wish, _Outcome] = {}
+    async def _apply(self, intents: Sequence[_Intent]) -> dict[_Intent, _Outcome]:
+        outcomes: dict[_Intent, _Outcome] = {}
         async with self._sessions.begin() as session:
-            for wish in sorted(wishes, key=_lock_order):
-                if wish.is_withdrawn:
-                    outcomes[wish] = _WITHDRAWN
+            for intent in sorted(intents, key=_lock_order):
+                if intent.is_withdrawn:
+                    outcomes[intent] = _WITHDRAWN
                     continue
                 try:
-                    outcomes[wish] = (await wish.grant(session), None)
+                    outcomes[intent] = (await intent.apply(session), None)
                 except CodeHubError as refusal:
-                    outcomes[wish] = (None, refusal)
+                    outcomes[intent] = (None, refusal)
         return outcomes
 
 
-def _lock_order(wish: _Wish) -> tuple[bool, UUID]:
+def _lock_order(intent: _Intent) -> tuple[bool, UUID]:
     """Several rows in one transaction: the lowest first, as everybody does (``store/db/row_locks``)."""
-    return (True, wish.row) if wish.row is not None else (False, UUID(int=0))
+    return (True, intent.row) if intent.row is not None else (False, UUID(int=0))
 
 
 def _is_of_one(error: Exception) -> bool:

@@ -73,7 +73,7 @@ async def create(
         await places.lock_limits(session)
         await _take_place(session, owner_id, limits, actor=actor, cause=cause)
     else:
-        await _say_why(session, actor, cause)
+        await _set_audit_context(session, actor, cause)
     record = await intents.create(
         session,
         workspace_id=uuid7(),
@@ -107,12 +107,12 @@ async def start(
         return record
     cause = cause or Cause(CauseCode.ASKED_TO_START)
     if holds_place(record.view):  # one that failed to stop still has its own
-        await _say_why(session, actor, cause)
+        await _set_audit_context(session, actor, cause)
     else:
         await _take_place(session, record.view.owner_id, limits, actor=actor, cause=cause)
     if in_the_way:  # an archiving that failed keeps nobody from their home
         await _lift(session, record, actor=actor)
-    return await _wish(session, record, DesiredState.RUNNING, actor=actor)
+    return await _set_desired_state(session, record, DesiredState.RUNNING, actor=actor)
 
 
 async def stop(
@@ -124,8 +124,8 @@ async def stop(
         return record
     if record.view.desired_state is DesiredState.PENDING:
         raise WantedArchived
-    await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_STOP))
-    return await _wish(session, record, DesiredState.STANDBY, actor=actor)
+    await _set_audit_context(session, actor, cause or Cause(CauseCode.ASKED_TO_STOP))
+    return await _set_desired_state(session, record, DesiredState.STANDBY, actor=actor)
 
 
 async def archive(
@@ -137,11 +137,11 @@ async def archive(
     if record.view.desired_state is DesiredState.PENDING:
         if not record.view.archiving_given_up:
             return record
-        await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
+        await _set_audit_context(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
         await _lift(session, record, actor=actor)
         return await _reread(session, workspace_id)
-    await _say_why(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
-    return await _wish(session, record, DesiredState.PENDING, actor=actor)
+    await _set_audit_context(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
+    return await _set_desired_state(session, record, DesiredState.PENDING, actor=actor)
 
 
 async def lower(
@@ -166,8 +166,8 @@ async def lower(
         or not await still_due(record.view)
     ):
         return False
-    wished = await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
-    return wished is not None
+    written = await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
+    return written is not None
 
 
 async def edit(
@@ -177,7 +177,7 @@ async def edit(
     record = await _locked(session, workspace_id, actor)
     if not changes:
         return record
-    await _say_why(session, actor, Cause(CauseCode.EDITED))
+    await _set_audit_context(session, actor, Cause(CauseCode.EDITED))
     edited = await intents.update_details(session, workspace_id, **changes)
     assert edited is not None, "the row is locked"
     await _audit(session, actor, "workspace.edit", workspace_id, fields=sorted(changes))
@@ -190,7 +190,7 @@ async def keep_awake(
     """Nothing puts it to sleep or into the archive before then; zero takes the promise back."""
     await _locked(session, workspace_id, actor)
     until = await statements.now(session) + for_ if for_ else None
-    await _say_why(session, actor, Cause(CauseCode.KEPT_AWAKE if until else CauseCode.MAY_SLEEP))
+    await _set_audit_context(session, actor, Cause(CauseCode.KEPT_AWAKE if until else CauseCode.MAY_SLEEP))
     await intents.set_awake_until(session, workspace_id, until)
     await _audit(session, actor, "workspace.keep_awake", workspace_id, seconds=int(for_.total_seconds()))
     return await _reread(session, workspace_id)
@@ -201,7 +201,7 @@ async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> Works
     record = visible(await queries.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
-    await _say_why(session, actor, Cause(CauseCode.ASKED_TO_DELETE))
+    await _set_audit_context(session, actor, Cause(CauseCode.ASKED_TO_DELETE))
     await intents.mark_deleted(session, workspace_id)
     await _audit(session, actor, "workspace.delete", workspace_id, name=record.name)
     return await _reread(session, workspace_id)
@@ -227,7 +227,7 @@ async def recover(
     if view.desired_state is DesiredState.RUNNING and not holds_place(view):
         await _take_place(session, view.owner_id, limits, actor=actor, cause=cause)
     else:
-        await _say_why(session, actor, cause)
+        await _set_audit_context(session, actor, cause)
     await _lift(session, record, actor=actor)
     return await _reread(session, workspace_id)
 
@@ -240,17 +240,17 @@ async def _lift(session: Session, record: WorkspaceRecord, *, actor: Actor) -> N
     await _audit(session, actor, "workspace.recover", view.id, reason=reason)
 
 
-async def _wish(
+async def _set_desired_state(
     session: Session, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
 ) -> WorkspaceRecord:
     """Why was said before."""
-    wished = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
-    assert wished is not None, "the row is locked"
+    written = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
+    assert written is not None, "the row is locked"
     await _audit(session, actor, f"workspace.wish.{desired.value.lower()}", record.view.id)
-    return wished
+    return written
 
 
-async def _say_why(session: Session, actor: Actor, cause: Cause) -> None:
+async def _set_audit_context(session: Session, actor: Actor, cause: Cause) -> None:
     await set_actor(session, actor.label, cause.text)
 
 
@@ -279,7 +279,7 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
 async def _take_place(
     session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
 ) -> None:
-    """Say why (``_say_why``), and raise unless one more may run.
+    """Say why (``_set_audit_context``), and raise unless one more may run.
 
     Exact under ``lock_limits``: nobody else takes a place meanwhile.
     """

@@ -73,7 +73,7 @@ class HintSource(Protocol):
     async def close(self) -> None: ...
 
 
-class HintBoard(Protocol):
+class HintChannel(Protocol):
     """Where hints are published and subscribed to. ``Hints`` over Redis, ``LocalHints`` in one process."""
 
     async def publish(self, target: HintTarget, ids: Collection[UUID] = ()) -> bool:

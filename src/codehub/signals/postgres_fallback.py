@@ -29,7 +29,7 @@ RETRY_SECONDS = 0.5
 LOOK_SECONDS = 0.5
 
 
-class Bypass:
+class PostgresFallback:
     """Runs one task beside a feed. Costs nothing but a flag while Redis is there."""
 
     def __init__(self, feed: LiveFeed, *, dsn: str) -> None:

@@ -9,7 +9,7 @@ from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Sessions
-from tests.integration.api.world import World, make_world
+from tests.integration.api.environment import ApiEnvironment, make_world
 
 
 @pytest.fixture(scope="session")
@@ -21,14 +21,14 @@ def passwords() -> Passwords:
 
 
 @pytest.fixture
-async def world(
+async def environment(
     pool: Pool,
     session_factory: Sessions,
     redis_link: RedisLink,
     passwords: Passwords,
     tmp_path: Path,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[ApiEnvironment]:
     async with make_world(
         pool=pool, sessions=session_factory, link=redis_link, passwords=passwords, directory=tmp_path
-    ) as world:
-        yield world
+    ) as environment:
+        yield environment

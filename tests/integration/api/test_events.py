@@ -17,12 +17,19 @@ from sqlalchemy import Executable, text
 from codehub.api.live import revocation, sse
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
-from codehub.signals.postgres_fallback import Bypass
+from codehub.signals.postgres_fallback import PostgresFallback
 from codehub.store.db import connections
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Connection, Rows, Session
+from tests.integration.api.environment import (
+    PASSWORD,
+    ApiEnvironment,
+    create_workspace,
+    make_world,
+    serve,
+    user_id,
+)
 from tests.integration.api.listening import Listener, change_feed, listening
-from tests.integration.api.world import PASSWORD, World, create_workspace, make_world, serve, user_id
 from tests.support import postgres
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
@@ -30,18 +37,18 @@ from tests.support.waiting import until
 
 @asynccontextmanager
 async def reading(
-    world: World, database_url: str, client: httpx.AsyncClient, path: str = "/api/v1/events"
+    environment: ApiEnvironment, database_url: str, client: httpx.AsyncClient, path: str = "/api/v1/events"
 ) -> AsyncIterator[Listener]:
     async with (
-        change_feed(database_url, world.publisher),
-        serve(world.app) as base,
+        change_feed(database_url, environment.publisher),
+        serve(environment.app) as base,
         listening(client, base + path) as heard,
     ):
         yield heard
 
 
-async def execute(world: World, statement: str, **values: Any) -> None:
-    async with world.sessions.begin() as session:
+async def execute(environment: ApiEnvironment, statement: str, **values: Any) -> None:
+    async with environment.sessions.begin() as session:
         await session.execute(text(statement), values)
 
 
@@ -64,11 +71,11 @@ async def until_equal(heard: Listener, client: httpx.AsyncClient, *, seconds: fl
 
 
 async def test_a_list_begins_with_its_ids_then_each_workspace_then_only_news(
-    world: World, database_url: str
+    environment: ApiEnvironment, database_url: str
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     first, second = await create_workspace(ann, "first"), await create_workspace(ann, "second")
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await heard.until(2, "state_changed")
         assert heard.names()[0] == "snapshot"
         assert set(heard.events[0].data["ids"]) == {first["id"], second["id"]}
@@ -82,10 +89,12 @@ async def test_a_list_begins_with_its_ids_then_each_workspace_then_only_news(
         assert news.data == (await ann.get(f"/api/v1/workspaces/{first['id']}")).json()
 
 
-async def test_versions_only_grow_and_the_last_one_arrives(world: World, database_url: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_versions_only_grow_and_the_last_one_arrives(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await heard.until(1, "state_changed")
         for number in range(30):
             await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": f"note {number}"})
@@ -101,43 +110,49 @@ async def test_versions_only_grow_and_the_last_one_arrives(world: World, databas
             assert versions == sorted(set(versions)), "strictly growing within one telling"
 
 
-async def test_a_new_and_a_deleted_workspace_come_and_go(world: World, database_url: str) -> None:
-    ann = await world.sign_in("ann")
-    async with reading(world, database_url, ann) as heard:
+async def test_a_new_and_a_deleted_workspace_come_and_go(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann = await environment.sign_in("ann")
+    async with reading(environment, database_url, ann) as heard:
         await heard.until(1, "snapshot")
         workspace = await create_workspace(ann)
         await until_equal(heard, ann)
         await ann.delete(f"/api/v1/workspaces/{workspace['id']}")
-        await execute(world, "UPDATE workspaces SET observed_status = 'DELETED'")
+        await execute(environment, "UPDATE workspaces SET observed_status = 'DELETED'")
         gone = await heard.until(1, "deleted")
         assert gone.data["id"] == workspace["id"]
         assert heard.workspaces == {}
 
 
-async def test_the_stream_of_one_workspace_ends_with_it(world: World, database_url: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_the_stream_of_one_workspace_ends_with_it(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     path = f"/api/v1/workspaces/{workspace['id']}/events"
-    async with reading(world, database_url, ann, path) as heard:
+    async with reading(environment, database_url, ann, path) as heard:
         first = await heard.until(1, "state_changed")
         assert first.data["id"] == workspace["id"]
         assert "snapshot" not in heard.names()
         await ann.delete(f"/api/v1/workspaces/{workspace['id']}")
-        await execute(world, "UPDATE workspaces SET observed_status = 'DELETED'")
+        await execute(environment, "UPDATE workspaces SET observed_status = 'DELETED'")
         await heard.until(1, "deleted")
         await heard.until_ended()
 
 
-async def test_an_error_is_told_beside_the_change_once(world: World, database_url: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_an_error_is_told_beside_the_change_once(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     info = (
         '{"reason": "Timeout", "message": "too slow", "is_terminal": true, "operation": "STARTING", '
         '"error_count": 1, "context": {}, "occurred_at": "2025-01-01T00:00:00+00:00"}'
     )
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await heard.until(1, "state_changed")
-        await execute(world, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
+        await execute(environment, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
         told = await heard.until(1, "error")
         assert told.data["error_info"]["message"] == "too slow"
         assert told.data["status"] == "error"
@@ -146,18 +161,20 @@ async def test_an_error_is_told_beside_the_change_once(world: World, database_ur
         assert len(heard.named("error")) == 1
 
 
-async def test_progress_has_no_version_and_shows_in_answers(world: World, database_url: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_progress_has_no_version_and_shows_in_answers(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     await execute(
-        world,
+        environment,
         "UPDATE workspaces SET operation = 'RESTORING', op_id = gen_random_uuid(), op_started_at = now()",
     )
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await heard.until(1, "state_changed")
 
         async def progressed() -> bool:
-            await world.publisher.publish_progress(
+            await environment.publisher.publish_progress(
                 UUID(workspace["id"]), await user_id(ann), {"operation": "RESTORING", "percent": 42}
             )
             return bool(heard.named("progress"))
@@ -168,18 +185,20 @@ async def test_progress_has_no_version_and_shows_in_answers(world: World, databa
         assert told.data == {"id": workspace["id"], "progress": 42, "operation": "RESTORING"}
         answer = (await ann.get(f"/api/v1/workspaces/{workspace['id']}")).json()
         assert (answer["status"], answer["progress"]) == ("restoring", 42)
-        await execute(world, "UPDATE workspaces SET operation = 'NONE'")
+        await execute(environment, "UPDATE workspaces SET operation = 'NONE'")
         await until_equal(heard, ann)
         assert (await ann.get(f"/api/v1/workspaces/{workspace['id']}")).json()["progress"] is None
 
 
-async def test_a_few_that_are_named_are_followed_and_no_others(world: World, database_url: str) -> None:
-    ann, bob, admin = [await world.sign_in(name) for name in ("ann", "bob", "admin")]
+async def test_a_few_that_are_named_are_followed_and_no_others(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann, bob, admin = [await environment.sign_in(name) for name in ("ann", "bob", "admin")]
     shown, hidden = await create_workspace(ann, "shown"), await create_workspace(ann, "hidden")
     path = f"/api/v1/events?id={shown['id']}"
     async with (
-        change_feed(database_url, world.publisher),
-        serve(world.app) as base,
+        change_feed(database_url, environment.publisher),
+        serve(environment.app) as base,
         listening(ann, base + path) as mine,
         listening(bob, base + path) as strangers,
         listening(admin, f"{base}{path}&owner=all") as overseers,
@@ -202,12 +221,12 @@ async def test_a_few_that_are_named_are_followed_and_no_others(world: World, dat
 
 
 async def test_nobody_hears_of_anothers_workspaces_but_an_admin_of_all(
-    world: World, database_url: str
+    environment: ApiEnvironment, database_url: str
 ) -> None:
-    ann, bob, admin = [await world.sign_in(name) for name in ("ann", "bob", "admin")]
+    ann, bob, admin = [await environment.sign_in(name) for name in ("ann", "bob", "admin")]
     async with (
-        change_feed(database_url, world.publisher),
-        serve(world.app) as base,
+        change_feed(database_url, environment.publisher),
+        serve(environment.app) as base,
         listening(bob, f"{base}/api/v1/events") as stranger,
         listening(admin, f"{base}/api/v1/events?owner=all") as overseer,
     ):
@@ -222,17 +241,17 @@ async def test_nobody_hears_of_anothers_workspaces_but_an_admin_of_all(
 
 
 async def test_a_killed_redis_costs_nobody_a_change(
-    world: World, database_url: str, redis_server: RedisServer
+    environment: ApiEnvironment, database_url: str, redis_server: RedisServer
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     kept, lost = await create_workspace(ann, "kept"), await create_workspace(ann, "lost")
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await until_equal(heard, ann)
         redis_server.kill()
         # Changed, deleted and made while nobody could be told; answers go on without activity.
         await ann.patch(f"/api/v1/workspaces/{kept['id']}", json={"memo": "during the outage"})
         await execute(
-            world,
+            environment,
             "UPDATE workspaces SET deleted_at = now(), observed_status = 'DELETED' WHERE id = :id",
             id=UUID(lost["id"]),
         )
@@ -247,14 +266,14 @@ async def test_a_killed_redis_costs_nobody_a_change(
 
 
 async def test_without_any_redis_the_database_itself_tells(
-    world: World, database_url: str, redis_server: RedisServer
+    environment: ApiEnvironment, database_url: str, redis_server: RedisServer
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
-    bypass = Bypass(world.live, dsn=database_url)
-    bypass.start()
+    postgres_fallback = PostgresFallback(environment.live, dsn=database_url)
+    postgres_fallback.start()
     try:
-        async with reading(world, database_url, ann) as heard:
+        async with reading(environment, database_url, ann) as heard:
             await until_equal(heard, ann)
             redis_server.kill()
             path = f"/api/v1/workspaces/{workspace['id']}"
@@ -264,22 +283,24 @@ async def test_without_any_redis_the_database_itself_tells(
             redis_server.start()
 
             async def handed_back() -> bool:
-                return world.live.connected and not bypass.listening
+                return environment.live.connected and not postgres_fallback.listening
 
             await until(handed_back, what="Redis carries the events again")
             await ann.patch(path, json={"memo": "as before"})
             await until_equal(heard, ann)
     finally:
-        await bypass.close()
+        await postgres_fallback.close()
 
 
-async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(world: World, pool: Pool) -> None:
-    ann = await world.sign_in("ann")
+async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(
+    environment: ApiEnvironment, pool: Pool
+) -> None:
+    ann = await environment.sign_in("ann")
     for number in range(5):
         await create_workspace(ann, f"ws {number}")
     cookie = f"codehub_session={ann.cookies['codehub_session']}"
     chance = random.Random(1)
-    async with serve(world.app) as base:
+    async with serve(environment.app) as base:
         host, port = base.removeprefix("http://").split(":")
 
         async def come_and_go() -> None:
@@ -300,16 +321,18 @@ async def test_readers_that_leave_at_any_moment_leave_no_connection_behind(world
     assert pool.lent == 0
 
 
-async def test_cut_database_connections_cost_nobody_a_change(world: World, database_url: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_cut_database_connections_cost_nobody_a_change(
+    environment: ApiEnvironment, database_url: str
+) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await until_equal(heard, ann)
         for number in range(3):
             with pytest.raises(Exception, match=r".*"):
                 # Takes the connection that says so along: nothing is spared.
                 await execute(
-                    world,
+                    environment,
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE datname = current_database() ORDER BY pid = pg_backend_pid()",
                 )
@@ -322,29 +345,29 @@ async def test_cut_database_connections_cost_nobody_a_change(world: World, datab
 
 
 async def test_a_database_that_is_away_for_a_while_ends_no_stream(
-    world: World, database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    environment: ApiEnvironment, database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     away = True
     refused = 0
 
-    async with reading(world, database_url, ann) as heard:
+    async with reading(environment, database_url, ann) as heard:
         await until_equal(heard, ann)
         await ann.patch(f"/api/v1/workspaces/{workspace['id']}", json={"memo": "before"})
         await until_equal(heard, ann)
 
-        lend = pool.lend
+        acquire = pool.acquire
 
         async def refuse() -> Connection:
             nonlocal refused
             if away:
                 refused += 1
                 raise ConnectionRefusedError("no database here")
-            return await lend()
+            return await acquire()
 
         monkeypatch.setattr(pool, "lend", refuse)
-        await world.publisher.publish_resync()
+        await environment.publisher.publish_resync()
 
         async def was_refused() -> bool:
             return refused >= 3
@@ -359,12 +382,12 @@ async def test_a_database_that_is_away_for_a_while_ends_no_stream(
 
 
 async def test_many_readers_of_one_change_share_one_query(
-    world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+    environment: ApiEnvironment, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     readers = 50
-    async with change_feed(database_url, world.publisher), serve(world.app) as base:
+    async with change_feed(database_url, environment.publisher), serve(environment.app) as base:
         heard: list[Listener] = []
         stack: list[Any] = []
         try:
@@ -378,14 +401,14 @@ async def test_many_readers_of_one_change_share_one_query(
 
             ask = Session.execute
 
-            async def counted(session: Session, statement: Executable, given: Any = None) -> Rows[Any]:
+            async def counted(session: Session, statement: Executable, deps: Any = None) -> Rows[Any]:
                 if "FROM workspaces" in str(statement):
                     selects.append(str(statement))
-                return await ask(session, statement, given)
+                return await ask(session, statement, deps)
 
             monkeypatch.setattr(Session, "execute", counted)
             await execute(
-                world, "UPDATE workspaces SET memo = 'news' WHERE id = :id", id=UUID(workspace["id"])
+                environment, "UPDATE workspaces SET memo = 'news' WHERE id = :id", id=UUID(workspace["id"])
             )
 
             async def all_know() -> bool:
@@ -397,24 +420,26 @@ async def test_many_readers_of_one_change_share_one_query(
             await asyncio.gather(*(each.__aexit__(None, None, None) for each in stack))
 
 
-async def test_a_disabled_persons_stream_ends(world: World, database_url: str) -> None:
-    world.app.state.parts.guard._interval_seconds = 0.2
+async def test_a_disabled_persons_stream_ends(environment: ApiEnvironment, database_url: str) -> None:
+    environment.app.state.parts.guard._interval_seconds = 0.2
     assert revocation.INTERVAL_SECONDS <= 30
-    admin, eve = await world.sign_in("admin"), await world.sign_in("eve")
+    admin, eve = await environment.sign_in("admin"), await environment.sign_in("eve")
     eve_id = await user_id(eve)
-    async with reading(world, database_url, eve) as heard:
+    async with reading(environment, database_url, eve) as heard:
         await heard.until(1, "snapshot")
         await admin.patch(f"/api/v1/users/{eve_id}", json={"disabled": True})
         await heard.until_ended()
 
 
-async def test_signing_out_ends_the_streams_of_that_session_at_once(world: World, database_url: str) -> None:
+async def test_signing_out_ends_the_streams_of_that_session_at_once(
+    environment: ApiEnvironment, database_url: str
+) -> None:
     """By a hint: the periodic look is switched off here."""
-    world.app.state.parts.guard._interval_seconds = 3600
-    ann, elsewhere = await world.sign_in("ann"), await world.sign_in("ann")
+    environment.app.state.parts.guard._interval_seconds = 3600
+    ann, elsewhere = await environment.sign_in("ann"), await environment.sign_in("ann")
     async with (
-        change_feed(database_url, world.publisher),
-        serve(world.app) as base,
+        change_feed(database_url, environment.publisher),
+        serve(environment.app) as base,
         listening(ann, f"{base}/api/v1/events") as heard,
         listening(elsewhere, f"{base}/api/v1/events") as other,
     ):
@@ -424,25 +449,27 @@ async def test_signing_out_ends_the_streams_of_that_session_at_once(world: World
         await heard.until_ended()
         assert not other.ended
         password = {"current": PASSWORD, "new": "another correct horse"}
-        third = await world.sign_in("ann")
+        third = await environment.sign_in("ann")
         assert (await third.post("/api/v1/auth/password", json=password)).status_code == 204
         await other.until_ended()
 
 
-async def test_a_heart_beats(world: World) -> None:
-    app = world.with_settings(heartbeat_seconds=0.1)
-    ann = await world.sign_in("ann")
+async def test_a_heart_beats(environment: ApiEnvironment) -> None:
+    app = environment.with_settings(heartbeat_seconds=0.1)
+    ann = await environment.sign_in("ann")
     async with serve(app) as base, listening(ann, f"{base}/api/v1/events") as heard:
         beat = await heard.until(3, "heartbeat")
         assert set(beat.data) == {"at"}
 
 
-async def test_a_reader_that_does_not_read_is_dropped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_does_not_read_is_dropped(
+    environment: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sse, "DRAIN_SECONDS", 0.5)
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     for number in range(40):
         await create_workspace(ann, f"ws {number}", memo="x" * 4000)
-    async with serve(world.app) as base:
+    async with serve(environment.app) as base:
         host, port = base.removeprefix("http://").split(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1024)
         cookie = f"codehub_session={ann.cookies['codehub_session']}"
@@ -455,7 +482,7 @@ async def test_a_reader_that_does_not_read_is_dropped(world: World, monkeypatch:
         await until(open_streams, what="an open stream")
 
         async def dropped() -> bool:
-            await world.publisher.publish_resync()  # each is 160 kB more than nobody reads
+            await environment.publisher.publish_resync()  # each is 160 kB more than nobody reads
             return await open_streams() == 0
 
         await until(dropped, seconds=60, what="the reader is dropped")
@@ -466,10 +493,10 @@ async def test_a_restarted_postgresql_costs_nobody_a_change(
     redis_link: RedisLink, passwords: Passwords, tmp_path: Path
 ) -> None:
     with postgres.run_server() as server:
-        async with _world_on(server, redis_link, passwords, tmp_path) as (world, url):
-            ann = await world.sign_in("ann")
+        async with _world_on(server, redis_link, passwords, tmp_path) as (environment, url):
+            ann = await environment.sign_in("ann")
             workspace = await create_workspace(ann)
-            async with reading(world, url, ann) as heard:
+            async with reading(environment, url, ann) as heard:
                 await until_equal(heard, ann)
                 for number in range(2):
                     await asyncio.to_thread(postgres_control, server, "restart")
@@ -489,7 +516,7 @@ async def test_a_restarted_postgresql_costs_nobody_a_change(
 @asynccontextmanager
 async def _world_on(
     server: postgres.PostgresServer, link: RedisLink, passwords: Passwords, directory: Path
-) -> AsyncIterator[tuple[World, str]]:
+) -> AsyncIterator[tuple[ApiEnvironment, str]]:
     """A world on a database server of its own, which may be restarted."""
     template = await postgres.ensure_template(server)
     url = server.url(template)
@@ -500,8 +527,8 @@ async def _world_on(
         link=link,
         passwords=passwords,
         directory=directory,
-    ) as world:
-        yield world, url
+    ) as environment:
+        yield environment, url
     await pool.dispose()
 
 

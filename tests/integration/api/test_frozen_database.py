@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from codehub.api.middleware import DEADLINE_SECONDS
-from tests.integration.api.world import World, create_workspace
+from tests.integration.api.environment import ApiEnvironment, create_workspace
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
 
@@ -42,9 +42,9 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("forgetful")
 async def test_every_request_is_answered_within_its_deadline(
-    world: World, postgres_server: PostgresServer
+    environment: ApiEnvironment, postgres_server: PostgresServer
 ) -> None:
-    admin = await world.sign_in("admin")
+    admin = await environment.sign_in("admin")
     workspace = await create_workspace(admin)
 
     async def ask(method: str, path: str) -> tuple[str, int, str, float]:
@@ -75,10 +75,12 @@ async def test_every_request_is_answered_within_its_deadline(
     await until(well_again, seconds=30, what="the API to be well again")
 
 
-async def test_an_open_stream_has_no_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_open_stream_has_no_deadline(
+    environment: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only what comes before its first byte counts."""
     monkeypatch.setattr("codehub.api.middleware.DEADLINE_SECONDS", 0.3)
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     sent: list[str] = []
     over = asyncio.Event()
 
@@ -101,7 +103,7 @@ async def test_an_open_stream_has_no_deadline(world: World, monkeypatch: pytest.
         "client": ("127.0.0.1", 1),
         "root_path": "",
     }
-    stream = asyncio.create_task(world.app(scope, receive, send))
+    stream = asyncio.create_task(environment.app(scope, receive, send))
     done, _ = await asyncio.wait({stream}, timeout=1.5)
     assert not done
     assert sent[0] == "http.response.start"

@@ -32,7 +32,7 @@ from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.connection import RedisLink
 from codehub.store.db import connections
-from tests.integration.api.world import World, create_workspace, make_world, serve
+from tests.integration.api.environment import ApiEnvironment, create_workspace, make_world, serve
 
 AnyCase = schemathesis.Case[Any]
 CHECKS: list[Any] = [
@@ -95,17 +95,17 @@ async def _serve(
             passwords=passwords,
             directory=directory,
             settings=ApiSettings(base_url="http://codehub.test", limits=RunningLimits(per_user=5, in_all=5)),
-        ) as world,
-        serve(world.app) as url,
+        ) as environment,
+        serve(environment.app) as url,
     ):
-        ready(await _somebody(world, url))
+        ready(await _somebody(environment, url))
         await stop.wait()
     await link.close()
     await pool.dispose()
 
 
-async def _somebody(world: World, url: str) -> Served:
-    admin = await world.sign_in("admin")
+async def _somebody(environment: ApiEnvironment, url: str) -> Served:
+    admin = await environment.sign_in("admin")
     workspace = await create_workspace(admin)
     token = (await admin.post("/api/v1/tokens", json={"name": "fuzz"})).json()["token"]
     return Served(url=url, token=token, workspace_id=workspace["id"])

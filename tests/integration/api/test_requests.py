@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.api.world import World, create_workspace, serve
+from tests.integration.api.environment import ApiEnvironment, create_workspace, serve
 
 WORKSPACES = "/api/v1/workspaces"
 JSON = {"Content-Type": "application/json"}
@@ -43,8 +43,10 @@ def fields(answer: httpx.Response) -> set[str]:
     ],
     ids=str,
 )
-async def test_a_bad_field_is_named_and_nothing_is_made(world: World, body: Any, field: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_a_bad_field_is_named_and_nothing_is_made(
+    environment: ApiEnvironment, body: Any, field: str
+) -> None:
+    ann = await environment.sign_in("ann")
     assert field in fields(await ann.post(WORKSPACES, json=body))
     assert (await ann.get(WORKSPACES)).json()["items"] == []
 
@@ -62,9 +64,9 @@ async def test_a_bad_field_is_named_and_nothing_is_made(world: World, body: Any,
         ("  " + "x" * 64 + "  ", "x" * 64),
     ],
 )
-async def test_names_are_peoples_own(world: World, given: str, kept: str) -> None:
-    ann = await world.sign_in("ann")
-    assert (await create_workspace(ann, given))["name"] == kept
+async def test_names_are_peoples_own(environment: ApiEnvironment, deps: str, kept: str) -> None:
+    ann = await environment.sign_in("ann")
+    assert (await create_workspace(ann, deps))["name"] == kept
     taken = await ann.post(WORKSPACES, json={"name": kept})
     assert (taken.status_code, taken.json()["code"]) == (409, "name_taken")
 
@@ -91,15 +93,15 @@ async def test_names_are_peoples_own(world: World, given: str, kept: str) -> Non
     ids=lambda value: str(value)[:40],
 )
 async def test_bodies_that_cannot_be_read(
-    world: World, content: bytes, headers: dict[str, str], expected: set[int]
+    environment: ApiEnvironment, content: bytes, headers: dict[str, str], expected: set[int]
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     answer = await ann.post(WORKSPACES, content=content, headers=headers)
     assert answer.status_code in expected, answer.text
 
 
-async def test_a_body_in_chunks_is_cut_off_at_the_limit(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_a_body_in_chunks_is_cut_off_at_the_limit(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -109,7 +111,7 @@ async def test_a_body_in_chunks_is_cut_off_at_the_limit(world: World) -> None:
             sent += 1
             yield b"x" * 64 * 1024
 
-    async with serve(world.app) as base, httpx.AsyncClient(base_url=base) as client:
+    async with serve(environment.app) as base, httpx.AsyncClient(base_url=base) as client:
         cookie = f"codehub_session={ann.cookies['codehub_session']}"
         headers = {**JSON, "Cookie": cookie, "Sec-Fetch-Site": "same-origin"}
         answer = await client.post(WORKSPACES, content=endless(), headers=headers)
@@ -130,39 +132,39 @@ async def test_a_body_in_chunks_is_cut_off_at_the_limit(world: World) -> None:
         ("onwer=all", "onwer"),
     ],
 )
-async def test_bad_parameters_are_named(world: World, query: str, field: str) -> None:
-    ann = await world.sign_in("ann")
+async def test_bad_parameters_are_named(environment: ApiEnvironment, query: str, field: str) -> None:
+    ann = await environment.sign_in("ann")
     assert field in fields(await ann.get(f"{WORKSPACES}?{query}"))
 
 
-async def test_bad_cursors_of_the_other_lists(world: World) -> None:
-    admin = await world.sign_in("admin")
+async def test_bad_cursors_of_the_other_lists(environment: ApiEnvironment) -> None:
+    admin = await environment.sign_in("admin")
     workspace = await create_workspace(admin)
     for path in (f"workspaces/{workspace['id']}/history", "admin/audit", "tokens", "users"):
         assert fields(await admin.get(f"/api/v1/{path}?cursor=99999999999999999999999")) == {"cursor"}
 
 
-async def test_an_id_that_is_none_is_named(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_an_id_that_is_none_is_named(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     assert fields(await ann.get(f"{WORKSPACES}/not-an-id")) == {"workspace_id"}
 
 
-async def test_unknown_addresses_and_methods_are_problems_too(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_unknown_addresses_and_methods_are_problems_too(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     missing = await ann.get("/api/v1/nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
     wrong = await ann.put(WORKSPACES)
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
 
 
-async def test_the_short_way_answers_like_the_long_one(world: World) -> None:
+async def test_the_short_way_answers_like_the_long_one(environment: ApiEnvironment) -> None:
     """The same questions, asked so that they are recognised and so that they are not."""
-    ann, bob = await world.sign_in("ann"), await world.sign_in("bob")
+    ann, bob = await environment.sign_in("ann"), await environment.sign_in("bob")
     for number in range(3):
         await create_workspace(ann, f"ws {number}")
     items = (await ann.get(WORKSPACES)).json()["items"]
     one = f"{WORKSPACES}/{items[0]['id']}"
-    for client in (ann, bob, world.client()):
+    for client in (ann, bob, environment.client()):
         for short, long in (
             (one, one.upper().replace("/API/V1/WORKSPACES", WORKSPACES)),
             (WORKSPACES, f"{WORKSPACES}?limit=050"),
@@ -174,8 +176,10 @@ async def test_the_short_way_answers_like_the_long_one(world: World) -> None:
             assert quick.headers["content-type"] == slow.headers["content-type"]
 
 
-async def test_every_answer_carries_its_id_and_forbids_what_it_does_not_need(world: World) -> None:
-    client = world.client()
+async def test_every_answer_carries_its_id_and_forbids_what_it_does_not_need(
+    environment: ApiEnvironment,
+) -> None:
+    client = environment.client()
     answer = await client.get("/health/live", headers={"X-Request-ID": "trace-7"})
     assert answer.headers["x-request-id"] == "trace-7"
     made = await client.get("/api/v1/workspaces", headers={"X-Request-ID": "bad id\t"})
@@ -203,9 +207,9 @@ async def test_every_answer_carries_its_id_and_forbids_what_it_does_not_need(wor
     ],
 )
 async def test_a_wrong_method_is_told_the_right_ones(
-    world: World, method: str, path: str, allow: str | None
+    environment: ApiEnvironment, method: str, path: str, allow: str | None
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     answer = await ann.request(method, path)
     assert answer.headers.get("allow") == allow
     assert answer.status_code == (404 if allow is None else 405)

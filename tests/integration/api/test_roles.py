@@ -13,7 +13,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from tests.integration.api.world import World, create_workspace, user_id
+from tests.integration.api.environment import ApiEnvironment, create_workspace, user_id
 
 WHO = ("nobody", "owner", "other", "admin", "token", "disabled")
 
@@ -81,26 +81,26 @@ TABLE = [
 STREAMS = {WS + "/events", "/api/v1/events"}  # endless; asked below
 
 
-async def everybody(world: World) -> dict[str, httpx.AsyncClient]:
-    owner = await world.sign_in("ann")
-    disabled = await world.sign_in("eve")
-    admin = await world.sign_in("admin")
+async def everybody(environment: ApiEnvironment) -> dict[str, httpx.AsyncClient]:
+    owner = await environment.sign_in("ann")
+    disabled = await environment.sign_in("eve")
+    admin = await environment.sign_in("admin")
     answer = await admin.patch(f"/api/v1/users/{await user_id(disabled)}", json={"disabled": True})
     assert answer.status_code == 200
     return {
-        "nobody": world.client(),
+        "nobody": environment.client(),
         "owner": owner,
-        "other": await world.sign_in("bob"),
+        "other": await environment.sign_in("bob"),
         "admin": admin,
-        "token": await world.token_client(owner),
+        "token": await environment.token_client(owner),
         "disabled": disabled,
     }
 
 
-def test_every_route_is_in_the_table(world: World) -> None:
+def test_every_route_is_in_the_table(environment: ApiEnvironment) -> None:
     routes = {
         (method.upper(), path)
-        for path, operations in world.app.openapi()["paths"].items()
+        for path, operations in environment.app.openapi()["paths"].items()
         if path not in STREAMS
         for method in operations
     }
@@ -108,8 +108,8 @@ def test_every_route_is_in_the_table(world: World) -> None:
 
 
 @pytest.mark.parametrize("call", TABLE, ids=lambda call: f"{call.method} {call.path}")
-async def test_who_may_call_what(world: World, call: Call) -> None:
-    people = await everybody(world)
+async def test_who_may_call_what(environment: ApiEnvironment, call: Call) -> None:
+    people = await everybody(environment)
     for who, expected in zip(WHO, call.expected, strict=True):
         # A fresh workspace each: what one person did must not answer for the next.
         workspace = await create_workspace(people["token"], f"of ann for {who}")
@@ -128,8 +128,8 @@ async def test_who_may_call_what(world: World, call: Call) -> None:
             assert answer.json()["status"] == expected
 
 
-async def test_streams_are_closed_to_strangers(world: World) -> None:
-    people = await everybody(world)
+async def test_streams_are_closed_to_strangers(environment: ApiEnvironment) -> None:
+    people = await everybody(environment)
     workspace = await create_workspace(people["owner"])
     one = f"/api/v1/workspaces/{workspace['id']}/events"
     assert (await people["nobody"].get(one)).status_code == 401
@@ -141,8 +141,8 @@ async def test_streams_are_closed_to_strangers(world: World) -> None:
     assert (await people["other"].get(f"/api/v1/events?owner={owner_id}")).status_code == 403
 
 
-async def test_another_workspace_is_the_same_404_as_none(world: World) -> None:
-    owner, other = await world.sign_in("ann"), await world.sign_in("bob")
+async def test_another_workspace_is_the_same_404_as_none(environment: ApiEnvironment) -> None:
+    owner, other = await environment.sign_in("ann"), await environment.sign_in("bob")
     workspace = await create_workspace(owner)
     hidden = await other.get(f"/api/v1/workspaces/{workspace['id']}")
     missing = await other.get(f"/api/v1/workspaces/{uuid4()}")
@@ -150,8 +150,8 @@ async def test_another_workspace_is_the_same_404_as_none(world: World) -> None:
     assert hidden.json() == missing.json()
 
 
-async def test_others_workspaces_are_listed_for_admins_alone(world: World) -> None:
-    owner, other, admin = [await world.sign_in(name) for name in ("ann", "bob", "admin")]
+async def test_others_workspaces_are_listed_for_admins_alone(environment: ApiEnvironment) -> None:
+    owner, other, admin = [await environment.sign_in(name) for name in ("ann", "bob", "admin")]
     workspace = await create_workspace(owner)
     owner_id = await user_id(owner)
 
@@ -170,8 +170,8 @@ async def test_others_workspaces_are_listed_for_admins_alone(world: World) -> No
     assert (await other.get(f"/api/v1/workspaces?owner={owner_id}")).status_code == 403
 
 
-async def execute(world: World, statement: str, **values: Any) -> None:
-    async with world.sessions.begin() as session:
+async def execute(environment: ApiEnvironment, statement: str, **values: Any) -> None:
+    async with environment.sessions.begin() as session:
         await session.execute(text(statement), values)
 
 
@@ -202,13 +202,13 @@ GIVEN_UP = json.dumps(
     ],
 )
 async def test_who_may_lift_an_error(
-    world: World, operation: str, reason: str, terminal: bool, expected: tuple[int, ...]
+    environment: ApiEnvironment, operation: str, reason: str, terminal: bool, expected: tuple[int, ...]
 ) -> None:
-    people = await everybody(world)
+    people = await everybody(environment)
     for who, status in zip(WHO, expected, strict=True):
         workspace = await create_workspace(people["token"], f"for {who}")
         await execute(
-            world,
+            environment,
             "UPDATE workspaces SET error_info = cast(:info as jsonb), home_ctx = cast(:home as jsonb), "
             "observed_status = 'STANDBY' WHERE id = cast(:id as uuid)",
             info=_error(operation, reason, terminal=terminal),
@@ -223,12 +223,12 @@ async def test_who_may_lift_an_error(
         assert (left is None) == (status == 202)
 
 
-async def test_a_start_lifts_an_archiving_error_of_an_older_release(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_a_start_lifts_an_archiving_error_of_an_older_release(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     info = _error("ARCHIVING", "RetryExceeded", terminal=True)
     await execute(
-        world,
+        environment,
         "UPDATE workspaces SET error_info = cast(:info as jsonb), observed_status = 'STANDBY'",
         info=info,
     )
@@ -236,11 +236,11 @@ async def test_a_start_lifts_an_archiving_error_of_an_older_release(world: World
     assert (started["error_info"], started["desired_state"]) == (None, "RUNNING")
 
 
-async def test_what_is_broken_and_does_not_run_holds_no_place(world: World) -> None:
-    ann, admin = await world.sign_in("ann"), await world.sign_in("admin")
+async def test_what_is_broken_and_does_not_run_holds_no_place(environment: ApiEnvironment) -> None:
+    ann, admin = await environment.sign_in("ann"), await environment.sign_in("admin")
     broken = [await create_workspace(ann, name, start=True) for name in ("one", "two")]
     info = _error("RESTORING", "DataLost", terminal=True)
-    await execute(world, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
+    await execute(environment, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
     assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 0
     for name in ("three", "four"):
         await create_workspace(ann, name, start=True)

@@ -10,13 +10,13 @@ from fastapi import FastAPI
 from codehub.api import dashboard, problems
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
+from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace, serve
 from tests.integration.api.listening import listening
-from tests.integration.api.world import BASE_URL, World, create_workspace, serve
 from tests.support.redis import RedisServer
 
 
-async def test_health_needs_no_signing_in(world: World, redis_server: RedisServer) -> None:
-    client = world.client()
+async def test_health_needs_no_signing_in(environment: ApiEnvironment, redis_server: RedisServer) -> None:
+    client = environment.client()
     assert (await client.get("/health/live")).json() == {"status": "ok"}
     assert (await client.get("/health/ready")).json() == {"status": "ok"}
     assert (await client.get("/health/coordinator")).json()["node_id"] == "test"
@@ -24,8 +24,8 @@ async def test_health_needs_no_signing_in(world: World, redis_server: RedisServe
     assert (await client.get("/health/ready")).status_code == 200
 
 
-async def test_measurements_are_by_route_and_status(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_measurements_are_by_route_and_status(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     await ann.get(f"/api/v1/workspaces/{workspace['id']}")
     await ann.get(f"/api/v1/workspaces/{workspace['id']}/history")
@@ -38,39 +38,39 @@ async def test_measurements_are_by_route_and_status(world: World) -> None:
     assert not any(workspace["id"] in line for line in lines)
 
 
-async def test_output_is_text_and_goes_on_as_events(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_output_is_text_and_goes_on_as_events(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
-    place = world.runtime.place(UUID(workspace["id"]))
+    place = environment.runtime.place(UUID(workspace["id"]))
     place.output += [b"first line\n", b"caf\xe9\n"]
     path = f"/api/v1/workspaces/{workspace['id']}/logs"
     answer = await ann.get(path)
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.text == "first line\ncaf\ufffd\n"
     place.container = ContainerState.RUNNING
-    async with serve(world.app) as base, listening(ann, f"{base}{path}?follow=true") as heard:
+    async with serve(environment.app) as base, listening(ann, f"{base}{path}?follow=true") as heard:
         await heard.until(2, "log")
         place.output.append(b"{later}\n")
         place.changed.set()
         assert (await heard.until(3, "log")).data == {"text": "{later}\n"}
-        world.runtime.kill_container(UUID(workspace["id"]))
+        environment.runtime.kill_container(UUID(workspace["id"]))
         await heard.until_ended()
 
 
-async def test_a_runtime_that_is_away_is_503_and_says_so(world: World) -> None:
-    admin = await world.sign_in("admin")
-    world.runtime.fail_next("observe", EffectError(FailureCode.DOCKER_API_ERROR, "Docker is away"))
+async def test_a_runtime_that_is_away_is_503_and_says_so(environment: ApiEnvironment) -> None:
+    admin = await environment.sign_in("admin")
+    environment.runtime.fail_next("observe", EffectError(FailureCode.DOCKER_API_ERROR, "Docker is away"))
     answer = await admin.get("/api/v1/admin/orphans")
     assert (answer.status_code, answer.json()["detail"]) == (503, "Docker is away")
     assert answer.headers["retry-after"]
 
 
-async def test_what_belongs_to_nobody_is_listed(world: World) -> None:
-    admin = await world.sign_in("admin")
+async def test_what_belongs_to_nobody_is_listed(environment: ApiEnvironment) -> None:
+    admin = await environment.sign_in("admin")
     known, stranger = await create_workspace(admin), uuid4()
     for each in (UUID(known["id"]), stranger):
-        world.runtime.place(each).volume = {}
-        world.runtime.place(each).container = ContainerState.RUNNING
+        environment.runtime.place(each).volume = {}
+        environment.runtime.place(each).container = ContainerState.RUNNING
     items = (await admin.get("/api/v1/admin/orphans")).json()["items"]
     assert [(each["kind"], each["name"]) for each in items] == [
         ("container", f"ws-{stranger}"),
@@ -108,18 +108,18 @@ async def test_the_dashboard_is_served_with_a_strict_policy(tmp_path: Path) -> N
                 assert answer.status_code == 404
 
 
-async def test_pages_of_an_application_without_a_build(world: World) -> None:
-    answer = await world.client().get("/anything")
+async def test_pages_of_an_application_without_a_build(environment: ApiEnvironment) -> None:
+    answer = await environment.client().get("/anything")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
-    missing = await world.client().get("/assets/none.js")
+    missing = await environment.client().get("/assets/none.js")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
 
 
-async def test_stopping_ends_open_streams_at_once(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_stopping_ends_open_streams_at_once(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     async with asyncio.timeout(20):
-        async with serve(world.app) as base:
+        async with serve(environment.app) as base:
             context = listening(ann, f"{base}/api/v1/events")
             heard = await context.__aenter__()
             await heard.until(1, "snapshot")

@@ -12,7 +12,7 @@ from codehub.api.schemas.models import Workspace
 from codehub.kit.ids import uuid7
 from codehub.signals.activity import ActivityKind
 from codehub.store.db.session import Rows, Session
-from tests.integration.api.world import World, create_workspace, user_id
+from tests.integration.api.environment import ApiEnvironment, create_workspace, user_id
 from tests.support.redis import RedisServer
 
 WORKSPACES = "/api/v1/workspaces"
@@ -22,13 +22,13 @@ async def wish(client: httpx.AsyncClient, workspace: dict[str, Any], what: str) 
     return await client.post(f"{WORKSPACES}/{workspace['id']}/{what}")
 
 
-async def execute(world: World, statement: str, **values: Any) -> None:
-    async with world.sessions.begin() as session:
+async def execute(environment: ApiEnvironment, statement: str, **values: Any) -> None:
+    async with environment.sessions.begin() as session:
         await session.execute(text(statement), values)
 
 
-async def test_an_answer_is_what_the_description_says(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_an_answer_is_what_the_description_says(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     made = await create_workspace(ann, "thesis", description="draft", memo="m", standby_ttl_seconds=60)
     assert made.keys() == Workspace.model_fields.keys()
     Workspace.model_validate(made)
@@ -39,15 +39,15 @@ async def test_an_answer_is_what_the_description_says(world: World) -> None:
     assert made["activity"] == {"connections": 0, "last_seen_at": None, "kind": None, "next": None}
 
 
-async def test_a_workspace_says_whether_it_holds_a_place(world: World) -> None:
+async def test_a_workspace_says_whether_it_holds_a_place(environment: ApiEnvironment) -> None:
     """By the rule the limit is counted with, so that no client needs to know it."""
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     assert workspace["holds_place"] is False
     assert (await wish(ann, workspace, "start")).json()["holds_place"] is True
     assert (await wish(ann, workspace, "stop")).json()["holds_place"] is False
     await execute(
-        world,
+        environment,
         "UPDATE workspaces SET observed_status = 'RUNNING', health_status = 'ERROR', version = version + 1",
     )
     (seen,) = (await ann.get(WORKSPACES)).json()["items"]
@@ -55,10 +55,12 @@ async def test_a_workspace_says_whether_it_holds_a_place(world: World) -> None:
     assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 1
 
 
-async def test_with_a_base_domain_each_workspace_has_an_origin_of_its_own(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_with_a_base_domain_each_workspace_has_an_origin_of_its_own(
+    environment: ApiEnvironment,
+) -> None:
+    ann = await environment.sign_in("ann")
     made = await create_workspace(ann)
-    app = world.with_settings(base_url="http://localhost:8000", base_domain="localhost")
+    app = environment.with_settings(base_url="http://localhost:8000", base_domain="localhost")
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://codehub.test", cookies=ann.cookies
     ) as client:
@@ -66,8 +68,8 @@ async def test_with_a_base_domain_each_workspace_has_an_origin_of_its_own(world:
     assert answer.json()["url"] == f"http://{made['id']}.localhost:8000/"
 
 
-async def test_wishes_are_taken_and_repeating_one_changes_nothing(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_wishes_are_taken_and_repeating_one_changes_nothing(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     for what, desired in (("start", "RUNNING"), ("stop", "STANDBY"), ("archive", "PENDING")):
         first, second = await wish(ann, workspace, what), await wish(ann, workspace, what)
@@ -78,8 +80,8 @@ async def test_wishes_are_taken_and_repeating_one_changes_nothing(world: World) 
     assert (refused.status_code, refused.json()["code"]) == (409, "archived")
 
 
-async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(world: World) -> None:
-    ann, admin = await world.sign_in("ann"), await world.sign_in("admin")
+async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(environment: ApiEnvironment) -> None:
+    ann, admin = await environment.sign_in("ann"), await environment.sign_in("admin")
     workspace = await create_workspace(ann)
     path = f"{WORKSPACES}/{workspace['id']}"
     assert (await ann.delete(path)).json()["status"] == "deleting"
@@ -90,7 +92,9 @@ async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(world: World
     assert (await ann.patch(path, json={"memo": "late"})).json()["code"] == "deleted"
     await create_workspace(ann)  # its name is free again
     await execute(
-        world, "UPDATE workspaces SET observed_status = 'DELETED' WHERE id = :id", id=UUID(workspace["id"])
+        environment,
+        "UPDATE workspaces SET observed_status = 'DELETED' WHERE id = :id",
+        id=UUID(workspace["id"]),
     )
     assert (await ann.get(path)).status_code == 404
     assert (await ann.get(f"{path}/history")).status_code == 404
@@ -100,8 +104,8 @@ async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(world: World
     assert (await ann.get(f"{WORKSPACES}?status=deleted")).status_code == 403
 
 
-async def test_at_the_limit_one_is_told_what_runs(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_at_the_limit_one_is_told_what_runs(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     running = [await create_workspace(ann, f"ws {number}", start=True) for number in range(2)]
     refused = await ann.post(WORKSPACES, json={"name": "third", "start": True})
     assert refused.status_code == 429
@@ -119,13 +123,15 @@ async def test_at_the_limit_one_is_told_what_runs(world: World) -> None:
     assert (await wish(ann, running[0], "start")).status_code == 202, "already wanted: no new place"
 
 
-async def test_two_hundred_simultaneous_starts_take_exactly_the_two_places(world: World) -> None:
-    ann = await world.sign_in("ann")
-    tokened = await world.token_client(ann)
+async def test_two_hundred_simultaneous_starts_take_exactly_the_two_places(
+    environment: ApiEnvironment,
+) -> None:
+    ann = await environment.sign_in("ann")
+    tokened = await environment.token_client(ann)
     owner_id = await user_id(ann)
     ids = [uuid7() for _ in range(200)]
     await execute(
-        world,
+        environment,
         "INSERT INTO workspaces (id, owner_id, name, image_ref) "
         "SELECT id, :owner, 'ws ' || id, 'fake' FROM unnest(cast(:ids as uuid[])) AS id",
         owner=owner_id,
@@ -137,8 +143,8 @@ async def test_two_hundred_simultaneous_starts_take_exactly_the_two_places(world
     assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 2
 
 
-async def test_keep_awake_is_a_promise_that_can_be_taken_back(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_keep_awake_is_a_promise_that_can_be_taken_back(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     path = f"{WORKSPACES}/{workspace['id']}/keep-awake"
     assert (await ann.post(path, json={"hours": 4})).json()["awake_until"] is not None
@@ -149,8 +155,8 @@ async def test_keep_awake_is_a_promise_that_can_be_taken_back(world: World) -> N
         assert answer.json()["errors"][0]["field"] == "hours"
 
 
-async def test_recover_lifts_an_error_and_without_one_changes_nothing(world: World) -> None:
-    ann, admin = await world.sign_in("ann"), await world.sign_in("admin")
+async def test_recover_lifts_an_error_and_without_one_changes_nothing(environment: ApiEnvironment) -> None:
+    ann, admin = await environment.sign_in("ann"), await environment.sign_in("admin")
     workspace = await create_workspace(ann)
     before = (await wish(admin, workspace, "recover")).json()
     assert before["version"] == workspace["version"]
@@ -158,30 +164,30 @@ async def test_recover_lifts_an_error_and_without_one_changes_nothing(world: Wor
         '{"reason": "DataLost", "message": "checksum mismatch", "is_terminal": true, "context": {}, '
         '"operation": "RESTORING", "error_count": 1, "occurred_at": "2025-01-01T00:00:00+00:00"}'
     )
-    await execute(world, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
+    await execute(environment, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
     shown = (await ann.get(f"{WORKSPACES}/{workspace['id']}")).json()
     assert (shown["status"], shown["error_info"]["reason"]) == ("error", "DataLost")
     assert (await wish(admin, workspace, "recover")).json()["error_info"] is None
 
 
 async def test_activity_says_who_is_there_and_what_happens_next(
-    world: World, redis_server: RedisServer
+    environment: ApiEnvironment, redis_server: RedisServer
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann, start=True)
-    await execute(world, "UPDATE workspaces SET observed_status = 'RUNNING'")
+    await execute(environment, "UPDATE workspaces SET observed_status = 'RUNNING'")
     workspace_id = UUID(workspace["id"])
-    await world.activity.touch(workspace_id, 300, ActivityKind.HTTP)
-    world.app.state.parts.activity._remembered.clear()
+    await environment.activity.touch(workspace_id, 300, ActivityKind.HTTP)
+    environment.app.state.parts.activity._remembered.clear()
     activity = (await ann.get(f"{WORKSPACES}/{workspace_id}")).json()["activity"]
     assert (activity["connections"], activity["kind"]) == (0, "http")
     assert (activity["next"]["to"], activity["next"]["why"]) == ("STANDBY", "idle for 5 min")
-    await world.activity.take(workspace_id, "lease", ttl_seconds=300)
-    world.app.state.parts.activity._remembered.clear()
+    await environment.activity.take(workspace_id, "lease", ttl_seconds=300)
+    environment.app.state.parts.activity._remembered.clear()
     activity = (await ann.get(f"{WORKSPACES}/{workspace_id}")).json()["activity"]
     assert (activity["connections"], activity["next"]) == (1, None)
     redis_server.kill()
-    world.app.state.parts.activity._remembered.clear()
+    environment.app.state.parts.activity._remembered.clear()
     answer = await ann.get(f"{WORKSPACES}/{workspace_id}")
     assert answer.status_code == 200
     assert answer.json()["activity"] == {
@@ -192,8 +198,8 @@ async def test_activity_says_who_is_there_and_what_happens_next(
     }
 
 
-async def test_edits_change_what_they_name(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_edits_change_what_they_name(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     first, second = await create_workspace(ann, "first", memo="keep"), await create_workspace(ann, "second")
     path = f"{WORKSPACES}/{first['id']}"
     changed = (await ann.patch(path, json={"name": "renamed", "archive_ttl_seconds": 0})).json()
@@ -213,8 +219,8 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     execute = Session.execute
 
-    async def counted(session: Session, statement: Executable, given: Any = None) -> Rows[Any]:
-        rows = await execute(session, statement, given)
+    async def counted(session: Session, statement: Executable, deps: Any = None) -> Rows[Any]:
+        rows = await execute(session, statement, deps)
         if str(statement).startswith("SELECT workspaces"):
             counts.append(len(rows))
         return rows
@@ -224,18 +230,18 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_ten_thousand_workspaces_are_paged_at_a_constant_price(
-    world: World, rows_read: list[int]
+    environment: ApiEnvironment, rows_read: list[int]
 ) -> None:
-    ann = await world.sign_in("ann")
+    ann = await environment.sign_in("ann")
     ids = sorted(uuid7() for _ in range(10_000))
     await execute(
-        world,
+        environment,
         "INSERT INTO workspaces (id, owner_id, name, image_ref) "
         "SELECT id, :owner, 'ws ' || id, 'fake' FROM unnest(cast(:ids as uuid[])) AS id",
         owner=await user_id(ann),
         ids=ids,
     )
-    await execute(world, "ANALYZE workspaces")
+    await execute(environment, "ANALYZE workspaces")
     rows_read.clear()
     seen: list[str] = []
     cursor: str | None = None
@@ -248,15 +254,15 @@ async def test_ten_thousand_workspaces_are_paged_at_a_constant_price(
     assert seen == [str(each) for each in reversed(ids)], "each once, newest first"
     assert len(rows_read) == 50, "one query a page"
     assert max(rows_read) <= 201
-    deep = await _explain(world, ids[300])
+    deep = await _explain(environment, ids[300])
     assert "Index Scan" in deep, deep
     assert "Sort" not in deep
     assert "Rows Removed by Filter" not in deep
 
 
-async def _explain(world: World, cursor: UUID) -> str:
+async def _explain(environment: ApiEnvironment, cursor: UUID) -> str:
     """The plan of a page far down the list."""
-    async with world.sessions() as session:
+    async with environment.sessions() as session:
         owner = (await session.execute(text("SELECT owner_id FROM workspaces LIMIT 1"))).scalar_one()
         rows = await session.execute(
             text(
@@ -269,12 +275,12 @@ async def _explain(world: World, cursor: UUID) -> str:
         return "\n".join(row[0] for row in rows)
 
 
-async def test_filters_by_status_and_text(world: World) -> None:
-    ann = await world.sign_in("ann")
+async def test_filters_by_status_and_text(environment: ApiEnvironment) -> None:
+    ann = await environment.sign_in("ann")
     await create_workspace(ann, "alpha 100%")
     await create_workspace(ann, "beta", description="about Alpha")
     await create_workspace(ann, "gamma")
-    await execute(world, "UPDATE workspaces SET observed_status = 'STANDBY' WHERE name = 'gamma'")
+    await execute(environment, "UPDATE workspaces SET observed_status = 'STANDBY' WHERE name = 'gamma'")
 
     async def names(query: str) -> set[str]:
         return {each["name"] for each in (await ann.get(f"{WORKSPACES}?{query}")).json()["items"]}

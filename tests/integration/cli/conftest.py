@@ -10,8 +10,8 @@ from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Sessions
-from tests.integration.cli.hub import Hub
-from tests.support.control import Cell
+from tests.integration.cli.environment import CliEnvironment
+from tests.support.control import ControlEnvironment
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ async def quiet_hub(
     redis_url: str,
     database_url: str,
     tmp_path: Path,
-) -> AsyncIterator[Hub]:
+) -> AsyncIterator[CliEnvironment]:
     """Not serving yet."""
-    cell = Cell(database_url, redis_url, tmp_path / "data", session_factory)
+    cell = ControlEnvironment(database_url, redis_url, tmp_path / "data", session_factory)
     await cell.prepare()
     passwords = Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    hub = Hub(cell, pool, redis_link, passwords, tmp_path)
-    yield hub
-    hub.close()
+    environment = CliEnvironment(cell, pool, redis_link, passwords, tmp_path)
+    yield environment
+    environment.close()
     passwords.close()
 
 
 @pytest.fixture
-async def hub(quiet_hub: Hub) -> AsyncIterator[Hub]:
+async def environment(quiet_hub: CliEnvironment) -> AsyncIterator[CliEnvironment]:
     """Serving, without a control plane: nothing moves unless the test moves it."""
     async with quiet_hub.serving():
         yield quiet_hub

@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 from codehub.domain.states import Role
-from tests.integration.cli.hub import Hub
+from tests.integration.cli.environment import CliEnvironment
 from tests.support.instance import Outcome
 
 
@@ -14,14 +14,14 @@ def last_json(outcome: Outcome) -> Any:
     return json.loads(outcome.output)
 
 
-async def test_there_and_back(hub: Hub) -> None:
-    async with hub.controlled():
-        ann = await hub.signed_in("ann")
+async def test_there_and_back(environment: CliEnvironment) -> None:
+    async with environment.controlled():
+        ann = await environment.signed_in("ann")
         made = last_json(await ann.run("ws", "create", "thesis", "--wait", "--json", "--image", "tiny"))
         assert made["status"] == "running"
         assert "listens on" in (await ann.run("ws", "logs", "thesis")).output
         assert "listens on" in last_json(await ann.run("ws", "logs", "thesis", "--json"))["output"]
-        [home] = (hub.cell.data_dir / "volumes").glob("ws-*-home")
+        [home] = (environment.cell.data_dir / "volumes").glob("ws-*-home")
         (home / "chapter.txt").write_text("one")
 
         archived = await ann.run("ws", "archive", "thesis", "--wait")
@@ -62,9 +62,9 @@ async def test_there_and_back(hub: Hub) -> None:
         assert last_json(await ann.run("ws", "list", "--json")) == []
 
 
-async def test_a_terminal_gets_a_bar(hub: Hub) -> None:
-    async with hub.controlled():
-        ann = await hub.signed_in("ann")
+async def test_a_terminal_gets_a_bar(environment: CliEnvironment) -> None:
+    async with environment.controlled():
+        ann = await environment.signed_in("ann")
         code, seen = await ann.at_terminal("ws", "create", "thesis", "--wait", "--image", "tiny", typed="")
     assert code == 0, seen
     assert "\x1b[" in seen
@@ -73,10 +73,10 @@ async def test_a_terminal_gets_a_bar(hub: Hub) -> None:
     assert "running" in seen.splitlines()[-1]
 
 
-async def test_what_fails_is_said_and_recovered(hub: Hub) -> None:
-    async with hub.controlled():
-        ann = await hub.signed_in("ann")
-        root = await hub.signed_in("root", Role.ADMIN)
+async def test_what_fails_is_said_and_recovered(environment: CliEnvironment) -> None:
+    async with environment.controlled():
+        ann = await environment.signed_in("ann")
+        root = await environment.signed_in("root", Role.ADMIN)
         failed = await ann.run("ws", "create", "thesis", "--wait", "--json", "--image", "failing")
         assert (failed.code, failed.output) == (1, "")
         assert "RetryExceeded" in failed.errors
@@ -98,8 +98,8 @@ async def test_what_fails_is_said_and_recovered(hub: Hub) -> None:
         assert "thesis is standby." in recovered.output
 
 
-async def test_explain_says_that_nobody_acts(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_explain_says_that_nobody_acts(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     assert (await ann.run("ws", "create", "thesis", "--start", "--image", "tiny")).code == 0
     account = last_json(await ann.run("ws", "explain", "thesis", "--json"))
     assert account["summary"] == "thesis is new: it is empty and should be running."
@@ -110,10 +110,10 @@ async def test_explain_says_that_nobody_acts(hub: Hub) -> None:
     ]
 
 
-async def test_watching_outlives_the_server(quiet_hub: Hub) -> None:
-    hub = quiet_hub
-    async with hub.serving():
-        ann = await hub.signed_in("ann")
+async def test_watching_outlives_the_server(quiet_hub: CliEnvironment) -> None:
+    environment = quiet_hub
+    async with environment.serving():
+        ann = await environment.signed_in("ann")
         assert (await ann.run("ws", "create", "thesis", "--start", "--image", "tiny")).code == 0
         watching = ann.running("ws", "watch", "thesis", "--json")
         process = await watching.__aenter__()
@@ -121,7 +121,7 @@ async def test_watching_outlives_the_server(quiet_hub: Hub) -> None:
         assert json.loads(await process.stdout.readline())["workspace"]["status"] == "new"
     try:
         assert json.loads(await process.stdout.readline())["event"] == "lost"
-        async with hub.serving(), hub.controlled():
+        async with environment.serving(), environment.controlled():
             output, errors = await process.communicate()
             assert process.returncode == 0, errors
         events = [json.loads(line) for line in output.splitlines()]
@@ -130,8 +130,8 @@ async def test_watching_outlives_the_server(quiet_hub: Hub) -> None:
         await watching.__aexit__(None, None, None)
 
 
-async def test_ctrl_c_is_a_clean_end(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_ctrl_c_is_a_clean_end(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     assert (await ann.run("ws", "create", "thesis", "--start", "--image", "tiny")).code == 0
     async with ann.running("ws", "watch", "thesis") as process:
         assert process.stdout is not None
@@ -141,30 +141,30 @@ async def test_ctrl_c_is_a_clean_end(hub: Hub) -> None:
     assert (process.returncode, errors) == (130, b"")
 
 
-async def test_patience_ends(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_patience_ends(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     assert (await ann.run("ws", "create", "thesis", "--image", "tiny")).code == 0
     outcome = await ann.run("ws", "start", "thesis", "--wait", "--json", "--timeout", "0.5")
     assert (outcome.code, outcome.output) == (1, "")
     assert "Not there after 0.5 s" in outcome.errors
 
 
-async def test_another_wish_meanwhile_is_a_conflict(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_another_wish_meanwhile_is_a_conflict(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     assert (await ann.run("ws", "create", "thesis", "--image", "tiny")).code == 0
     async with ann.running("ws", "start", "thesis", "--wait") as process:
         assert process.stdout is not None
         assert await process.stdout.readline() == b"thesis: new (about to start)\n"
         assert (await ann.run("ws", "stop", "thesis")).code == 0
-        async with hub.controlled():
+        async with environment.controlled():
             _, errors = await process.communicate()
     assert process.returncode == 5
     assert b"something else was wished" in errors
 
 
-async def test_following_the_output(hub: Hub) -> None:
-    async with hub.controlled():
-        ann = await hub.signed_in("ann")
+async def test_following_the_output(environment: CliEnvironment) -> None:
+    async with environment.controlled():
+        ann = await environment.signed_in("ann")
         assert (await ann.run("ws", "create", "thesis", "--wait", "--image", "tiny")).code == 0
         async with ann.running("ws", "logs", "thesis", "--follow", "--json") as process:
             assert process.stdout is not None

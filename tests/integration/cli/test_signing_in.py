@@ -7,94 +7,94 @@ import stat
 import httpx
 from sqlalchemy import text
 
-from tests.integration.cli.hub import PASSWORD, Hub, Person
+from tests.integration.cli.environment import PASSWORD, CliEnvironment, Person
 
 
-async def status_with(hub: Hub, token: str) -> int:
+async def status_with(environment: CliEnvironment, token: str) -> int:
     async with httpx.AsyncClient(trust_env=False) as client:
         answer = await client.get(
-            f"{hub.url}/api/v1/workspaces", headers={"Authorization": f"Bearer {token}"}
+            f"{environment.url}/api/v1/workspaces", headers={"Authorization": f"Bearer {token}"}
         )
     return answer.status_code
 
 
-async def test_login_keeps_a_token_for_oneself_and_no_password(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
-    path = hub.login_file("ann")
+async def test_login_keeps_a_token_for_oneself_and_no_password(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
+    path = environment.login_file("ann")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     kept = json.loads(path.read_text())
     assert kept["username"] == "ann"
     assert PASSWORD not in path.read_text()
-    assert await status_with(hub, kept["token"]) == 200
+    assert await status_with(environment, kept["token"]) == 200
     assert [each.name for each in path.parent.iterdir()] == ["login.json"]
 
     out = await ann.run("logout", "--json")
     assert (out.code, json.loads(out.output)["revoked"]) == (0, True)
     assert not path.exists()
-    assert await status_with(hub, kept["token"]) == 401
+    assert await status_with(environment, kept["token"]) == 401
     again = await ann.run("logout")
     assert (again.code, "not signed in" in again.errors) == (3, True)
 
 
-async def test_login_leaves_no_session_and_one_token(hub: Hub) -> None:
+async def test_login_leaves_no_session_and_one_token(environment: CliEnvironment) -> None:
     """Given a second login, the token of the first counts no more: nobody has it any longer."""
-    ann = await hub.signed_in("ann")
-    first = json.loads(hub.login_file("ann").read_text())["token"]
+    ann = await environment.signed_in("ann")
+    first = json.loads(environment.login_file("ann").read_text())["token"]
     again = await ann.run("login", "-u", "ann", "--password-stdin", "--json", stdin=PASSWORD)
     assert again.code == 0, again.errors
-    second = json.loads(hub.login_file("ann").read_text())["token"]
-    assert json.loads(again.output)["url"] == hub.url, "where one was last"
-    assert await status_with(hub, first) == 401
-    assert await status_with(hub, second) == 200
-    async with hub.cell.sessions() as session:
+    second = json.loads(environment.login_file("ann").read_text())["token"]
+    assert json.loads(again.output)["url"] == environment.url, "where one was last"
+    assert await status_with(environment, first) == 401
+    assert await status_with(environment, second) == 200
+    async with environment.cell.sessions() as session:
         assert (await session.execute(text("SELECT count(*) FROM sessions"))).scalar_one() == 0
 
 
-async def test_login_says_what_is_wrong(hub: Hub) -> None:
-    await hub.add_user("ann")
-    ann = Person(hub, "ann")
-    wrong = await ann.run("login", hub.url, "-u", "ann", "--password-stdin", stdin="not it\n")
+async def test_login_says_what_is_wrong(environment: CliEnvironment) -> None:
+    await environment.add_user("ann")
+    ann = Person(environment, "ann")
+    wrong = await ann.run("login", environment.url, "-u", "ann", "--password-stdin", stdin="not it\n")
     assert (wrong.code, "do not belong together" in wrong.errors) == (3, True)
-    no_terminal = await ann.run("login", hub.url, "-u", "ann")
+    no_terminal = await ann.run("login", environment.url, "-u", "ann")
     assert (no_terminal.code, "--password-stdin" in no_terminal.errors) == (2, True)
     nowhere = await ann.run("login")
     assert nowhere.code == 2
     odd = await ann.run("login", "ftp://x", "-u", "ann", "--password-stdin", stdin="x")
     assert (odd.code, "not an address" in odd.errors) == (2, True)
-    assert not hub.login_file("ann").exists()
+    assert not environment.login_file("ann").exists()
 
 
-async def test_every_command_says_that_one_is_not_signed_in(hub: Hub) -> None:
-    nobody = Person(hub, "nobody")
+async def test_every_command_says_that_one_is_not_signed_in(environment: CliEnvironment) -> None:
+    nobody = Person(environment, "nobody")
     for command in (("ws", "list", "--json"), ("ws", "start", "x"), ("admin", "overview")):
         outcome = await nobody.run(*command)
         assert (outcome.code, outcome.output, "codehub login" in outcome.errors) == (3, "", True)
 
 
-async def test_a_revoked_token_is_said_to_be_so(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
-    kept = json.loads(hub.login_file("ann").read_text())
+async def test_a_revoked_token_is_said_to_be_so(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
+    kept = json.loads(environment.login_file("ann").read_text())
     async with httpx.AsyncClient(trust_env=False) as client:
         await client.delete(
-            f"{hub.url}/api/v1/tokens/{kept['token_id']}",
+            f"{environment.url}/api/v1/tokens/{kept['token_id']}",
             headers={"Authorization": f"Bearer {kept['token']}"},
         )
     outcome = await ann.run("ws", "list")
-    assert (outcome.code, f"codehub login {hub.url}" in outcome.errors) == (3, True)
+    assert (outcome.code, f"codehub login {environment.url}" in outcome.errors) == (3, True)
 
 
-async def test_the_environment_goes_above_the_file(hub: Hub) -> None:
-    await hub.signed_in("ann")
-    token = json.loads(hub.login_file("ann").read_text())["token"]
-    nobody = Person(hub, "nobody")
-    outcome = await nobody.run("ws", "list", "--json", CODEHUB_URL=hub.url, CODEHUB_TOKEN=token)
+async def test_the_environment_goes_above_the_file(environment: CliEnvironment) -> None:
+    await environment.signed_in("ann")
+    token = json.loads(environment.login_file("ann").read_text())["token"]
+    nobody = Person(environment, "nobody")
+    outcome = await nobody.run("ws", "list", "--json", CODEHUB_URL=environment.url, CODEHUB_TOKEN=token)
     assert (outcome.code, json.loads(outcome.output)) == (0, [])
     half = await nobody.run("ws", "list", CODEHUB_TOKEN=token)
     assert (half.code, "CODEHUB_URL" in half.errors) == (2, True)
 
 
-async def test_a_token_is_shown_only_to_the_server_that_gave_it(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_a_token_is_shown_only_to_the_server_that_gave_it(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     called = asyncio.Event()
 
     async def listen(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,7 +108,7 @@ async def test_a_token_is_shown_only_to_the_server_that_gave_it(hub: Hub) -> Non
     assert not called.is_set()
 
 
-async def test_a_server_that_is_away_is_a_sentence(quiet_hub: Hub) -> None:
+async def test_a_server_that_is_away_is_a_sentence(quiet_hub: CliEnvironment) -> None:
     async with quiet_hub.serving():
         ann = await quiet_hub.signed_in("ann")
     outcome = await ann.run("ws", "list", "--json")
@@ -121,7 +121,7 @@ async def test_a_server_that_is_away_is_a_sentence(quiet_hub: Hub) -> None:
     assert not quiet_hub.login_file("ann").exists()
 
 
-async def test_something_else_at_the_address(hub: Hub) -> None:
+async def test_something_else_at_the_address(environment: CliEnvironment) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>")
@@ -130,5 +130,7 @@ async def test_something_else_at_the_address(hub: Hub) -> None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
         url = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
-        outcome = await Person(hub, "ann").run("login", url, "-u", "ann", "--password-stdin", stdin="x\n")
+        outcome = await Person(environment, "ann").run(
+            "login", url, "-u", "ann", "--password-stdin", stdin="x\n"
+        )
     assert (outcome.code, "is not CodeHub" in outcome.errors) == (1, True)

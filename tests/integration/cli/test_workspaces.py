@@ -6,7 +6,7 @@ from uuid import UUID
 
 from codehub.domain.states import Role
 from codehub.services.workspaces import RunningLimits
-from tests.integration.cli.hub import Hub, Person
+from tests.integration.cli.environment import CliEnvironment, Person
 from tests.support.instance import Outcome
 
 
@@ -20,8 +20,8 @@ async def create(person: Person, name: str, *more: str) -> Any:
     return parsed(await person.run("ws", "create", name, "--json", *more))
 
 
-async def test_create_and_list(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_create_and_list(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     empty = await ann.run("ws", "list")
     assert (empty.code, empty.output, "ws create" in empty.errors) == (0, "", True)
 
@@ -45,8 +45,8 @@ async def test_create_and_list(hub: Hub) -> None:
     assert "\x1b" not in shown.output
 
 
-async def test_keeping_awake_and_taking_it_back(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_keeping_awake_and_taking_it_back(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     made = await create(ann, "experiment")
     kept = parsed(await ann.run("ws", "awake", "experiment", "--hours", "2", "--json"))
     assert (kept["id"], kept["awake_until"] is not None) == (made["id"], True)
@@ -55,8 +55,8 @@ async def test_keeping_awake_and_taking_it_back(hub: Hub) -> None:
     assert released["awake_until"] is None
 
 
-async def test_refusals_have_words_and_codes(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_refusals_have_words_and_codes(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     await create(ann, "thesis")
     expected = {
         ("create", "thesis"): (5, "exists already"),
@@ -77,9 +77,9 @@ async def test_refusals_have_words_and_codes(hub: Hub) -> None:
         assert "Traceback" not in outcome.errors
 
 
-async def test_a_limit_names_what_runs(hub: Hub) -> None:
-    assert hub.limits == RunningLimits(2, 100)
-    ann = await hub.signed_in("ann")
+async def test_a_limit_names_what_runs(environment: CliEnvironment) -> None:
+    assert environment.limits == RunningLimits(2, 100)
+    ann = await environment.signed_in("ann")
     for name in ("one", "two"):
         await create(ann, name, "--start")
     await create(ann, "three")
@@ -93,10 +93,10 @@ async def test_a_limit_names_what_runs(hub: Hub) -> None:
     assert (started.code, started.output) == (0, "three is new (about to start).\n")
 
 
-async def test_by_id_and_by_name_among_people(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
-    bob = await hub.signed_in("bob")
-    root = await hub.signed_in("root", Role.ADMIN)
+async def test_by_id_and_by_name_among_people(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
+    bob = await environment.signed_in("bob")
+    root = await environment.signed_in("root", Role.ADMIN)
     anns, _ = await create(ann, "shared"), await create(bob, "shared")
     only = await create(ann, "only hers")
 
@@ -113,15 +113,15 @@ async def test_by_id_and_by_name_among_people(hub: Hub) -> None:
     assert len(parsed(await root.run("ws", "list", "--all", "--json"))) == 3
 
 
-async def test_deleting_needs_a_word(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_deleting_needs_a_word(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     made = await create(ann, "thesis")
     code, seen = await ann.at_terminal("ws", "rm", "thesis", typed="no\n")
     assert (code, "Nothing was deleted" in seen) == (1, True)
-    assert (await hub.cell.view(UUID(made["id"]))).deleted_at is None
+    assert (await environment.cell.view(UUID(made["id"]))).deleted_at is None
     code, seen = await ann.at_terminal("ws", "rm", "thesis", typed="thesis\n")
     assert (code, "deleting" in seen) == (0, True)
-    assert (await hub.cell.view(UUID(made["id"]))).deleted_at is not None
+    assert (await environment.cell.view(UUID(made["id"]))).deleted_at is not None
 
     again = await create(ann, "thesis")
     gone = parsed(await ann.run("ws", "rm", "thesis", "--yes", "--json"))
@@ -132,21 +132,21 @@ async def test_deleting_needs_a_word(hub: Hub) -> None:
     assert (late.code, "deleted" in late.errors) == (5, True)
 
 
-async def test_open_prints_the_address(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_open_prints_the_address(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     made = await create(ann, "thesis")
     printed = await ann.run("ws", "open", "thesis", "--print")
     assert (printed.code, printed.output, printed.errors) == (0, made["url"] + "\n", "")
-    opened = hub.directory / "opened"
-    browser = hub.directory / "browser"
+    opened = environment.directory / "opened"
+    browser = environment.directory / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
     browser.chmod(0o755)
     outcome = await ann.run("ws", "open", "thesis", BROWSER=str(browser))
     assert (outcome.code, opened.read_text()) == (0, made["url"])
 
 
-async def test_the_shell_is_offered_names(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
+async def test_the_shell_is_offered_names(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
     for name in ("thesis", "theory", "notes"):
         await create(ann, name)
 
@@ -158,12 +158,12 @@ async def test_the_shell_is_offered_names(hub: Hub) -> None:
 
     assert await offered("codehub ws start the") == {"thesis", "theory"}
     assert await offered("codehub ws list --status run") == {"running"}
-    assert await offered("codehub ws start ", Person(hub, "nobody")) == set(), "silent for strangers"
+    assert await offered("codehub ws start ", Person(environment, "nobody")) == set(), "silent for strangers"
 
 
-async def test_operators_look(hub: Hub) -> None:
-    ann = await hub.signed_in("ann")
-    root = await hub.signed_in("root", Role.ADMIN)
+async def test_operators_look(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
+    root = await environment.signed_in("root", Role.ADMIN)
     await create(ann, "thesis")
     overview = parsed(await root.run("admin", "overview", "--json"))
     assert overview["counts"] == {"new": 1}
@@ -171,7 +171,7 @@ async def test_operators_look(hub: Hub) -> None:
     shown = await root.run("admin", "overview")
     assert "new" in shown.output
     assert parsed(await root.run("admin", "orphans", "--json")) == []
-    (hub.cell.data_dir / "volumes" / "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home").mkdir()
+    (environment.cell.data_dir / "volumes" / "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home").mkdir()
     found = parsed(await root.run("admin", "orphans", "--json"))
     assert [(each["kind"], each["name"]) for each in found] == [
         ("volume", "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home")

@@ -3,16 +3,16 @@ from pathlib import Path
 import pytest
 
 from codehub.store.db.session import Sessions
-from tests.support.control import Cell
+from tests.support.control import ControlEnvironment
 
 
 @pytest.fixture
-async def cell(
+async def environment(
     database_url: str,
     redis_url: str,
     session_factory: Sessions,
     tmp_path: Path,
-) -> Cell:
-    cell = Cell(database_url, redis_url, tmp_path, session_factory)
-    await cell.prepare()
-    return cell
+) -> ControlEnvironment:
+    environment = ControlEnvironment(database_url, redis_url, tmp_path, session_factory)
+    await environment.prepare()
+    return environment

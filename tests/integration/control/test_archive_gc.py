@@ -11,7 +11,7 @@ from codehub.archives.store import ArchiveObject, ArchiveStore
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.server.control_plane import ControlPlane
 from codehub.store.cluster import terms
-from tests.support.control import Cell, fast_settings
+from tests.support.control import ControlEnvironment, fast_settings
 from tests.support.waiting import until
 
 
@@ -25,8 +25,8 @@ async def cycles(plane: ControlPlane, *, more: int) -> None:
     await until(reached, what=f"{more} more cycles of the GC")
 
 
-def put(cell: Cell, key: str, *, meta: bool = True) -> str:
-    path = cell.data_dir / "archives" / key
+def put(environment: ControlEnvironment, key: str, *, meta: bool = True) -> str:
+    path = environment.data_dir / "archives" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"not read by the GC")
     if meta:
@@ -38,127 +38,135 @@ def key(workspace_id: UUID, op_id: UUID | None = None) -> str:
     return ArchivePath(workspace_id, op_id or uuid4(), uuid4().hex).key
 
 
-def is_there(cell: Cell, path: str) -> bool:
-    return (cell.data_dir / "archives" / path).exists()
+def is_there(environment: ControlEnvironment, path: str) -> bool:
+    return (environment.data_dir / "archives" / path).exists()
 
 
-async def gone(cell: Cell, path: str) -> None:
+async def gone(environment: ControlEnvironment, path: str) -> None:
     async def check() -> bool:
-        return not is_there(cell, path)
+        return not is_there(environment, path)
 
     await until(check, what=f"{path} to be removed")
 
 
-async def set_columns(cell: Cell, workspace_id: UUID, assignments: str, **values: object) -> None:
-    async with cell.sessions() as session, session.begin():
+async def set_columns(
+    environment: ControlEnvironment, workspace_id: UUID, assignments: str, **values: object
+) -> None:
+    async with environment.sessions() as session, session.begin():
         await session.execute(
             text(f"UPDATE workspaces SET {assignments} WHERE id = :id"), {"id": workspace_id, **values}
         )
 
 
 @pytest.fixture
-async def workspace_id(cell: Cell) -> UUID:
-    return await cell.create(start=False)
+async def workspace_id(environment: ControlEnvironment) -> UUID:
+    return await environment.create(start=False)
 
 
-async def test_old_generations_go_and_the_newest_stay(cell: Cell, workspace_id: UUID) -> None:
-    current = put(cell, key(workspace_id))
-    await set_columns(cell, workspace_id, "archive_key = :key", key=current)
-    generations = [put(cell, key(workspace_id)) for _ in range(5)]
-    async with cell.replica() as plane:
+async def test_old_generations_go_and_the_newest_stay(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
+    current = put(environment, key(workspace_id))
+    await set_columns(environment, workspace_id, "archive_key = :key", key=current)
+    generations = [put(environment, key(workspace_id)) for _ in range(5)]
+    async with environment.replica() as plane:
         for old in generations[:2]:
-            await gone(cell, old)
+            await gone(environment, old)
         await cycles(plane, more=2)
-    assert all(is_there(cell, each) for each in [current, *generations[2:]])
+    assert all(is_there(environment, each) for each in [current, *generations[2:]])
 
 
-async def test_nothing_goes_before_its_delay(cell: Cell, workspace_id: UUID) -> None:
-    debris = put(cell, key(workspace_id), meta=False)
-    async with cell.replica(settings=fast_settings(GC_DELAY="3600")) as plane:
+async def test_nothing_goes_before_its_delay(environment: ControlEnvironment, workspace_id: UUID) -> None:
+    debris = put(environment, key(workspace_id), meta=False)
+    async with environment.replica(settings=fast_settings(GC_DELAY="3600")) as plane:
         await cycles(plane, more=3)
-        assert is_there(cell, debris)
-        async with cell.sessions() as session, session.begin():
+        assert is_there(environment, debris)
+        async with environment.sessions() as session, session.begin():
             seen = (await session.execute(text("SELECT path FROM archive_orphans"))).scalars().all()
             assert seen == [debris]
             await session.execute(
                 text("UPDATE archive_orphans SET first_seen_at = first_seen_at - interval '2 hours'")
             )
-        await gone(cell, debris)
+        await gone(environment, debris)
 
 
-async def test_an_operation_in_flight_or_failed_protects_its_objects(cell: Cell, workspace_id: UUID) -> None:
+async def test_an_operation_in_flight_or_failed_protects_its_objects(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
     op_id = uuid4()
-    await set_columns(cell, workspace_id, "op_id = :op_id", op_id=op_id)
-    mine = put(cell, key(workspace_id, op_id), meta=False)
-    debris = put(cell, key(workspace_id), meta=False)
-    async with cell.replica() as plane:
-        await gone(cell, debris)
+    await set_columns(environment, workspace_id, "op_id = :op_id", op_id=op_id)
+    mine = put(environment, key(workspace_id, op_id), meta=False)
+    debris = put(environment, key(workspace_id), meta=False)
+    async with environment.replica() as plane:
+        await gone(environment, debris)
         await cycles(plane, more=2)
-    assert is_there(cell, mine)
+    assert is_there(environment, mine)
 
 
-async def test_an_error_protects_everything(cell: Cell, workspace_id: UUID) -> None:
-    everything = [put(cell, key(workspace_id), meta=meta) for meta in (True, False) * 5]
-    other = await cell.create("other", start=False)
-    debris = put(cell, key(other), meta=False)
+async def test_an_error_protects_everything(environment: ControlEnvironment, workspace_id: UUID) -> None:
+    everything = [put(environment, key(workspace_id), meta=meta) for meta in (True, False) * 5]
+    other = await environment.create("other", start=False)
+    debris = put(environment, key(other), meta=False)
     await set_columns(
-        cell,
+        environment,
         workspace_id,
         "error_info = CAST(:error AS jsonb)",
         error='{"reason": "DataLost", "message": "m", "is_terminal": true, "operation": "NONE",'
         ' "error_count": 1, "context": {}, "occurred_at": "2026-01-01T00:00:00+00:00"}',
     )
-    async with cell.replica() as plane:
-        await gone(cell, debris)
+    async with environment.replica() as plane:
+        await gone(environment, debris)
         await cycles(plane, more=2)
-    assert all(is_there(cell, each) for each in everything)
+    assert all(is_there(environment, each) for each in everything)
 
 
-async def test_the_only_copy_is_kept(cell: Cell, workspace_id: UUID) -> None:
+async def test_the_only_copy_is_kept(environment: ControlEnvironment, workspace_id: UUID) -> None:
     """An asynchronous failover lost the commit that named the archive; the volume is already gone."""
-    only = put(cell, key(workspace_id))
-    other = await cell.create("other", start=False)
-    debris = put(cell, key(other), meta=False)
-    async with cell.replica(settings=fast_settings(GC_KEEP_GENERATIONS="1")) as plane:
-        await gone(cell, debris)
+    only = put(environment, key(workspace_id))
+    other = await environment.create("other", start=False)
+    debris = put(environment, key(other), meta=False)
+    async with environment.replica(settings=fast_settings(GC_KEEP_GENERATIONS="1")) as plane:
+        await gone(environment, debris)
         await cycles(plane, more=2)
-        async with cell.sessions() as session:
+        async with environment.sessions() as session:
             gc = (await terms.read_terms(session))["coordinator:gc"]
         assert gc.detail["only_copies"] == [only], "shown to the operator"
-    assert is_there(cell, only)
+    assert is_there(environment, only)
 
 
-async def test_deletion_lifts_all_protection(cell: Cell, workspace_id: UUID) -> None:
-    current = put(cell, key(workspace_id))
-    await set_columns(cell, workspace_id, "archive_key = :key", key=current)
-    await cell.wish(workspace_id, "delete")
-    async with cell.replica():
-        await gone(cell, current)
-        await gone(cell, current + ".meta")
+async def test_deletion_lifts_all_protection(environment: ControlEnvironment, workspace_id: UUID) -> None:
+    current = put(environment, key(workspace_id))
+    await set_columns(environment, workspace_id, "archive_key = :key", key=current)
+    await environment.wish(workspace_id, "delete")
+    async with environment.replica():
+        await gone(environment, current)
+        await gone(environment, current + ".meta")
 
 
-async def test_what_is_not_ours_is_left_alone(cell: Cell, workspace_id: UUID) -> None:
+async def test_what_is_not_ours_is_left_alone(environment: ControlEnvironment, workspace_id: UUID) -> None:
     strangers = [
-        put(cell, key(uuid4())),  # an old bucket under a fresh database
-        put(cell, "somebody/elses/file.txt", meta=False),
-        put(cell, f"{workspace_id}/notes.txt", meta=False),
-        put(cell, key(workspace_id).upper(), meta=False),
+        put(environment, key(uuid4())),  # an old bucket under a fresh database
+        put(environment, "somebody/elses/file.txt", meta=False),
+        put(environment, f"{workspace_id}/notes.txt", meta=False),
+        put(environment, key(workspace_id).upper(), meta=False),
     ]
-    debris = put(cell, key(workspace_id), meta=False)
-    async with cell.replica() as plane:
-        await gone(cell, debris)
+    debris = put(environment, key(workspace_id), meta=False)
+    async with environment.replica() as plane:
+        await gone(environment, debris)
         await cycles(plane, more=2)
-    assert all(is_there(cell, each) for each in strangers)
+    assert all(is_there(environment, each) for each in strangers)
 
 
-async def test_a_crash_between_meta_and_object_leaves_only_debris(cell: Cell, workspace_id: UUID) -> None:
+async def test_a_crash_between_meta_and_object_leaves_only_debris(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
     """The meta is gone, the object still there: found again, and removed after its own delay."""
-    current = put(cell, key(workspace_id))
-    await set_columns(cell, workspace_id, "archive_key = :key", key=current)
-    half = put(cell, key(workspace_id), meta=False)
-    async with cell.replica():
-        await gone(cell, half)
-    assert is_there(cell, current)
+    current = put(environment, key(workspace_id))
+    await set_columns(environment, workspace_id, "archive_key = :key", key=current)
+    half = put(environment, key(workspace_id), meta=False)
+    async with environment.replica():
+        await gone(environment, half)
+    assert is_there(environment, current)
 
 
 class Flaky(ArchiveStore):
@@ -175,17 +183,17 @@ class Flaky(ArchiveStore):
         await super().delete(paths)
 
 
-async def test_a_failed_listing_skips_the_cycle(cell: Cell, workspace_id: UUID) -> None:
-    debris = put(cell, key(workspace_id), meta=False)
-    store = Flaky.from_url(cell.archive_url)
+async def test_a_failed_listing_skips_the_cycle(environment: ControlEnvironment, workspace_id: UUID) -> None:
+    debris = put(environment, key(workspace_id), meta=False)
+    store = Flaky.from_url(environment.archive_url)
     assert isinstance(store, Flaky)
     store.fail = True
-    async with cell.replica(archives=store) as plane:
+    async with environment.replica(archives=store) as plane:
 
         async def failed() -> bool:
             return plane.loops["gc"].status.last_error is not None
 
         await until(failed, what="the cycle to fail")
-        assert is_there(cell, debris)
+        assert is_there(environment, debris)
         store.fail = False
-        await gone(cell, debris)
+        await gone(environment, debris)

@@ -12,7 +12,7 @@ from codehub.coordinators import observer, ttl_manager
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.observer import Observer
 from codehub.coordinators.ttl_manager import TtlManager
-from codehub.coordinators.wake_signal import Nudges, Wakeups
+from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.states import DesiredState, ObservedStatus
 from codehub.signals.activity import EPOCH_KEY, ActivityLog
 from codehub.signals.connection import RedisLink
@@ -28,8 +28,8 @@ BATCH = 3
 
 
 @pytest.fixture
-def nudges() -> Nudges:
-    return Nudges(LocalHints())
+def coordinator_hints() -> CoordinatorHints:
+    return CoordinatorHints(LocalHints())
 
 
 async def elected(database_url: str, name: str) -> Leadership:
@@ -49,7 +49,7 @@ async def rows_of_each_transaction(session: Session, ids: list[UUID]) -> list[in
 
 
 async def test_the_observer_writes_what_it_saw_in_batches(
-    database_url: str, session: Session, nudges: Nudges
+    database_url: str, session: Session, coordinator_hints: CoordinatorHints
 ) -> None:
     owner = await make_user(session)
     ids = [
@@ -61,8 +61,8 @@ async def test_the_observer_writes_what_it_saw_in_batches(
         looking = Observer(
             leadership=leadership,
             runtime=FakeRuntime(FakeEngine()),  # where nothing is: all eight homes are gone
-            nudges=nudges,
-            wakeups=Wakeups(),
+            coordinator_hints=coordinator_hints,
+            wake_signal=WakeSignal(),
             timing=observer.Timing(batch_size=BATCH),
         )
         report = await looking.tick(None)
@@ -75,7 +75,7 @@ async def test_the_observer_writes_what_it_saw_in_batches(
 
 
 async def test_what_the_observer_saw_of_rows_at_rest_is_asked_for_in_batches(
-    database_url: str, session: Session, nudges: Nudges, monkeypatch: pytest.MonkeyPatch
+    database_url: str, session: Session, coordinator_hints: CoordinatorHints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Homes that came from nowhere: at rest on record, and more of them than fit into one batch."""
     owner = await make_user(session)
@@ -95,8 +95,8 @@ async def test_what_the_observer_saw_of_rows_at_rest_is_asked_for_in_batches(
         looking = Observer(
             leadership=leadership,
             runtime=FakeRuntime(engine),
-            nudges=nudges,
-            wakeups=Wakeups(),
+            coordinator_hints=coordinator_hints,
+            wake_signal=WakeSignal(),
             timing=observer.Timing(batch_size=BATCH),
         )
         report = await looking.tick(None)
@@ -128,7 +128,7 @@ async def test_the_ttl_manager_reads_and_lowers_in_batches(
     session_factory: Sessions,
     redis_link: RedisLink,
     redis_server: RedisServer,
-    nudges: Nudges,
+    coordinator_hints: CoordinatorHints,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     long_ago = text("UPDATE workspaces SET last_access_at = now() - interval '1 day'")
@@ -155,8 +155,8 @@ async def test_the_ttl_manager_reads_and_lowers_in_batches(
         manager = TtlManager(
             leadership=leadership,
             activity=activity,
-            nudges=nudges,
-            wakeups=Wakeups(),
+            coordinator_hints=coordinator_hints,
+            wake_signal=WakeSignal(),
             timing=ttl_manager.Timing(batch_size=BATCH),
         )
         first = await manager.tick(None)

@@ -29,7 +29,7 @@ from codehub.runtimes.base import (
 )
 from codehub.runtimes.local.runtime import LocalRuntime
 from tests.integration.control.test_walk import read_home, steps, write_home
-from tests.support.control import IMAGES, JOB, Cell, fast_settings
+from tests.support.control import IMAGES, JOB, ControlEnvironment, fast_settings
 from tests.support.waiting import until
 
 
@@ -89,13 +89,13 @@ class Breakable(LocalRuntime):
 
 
 @pytest.fixture
-async def runtime(cell: Cell) -> Breakable:
+async def runtime(environment: ControlEnvironment) -> Breakable:
     runtime = Breakable(
-        cell.data_dir,
-        cell.installation_id,
+        environment.data_dir,
+        environment.installation_id,
         IMAGES,
         job_command=JOB,
-        archive_url=cell.archive_url,
+        archive_url=environment.archive_url,
         stop_grace_seconds=2,
     )
     runtime.jobs = []
@@ -103,21 +103,25 @@ async def runtime(cell: Cell) -> Breakable:
     return runtime
 
 
-async def test_a_failed_start_is_retried_and_then_forgotten(cell: Cell, runtime: Breakable) -> None:
+async def test_a_failed_start_is_retried_and_then_forgotten(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     runtime.fail_starts = 2
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
-        ws = await cell.until_status(workspace_id, "running")
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
+        ws = await environment.until_status(workspace_id, "running")
         assert runtime.starts == 3
         assert (ws.error_count, ws.error_info) == (0, None)
-        assert steps(await cell.history(workspace_id)) == ["PROVISIONING", "STARTING"]
+        assert steps(await environment.history(workspace_id)) == ["PROVISIONING", "STARTING"]
 
 
-async def test_the_fourth_failure_is_terminal_and_a_person_recovers(cell: Cell, runtime: Breakable) -> None:
+async def test_the_fourth_failure_is_terminal_and_a_person_recovers(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     runtime.fail_starts = 1000
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
-        ws = await cell.until_status(workspace_id, "error")
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
+        ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.RETRY_EXCEEDED
         assert runtime.starts == 4
@@ -125,95 +129,97 @@ async def test_the_fourth_failure_is_terminal_and_a_person_recovers(cell: Cell, 
         assert ws.op_id is not None, "kept: it protects a half-made archive"
 
         async def in_error() -> bool:
-            return (await cell.view(workspace_id)).health_status is HealthStatus.ERROR
+            return (await environment.view(workspace_id)).health_status is HealthStatus.ERROR
 
         await until(in_error, what="health to turn")
-        assert (await cell.view(workspace_id)).previous_status is ObservedStatus.STANDBY
+        assert (await environment.view(workspace_id)).previous_status is ObservedStatus.STANDBY
 
         runtime.fail_starts = 0
-        await cell.wish(workspace_id, "recover")
-        recovered = await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "recover")
+        recovered = await environment.until_status(workspace_id, "running")
         assert recovered.health_status is HealthStatus.OK
 
 
-async def test_a_success_nobody_can_see_is_a_failure(cell: Cell, runtime: Breakable) -> None:
+async def test_a_success_nobody_can_see_is_a_failure(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     runtime.swallow_starts = True
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
 
         async def counted() -> bool:
-            return (await cell.view(workspace_id)).error_count > 0
+            return (await environment.view(workspace_id)).error_count > 0
 
         await until(counted, seconds=30, what="the mismatch to be counted")
-        ws = await cell.view(workspace_id)
+        ws = await environment.view(workspace_id)
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.MISMATCH
         runtime.swallow_starts = False
-        await cell.until_status(workspace_id, "running")
+        await environment.until_status(workspace_id, "running")
 
 
-async def test_an_image_that_dies_at_once_ends_in_words(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create(image="failing")
-        ws = await cell.until_status(workspace_id, "error", seconds=60)
+async def test_an_image_that_dies_at_once_ends_in_words(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create(image="failing")
+        ws = await environment.until_status(workspace_id, "error", seconds=60)
         assert ws.error_info is not None
         assert "this command is wrong" in str(ws.error_info.context)
 
 
-async def test_a_crash_loop_is_a_failing_start_with_the_last_words(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create(image="crashing")
-        ws = await cell.until_status(workspace_id, "error", seconds=60)
+async def test_a_crash_loop_is_a_failing_start_with_the_last_words(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create(image="crashing")
+        ws = await environment.until_status(workspace_id, "error", seconds=60)
         assert ws.error_info is not None
         assert ws.error_info.operation is Operation.STARTING
         assert ws.error_info.reason is Reason.RETRY_EXCEEDED
         assert "going down" in str(ws.error_info.context)
-        assert steps(await cell.history(workspace_id)).count("STARTING") == 4
+        assert steps(await environment.history(workspace_id)).count("STARTING") == 4
 
 
-async def test_a_workspace_killed_later_is_simply_started_again(cell: Cell) -> None:
-    async with cell.replica() as plane:
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        await let_it_have_run_for_two_minutes(cell, workspace_id)
-        before = await cell.view(workspace_id)
-        kill_workspace(cell, workspace_id)
+async def test_a_workspace_killed_later_is_simply_started_again(environment: ControlEnvironment) -> None:
+    async with environment.replica() as plane:
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        await let_it_have_run_for_two_minutes(environment, workspace_id)
+        before = await environment.view(workspace_id)
+        kill_workspace(environment, workspace_id)
 
         async def restarted() -> bool:
-            ws = await cell.view(workspace_id)
+            ws = await environment.view(workspace_id)
             return ws.op_seq > before.op_seq and ws.observed_status is ObservedStatus.RUNNING
 
         await until(restarted, what="the workspace to be started again")
-        ws = await cell.until_status(workspace_id, "running")
+        ws = await environment.until_status(workspace_id, "running")
         assert ws.error_info is None
         assert ws.last_access_at > before.last_access_at, "nobody archives what just fell over"
         assert plane.loops["wc"].leadership.is_leader
 
 
 async def test_memory_that_ran_out_later_is_told_and_it_is_started_again_at_once(
-    cell: Cell, runtime: Breakable
+    environment: ControlEnvironment, runtime: Breakable
 ) -> None:
     runtime.known_ending = Ending(exit_code=137, out_of_memory=True, memory_limit_bytes=512 * 1024**2)
-    async with cell.replica(runtime=runtime, settings=fast_settings(RECONCILER_RETRY_BACKOFF="600")):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        await let_it_have_run_for_two_minutes(cell, workspace_id)
-        before = await cell.view(workspace_id)
-        kill_workspace(cell, workspace_id)
+    async with environment.replica(runtime=runtime, settings=fast_settings(RECONCILER_RETRY_BACKOFF="600")):
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        await let_it_have_run_for_two_minutes(environment, workspace_id)
+        before = await environment.view(workspace_id)
+        kill_workspace(environment, workspace_id)
 
         async def restarted() -> bool:
-            ws = await cell.view(workspace_id)
+            ws = await environment.view(workspace_id)
             return ws.op_seq > before.op_seq and ws.observed_status is ObservedStatus.RUNNING
 
         await until(restarted, what="the workspace to be started again, with no pause")
-        told = [entry.cause for entry in await cell.history(workspace_id) if entry.cause]
+        told = [entry.cause for entry in await environment.history(workspace_id) if entry.cause]
         assert any("ran out of memory and was killed (its limit is 512 MiB)" in cause for cause in told), told
-        assert (await cell.view(workspace_id)).home.crashes == 1
+        assert (await environment.view(workspace_id)).home.crashes == 1
 
 
-async def let_it_have_run_for_two_minutes(cell: Cell, workspace_id: UUID) -> None:
+async def let_it_have_run_for_two_minutes(environment: ControlEnvironment, workspace_id: UUID) -> None:
     """Longer than the crash window."""
-    async with cell.sessions() as session, session.begin():
+    async with environment.sessions() as session, session.begin():
         await session.execute(
             text(
                 "UPDATE workspaces SET home_ctx = home_ctx || jsonb_build_object("
@@ -223,90 +229,92 @@ async def let_it_have_run_for_two_minutes(cell: Cell, workspace_id: UUID) -> Non
         )
 
 
-def kill_workspace(cell: Cell, workspace_id: UUID) -> None:
+def kill_workspace(environment: ControlEnvironment, workspace_id: UUID) -> None:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             environ = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue
-        if str(workspace_id).encode() in environ and str(cell.data_dir).encode() in environ:
+        if str(workspace_id).encode() in environ and str(environment.data_dir).encode() in environ:
             os.kill(int(pid), signal.SIGKILL)
 
 
-async def test_a_vanished_volume_is_never_replaced_by_an_empty_one(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create(start=True)
-        await cell.until_status(workspace_id, "running")
-        await cell.wish(workspace_id, "stop")
-        await cell.until_status(workspace_id, "standby")
-        elsewhere = cell.data_dir / "unmounted"
-        cell.home(workspace_id).rename(elsewhere)
-        ws = await cell.until_status(workspace_id, "error")
+async def test_a_vanished_volume_is_never_replaced_by_an_empty_one(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create(start=True)
+        await environment.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "stop")
+        await environment.until_status(workspace_id, "standby")
+        elsewhere = environment.data_dir / "unmounted"
+        environment.home(workspace_id).rename(elsewhere)
+        ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.MISMATCH
-        await cell.wish(workspace_id, "start")
-        assert not cell.home(workspace_id).exists()
+        await environment.wish(workspace_id, "start")
+        assert not environment.home(workspace_id).exists()
         # The disk is back: a person recovers, and everything is as it was.
-        elsewhere.rename(cell.home(workspace_id))
+        elsewhere.rename(environment.home(workspace_id))
 
         async def seen() -> bool:
-            return (await cell.view(workspace_id)).observed_status is ObservedStatus.STANDBY
+            return (await environment.view(workspace_id)).observed_status is ObservedStatus.STANDBY
 
         await until(seen, what="the volume to be seen again")
-        await cell.wish(workspace_id, "recover")
-        await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "recover")
+        await environment.until_status(workspace_id, "running")
 
 
-async def test_a_damaged_archive_is_data_lost_and_nothing_is_deleted(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        write_home(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        archived = await cell.until_status(workspace_id, "archived")
+async def test_a_damaged_archive_is_data_lost_and_nothing_is_deleted(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        write_home(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        archived = await environment.until_status(workspace_id, "archived")
         assert archived.archive_key is not None
-        stored = cell.data_dir / "archives" / archived.archive_key
+        stored = environment.data_dir / "archives" / archived.archive_key
         good = stored.read_bytes()
         stored.write_bytes(good[:-7] + bytes([good[-7] ^ 1]) + good[-6:])
 
-        await cell.wish(workspace_id, "start")
-        ws = await cell.until_status(workspace_id, "error")
+        await environment.wish(workspace_id, "start")
+        ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.DATA_LOST
         assert ws.archive_key == archived.archive_key
-        assert not cell.home(workspace_id).exists()
+        assert not environment.home(workspace_id).exists()
         assert stored.exists()
 
         stored.write_bytes(good)
-        await cell.wish(workspace_id, "recover")
-        await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "recover")
+        await environment.until_status(workspace_id, "running")
 
 
-async def test_a_new_home_is_refused_where_an_archive_exists(cell: Cell) -> None:
+async def test_a_new_home_is_refused_where_an_archive_exists(environment: ControlEnvironment) -> None:
     """A database restored from an old backup forgot the key: an empty home would hide the real one."""
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        await cell.wish(workspace_id, "archive")
-        await cell.until_status(workspace_id, "archived")
-        async with cell.sessions() as session, session.begin():
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "archive")
+        await environment.until_status(workspace_id, "archived")
+        async with environment.sessions() as session, session.begin():
             await session.execute(
                 text("UPDATE workspaces SET archive_key = NULL WHERE id = :id"), {"id": workspace_id}
             )
-        await cell.wish(workspace_id, "start")
-        ws = await cell.until_status(workspace_id, "error")
+        await environment.wish(workspace_id, "start")
+        ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.MISMATCH
-        assert not cell.home(workspace_id).exists()
+        assert not environment.home(workspace_id).exists()
 
 
-async def test_an_engine_away_puts_nobody_into_error(cell: Cell, runtime: Breakable) -> None:
+async def test_an_engine_away_puts_nobody_into_error(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     """Fifty operations meet an engine that is away for longer than all retries together."""
-    async with cell.replica(runtime=runtime) as plane:
-        ids = [await cell.create(f"w{n}", start=False) for n in range(50)]
+    async with environment.replica(runtime=runtime) as plane:
+        ids = [await environment.create(f"w{n}", start=False) for n in range(50)]
         runtime.away = True
         for workspace_id in ids:
-            await cell.wish(workspace_id, "start")
+            await environment.wish(workspace_id, "start")
 
         ticks = plane.loops["wc"].status.ticks
 
@@ -315,10 +323,10 @@ async def test_an_engine_away_puts_nobody_into_error(cell: Cell, runtime: Breaka
 
         await until(many_ticks, seconds=30, what="the reconciler to have tried for long")
         for workspace_id in ids:
-            assert (await cell.view(workspace_id)).error_info is None
+            assert (await environment.view(workspace_id)).error_info is None
         runtime.away = False
         for workspace_id in ids:
-            await cell.until_status(workspace_id, "running", seconds=60)
+            await environment.until_status(workspace_id, "running", seconds=60)
 
 
 class AwayStore(ArchiveStore):
@@ -330,30 +338,32 @@ class AwayStore(ArchiveStore):
         await super().probe()
 
 
-async def test_a_store_away_delays_everybody_and_fails_none(cell: Cell, runtime: Breakable) -> None:
+async def test_a_store_away_delays_everybody_and_fails_none(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     """Fifty operations, to and from the store, meet one that is away for longer than all retries together."""
-    store = AwayStore.from_url(cell.archive_url)
+    store = AwayStore.from_url(environment.archive_url)
     assert isinstance(store, AwayStore)
-    async with cell.replica(runtime=runtime, archives=store) as plane:
-        ids = [await cell.create(f"w{n}") for n in range(50)]
+    async with environment.replica(runtime=runtime, archives=store) as plane:
+        ids = [await environment.create(f"w{n}") for n in range(50)]
         kept: dict[UUID, dict[str, bytes]] = {}
         for workspace_id in ids:
-            await cell.until_status(workspace_id, "running", seconds=60)
-            kept[workspace_id] = write_home(cell.home(workspace_id))
+            await environment.until_status(workspace_id, "running", seconds=60)
+            kept[workspace_id] = write_home(environment.home(workspace_id))
         waking, leaving = ids[:10], ids[10:]
         for workspace_id in waking:
-            await cell.wish(workspace_id, "archive")
+            await environment.wish(workspace_id, "archive")
         for workspace_id in waking:
-            await cell.until_status(workspace_id, "archived", seconds=90)
+            await environment.until_status(workspace_id, "archived", seconds=90)
 
         runtime.jobs.clear()
         store.away = True
-        hidden = cell.data_dir / "archives-away"
-        (cell.data_dir / "archives").rename(hidden)
+        hidden = environment.data_dir / "archives-away"
+        (environment.data_dir / "archives").rename(hidden)
         for workspace_id in leaving:
-            await cell.wish(workspace_id, "archive")
+            await environment.wish(workspace_id, "archive")
         for workspace_id in waking:
-            await cell.wish(workspace_id, "start")
+            await environment.wish(workspace_id, "start")
         ticks = plane.loops["wc"].status.ticks
 
         async def tried_for_long() -> bool:
@@ -361,42 +371,44 @@ async def test_a_store_away_delays_everybody_and_fails_none(cell: Cell, runtime:
 
         await until(tried_for_long, seconds=60, what="the reconciler to have tried for long")
         for workspace_id in ids:
-            assert (await cell.view(workspace_id)).error_info is None
+            assert (await environment.view(workspace_id)).error_info is None
 
-        hidden.rename(cell.data_dir / "archives")
+        hidden.rename(environment.data_dir / "archives")
         store.away = False
         for workspace_id in leaving:
-            await cell.until_status(workspace_id, "archived", seconds=120)
-            assert not cell.home(workspace_id).exists()
+            await environment.until_status(workspace_id, "archived", seconds=120)
+            assert not environment.home(workspace_id).exists()
         for workspace_id in (*waking, leaving[0]):
-            await cell.wish(workspace_id, "start")
-            await cell.until_status(workspace_id, "running", seconds=120)
-            assert read_home(cell.home(workspace_id)) == kept[workspace_id]
+            await environment.wish(workspace_id, "start")
+            await environment.until_status(workspace_id, "running", seconds=120)
+            assert read_home(environment.home(workspace_id)) == kept[workspace_id]
 
 
-async def test_a_hanging_operation_times_out_and_its_job_is_gone(cell: Cell, runtime: Breakable) -> None:
+async def test_a_hanging_operation_times_out_and_its_job_is_gone(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     settings = fast_settings(RECONCILER_ARCHIVING_TIMEOUT="3")
     runtime.hold_jobs = asyncio.Event()
-    async with cell.replica(runtime=runtime, settings=settings):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        kept = write_home(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        ws = await until_given_up(cell, workspace_id)
+    async with environment.replica(runtime=runtime, settings=settings):
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        kept = write_home(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        ws = await until_given_up(environment, workspace_id)
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.TIMEOUT
-        assert read_home(cell.home(workspace_id)) == kept
+        assert read_home(environment.home(workspace_id)) == kept
         runtime.hold_jobs = None
-        await cell.wish(workspace_id, "recover")
-        await cell.until_status(workspace_id, "archived")
+        await environment.wish(workspace_id, "recover")
+        await environment.until_status(workspace_id, "archived")
 
 
-async def until_given_up(cell: Cell, workspace_id: UUID) -> WorkspaceView:
+async def until_given_up(environment: ControlEnvironment, workspace_id: UUID) -> WorkspaceView:
     async def given_up() -> bool:
-        return (await cell.view(workspace_id)).archiving_given_up
+        return (await environment.view(workspace_id)).archiving_given_up
 
     await until(given_up, seconds=30, what="archiving to be given up")
-    return await cell.view(workspace_id)
+    return await environment.view(workspace_id)
 
 
 def put_in_the_way(home: Path) -> Path:
@@ -411,183 +423,192 @@ def put_in_the_way(home: Path) -> Path:
     return home / ("d" * 200)
 
 
-async def test_a_file_in_the_way_keeps_nobody_from_their_home(cell: Cell, runtime: Breakable) -> None:
+async def test_a_file_in_the_way_keeps_nobody_from_their_home(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     """Archiving is given up at once, with the name; the home can be started, mended, and then archived."""
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        in_the_way = put_in_the_way(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        ws = await until_given_up(cell, workspace_id)
-        assert (await cell.record(workspace_id)).status == "standby"
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        in_the_way = put_in_the_way(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        ws = await until_given_up(environment, workspace_id)
+        assert (await environment.record(workspace_id)).status == "standby"
         assert ws.error_info is not None
         assert not ws.error_info.is_terminal
         assert ws.error_info.context["files"][0].startswith("dddd")
         assert runtime.jobs == [StorageKind.ARCHIVE]  # once: trying again mends nothing
         assert any(
-            "could not be archived" in (event.cause or "") for event in await cell.history(workspace_id)
+            "could not be archived" in (event.cause or "")
+            for event in await environment.history(workspace_id)
         )
 
-        await cell.wish(workspace_id, "start")
-        ws = await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "start")
+        ws = await environment.until_status(workspace_id, "running")
         assert (ws.error_info, ws.archiving_given_up) == (None, False)
         shutil.rmtree(in_the_way)
-        await cell.wish(workspace_id, "archive")
-        await cell.until_status(workspace_id, "archived")
+        await environment.wish(workspace_id, "archive")
+        await environment.until_status(workspace_id, "archived")
 
 
-async def test_a_start_during_an_archiving_that_fails_is_met_after_it(cell: Cell, runtime: Breakable) -> None:
+async def test_a_start_during_an_archiving_that_fails_is_met_after_it(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     runtime.hold_jobs = asyncio.Event()
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        put_in_the_way(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        await cell.until_status(workspace_id, "archiving")
-        await cell.wish(workspace_id, "start")
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        put_in_the_way(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        await environment.until_status(workspace_id, "archiving")
+        await environment.wish(workspace_id, "start")
         runtime.hold_jobs.set()
-        await cell.until_status(workspace_id, "running")
+        await environment.until_status(workspace_id, "running")
 
 
-async def test_asking_again_tries_again_at_once(cell: Cell, runtime: Breakable) -> None:
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        in_the_way = put_in_the_way(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        await until_given_up(cell, workspace_id)
+async def test_asking_again_tries_again_at_once(environment: ControlEnvironment, runtime: Breakable) -> None:
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        in_the_way = put_in_the_way(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        await until_given_up(environment, workspace_id)
         shutil.rmtree(in_the_way)
-        await cell.wish(workspace_id, "archive")
-        await cell.until_status(workspace_id, "archived")
+        await environment.wish(workspace_id, "archive")
+        await environment.until_status(workspace_id, "archived")
 
 
-async def test_an_archive_of_an_older_release_comes_back_and_the_timeline_says_so(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        kept = write_home(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        archived = await cell.until_status(workspace_id, "archived")
+async def test_an_archive_of_an_older_release_comes_back_and_the_timeline_says_so(
+    environment: ControlEnvironment,
+) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        kept = write_home(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        archived = await environment.until_status(workspace_id, "archived")
         assert archived.archive_sha256 is not None
-        async with cell.sessions() as session, session.begin():
+        async with environment.sessions() as session, session.begin():
             await session.execute(text("UPDATE workspaces SET home_ctx = home_ctx - 'archive_sha256'"))
-        meta = cell.data_dir / "archives" / f"{archived.archive_key}.meta"
+        meta = environment.data_dir / "archives" / f"{archived.archive_key}.meta"
         old = json.loads(meta.read_bytes())
         for name in ("workspace_id", "op_id", "installation_id"):
             del old[name]
         meta.write_text(json.dumps(old))
-        await cell.wish(workspace_id, "start")
-        await cell.until_status(workspace_id, "running")
-        assert read_home(cell.home(workspace_id)) == kept
-        assert "not bound" in " ".join(event.cause or "" for event in await cell.history(workspace_id))
+        await environment.wish(workspace_id, "start")
+        await environment.until_status(workspace_id, "running")
+        assert read_home(environment.home(workspace_id)) == kept
+        assert "not bound" in " ".join(event.cause or "" for event in await environment.history(workspace_id))
 
 
-async def test_another_archive_in_its_place_is_data_lost(cell: Cell) -> None:
-    async with cell.replica():
-        mine, other = await cell.create(name="mine"), await cell.create(name="other")
+async def test_another_archive_in_its_place_is_data_lost(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        mine, other = await environment.create(name="mine"), await environment.create(name="other")
         keys = {}
         for workspace_id in (mine, other):
-            await cell.until_status(workspace_id, "running")
-            await cell.wish(workspace_id, "archive")
-            keys[workspace_id] = (await cell.until_status(workspace_id, "archived")).archive_key
+            await environment.until_status(workspace_id, "running")
+            await environment.wish(workspace_id, "archive")
+            keys[workspace_id] = (await environment.until_status(workspace_id, "archived")).archive_key
         for suffix in ("", ".meta"):
-            store = cell.data_dir / "archives"
+            store = environment.data_dir / "archives"
             shutil.copy(store / f"{keys[other]}{suffix}", store / f"{keys[mine]}{suffix}")
-        await cell.wish(mine, "start")
-        ws = await cell.until_status(mine, "error")
+        await environment.wish(mine, "start")
+        ws = await environment.until_status(mine, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.DATA_LOST
         assert ws.error_info.context["code"] == "ARCHIVE_MISMATCH"
 
 
 async def test_a_half_restored_volume_is_neither_started_on_nor_archived(
-    cell: Cell, runtime: Breakable
+    environment: ControlEnvironment, runtime: Breakable
 ) -> None:
-    async with cell.replica(runtime=runtime):
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        kept = write_home(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        archived = await cell.until_status(workspace_id, "archived")
+    async with environment.replica(runtime=runtime):
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        kept = write_home(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        archived = await environment.until_status(workspace_id, "archived")
         # A volume that some terminal error left behind: it exists, but no marker vouches for it.
-        cell.home(workspace_id).mkdir()
-        (cell.home(workspace_id) / "half").write_text("not the home")
+        environment.home(workspace_id).mkdir()
+        (environment.home(workspace_id) / "half").write_text("not the home")
         runtime.jobs.clear()
-        await cell.wish(workspace_id, "start")
-        await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "start")
+        await environment.until_status(workspace_id, "running")
         assert runtime.jobs == [StorageKind.RESTORE]
-        assert read_home(cell.home(workspace_id)) == kept
+        assert read_home(environment.home(workspace_id)) == kept
 
         # The same, but archived is wanted: it is only removed, and the archive stays what it was.
-        await cell.wish(workspace_id, "archive")
-        again = await cell.until_status(workspace_id, "archived")
+        await environment.wish(workspace_id, "archive")
+        again = await environment.until_status(workspace_id, "archived")
         assert again.archive_key != archived.archive_key
-        shutil.copytree(cell.data_dir / "archives", cell.data_dir / "copy")
-        cell.home(workspace_id).mkdir()
+        shutil.copytree(environment.data_dir / "archives", environment.data_dir / "copy")
+        environment.home(workspace_id).mkdir()
         runtime.jobs.clear()
 
         async def removed() -> bool:
-            return not cell.home(workspace_id).exists()
+            return not environment.home(workspace_id).exists()
 
         await until(removed, what="the untrusted volume to be removed")
-        final = await cell.until_status(workspace_id, "archived")
+        final = await environment.until_status(workspace_id, "archived")
         assert final.archive_key == again.archive_key
         assert runtime.jobs == []
 
 
-async def test_the_same_archive_is_restored_twice(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        kept = write_home(cell.home(workspace_id))
-        await cell.wish(workspace_id, "archive")
-        archived = await cell.until_status(workspace_id, "archived")
-        await cell.wish(workspace_id, "start")
-        await cell.until_status(workspace_id, "running")
-        await cell.wish(workspace_id, "stop")
-        await cell.until_status(workspace_id, "standby")
+async def test_the_same_archive_is_restored_twice(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        kept = write_home(environment.home(workspace_id))
+        await environment.wish(workspace_id, "archive")
+        archived = await environment.until_status(workspace_id, "archived")
+        await environment.wish(workspace_id, "start")
+        await environment.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "stop")
+        await environment.until_status(workspace_id, "standby")
         # The volume vanishes; a person accepts that; the archive it came from is restored once more.
-        shutil.rmtree(cell.home(workspace_id))
-        await cell.until_status(workspace_id, "error")
+        shutil.rmtree(environment.home(workspace_id))
+        await environment.until_status(workspace_id, "error")
 
         async def answered() -> bool:
-            return (await cell.view(workspace_id)).health_status is HealthStatus.ERROR
+            return (await environment.view(workspace_id)).health_status is HealthStatus.ERROR
 
         await until(answered, what="the Observer to answer the error")
-        await cell.wish(workspace_id, "recover")
-        await cell.wish(workspace_id, "start")
-        ws: Any = await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "recover")
+        await environment.wish(workspace_id, "start")
+        ws: Any = await environment.until_status(workspace_id, "running")
         assert ws.home.restore_marker == archived.archive_key
-        assert read_home(cell.home(workspace_id)) == kept
+        assert read_home(environment.home(workspace_id)) == kept
 
 
-async def test_a_database_older_than_the_runtime_catches_up(cell: Cell) -> None:
+async def test_a_database_older_than_the_runtime_catches_up(environment: ControlEnvironment) -> None:
     """A backup was restored: the runtime has seen higher tokens than this database ever gave."""
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        async with cell.sessions() as session, session.begin():
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        async with environment.sessions() as session, session.begin():
             await session.execute(
                 text("UPDATE workspaces SET op_seq = 0 WHERE id = :id"), {"id": workspace_id}
             )
-        await cell.wish(workspace_id, "stop")
-        ws = await cell.until_status(workspace_id, "standby")
+        await environment.wish(workspace_id, "stop")
+        ws = await environment.until_status(workspace_id, "standby")
         assert ws.error_info is None
-        await cell.wish(workspace_id, "start")
-        await cell.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "start")
+        await environment.until_status(workspace_id, "running")
 
 
-async def test_recover_leaves_an_error_alone_that_is_still_retried(cell: Cell, runtime: Breakable) -> None:
+async def test_recover_leaves_an_error_alone_that_is_still_retried(
+    environment: ControlEnvironment, runtime: Breakable
+) -> None:
     runtime.fail_starts = 1000
     settings = fast_settings(RECONCILER_RETRY_BACKOFF="3600")
-    async with cell.replica(runtime=runtime, settings=settings):
-        workspace_id = await cell.create()
+    async with environment.replica(runtime=runtime, settings=settings):
+        workspace_id = await environment.create()
 
         async def counted() -> bool:
-            return (await cell.view(workspace_id)).error_count == 1
+            return (await environment.view(workspace_id)).error_count == 1
 
         await until(counted)
-        await cell.wish(workspace_id, "recover")
-        ws = await cell.view(workspace_id)
+        await environment.wish(workspace_id, "recover")
+        ws = await environment.view(workspace_id)
         assert ws.error_count == 1
         assert ws.error_info is not None

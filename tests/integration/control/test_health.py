@@ -9,35 +9,35 @@ from sqlalchemy import text
 
 from codehub.server.control_plane import ControlPlane
 from codehub.server.coordinator_health import CoordinatorHealth
-from tests.support.control import Cell, fast_settings
+from tests.support.control import ControlEnvironment, fast_settings
 from tests.support.fake_runtime import FakeEngine, FakeRuntime
 from tests.support.waiting import until
 
 
-async def told(cell: Cell, plane: ControlPlane | None) -> dict[str, dict[str, Any]]:
+async def told(environment: ControlEnvironment, plane: ControlPlane | None) -> dict[str, dict[str, Any]]:
     """What the process of this control plane answers."""
-    report = await CoordinatorHealth(cell.settings, plane, cell.sessions)()
+    report = await CoordinatorHealth(environment.settings, plane, environment.sessions)()
     coordinators: dict[str, dict[str, Any]] = report["coordinators"]
     return coordinators
 
 
-async def until_leads(cell: Cell, node_id: str) -> None:
+async def until_leads(environment: ControlEnvironment, node_id: str) -> None:
     async def leads() -> bool:
-        return {each["holder_id"] for each in (await told(cell, None)).values()} == {node_id}
+        return {each["holder_id"] for each in (await told(environment, None)).values()} == {node_id}
 
     await until(leads, seconds=60, what=f"{node_id} to lead")
 
 
-async def test_a_replaced_leader_tells_what_its_successor_does(cell: Cell) -> None:
+async def test_a_replaced_leader_tells_what_its_successor_does(environment: ControlEnvironment) -> None:
     """It is deposed, and its loops remember their last tick and why they ended."""
-    async with cell.replica("one") as one:
-        await until_leads(cell, "one")
-        async with cell.replica("two") as two:
+    async with environment.replica("one") as one:
+        await until_leads(environment, "one")
+        async with environment.replica("two") as two:
 
             async def one_is_replaced() -> bool:
                 terms = [loop.leadership.term for loop in one.loops.values()]
                 pids = [term.backend_pid for term in terms if term is not None]
-                async with cell.sessions() as session, session.begin():
+                async with environment.sessions() as session, session.begin():
                     await session.execute(
                         text("SELECT pg_terminate_backend(pid) FROM unnest(cast(:pids AS int[])) AS pid"),
                         {"pids": pids},
@@ -48,54 +48,56 @@ async def test_a_replaced_leader_tells_what_its_successor_does(cell: Cell) -> No
             replaced_at = datetime.now(UTC)
 
             async def told_of_a_later_tick() -> bool:
-                tick = (await told(cell, one))["observer"]["last_tick_at"]
+                tick = (await told(environment, one))["observer"]["last_tick_at"]
                 return tick is not None and tick > replaced_at
 
             await until(told_of_a_later_tick, seconds=30, what="the first to tell of the second's ticks")
-            for name, health in (await told(cell, one)).items():
+            for name, health in (await told(environment, one)).items():
                 assert (name, health["holder_id"], health["is_leader"]) == (name, "two", False)
                 assert (name, health["last_error"]) == (name, None)
-            assert all(each["is_leader"] for each in (await told(cell, two)).values())
+            assert all(each["is_leader"] for each in (await told(environment, two)).values())
 
 
-async def test_every_process_tells_the_leader_s_error_while_it_lasts(cell: Cell) -> None:
+async def test_every_process_tells_the_leader_s_error_while_it_lasts(environment: ControlEnvironment) -> None:
     engine = FakeEngine()
-    async with cell.replica("one", runtime=FakeRuntime(engine)):
-        await until_leads(cell, "one")
+    async with environment.replica("one", runtime=FakeRuntime(engine)):
+        await until_leads(environment, "one")
         engine.away = True
 
         async def told_of_it() -> bool:
-            return (await told(cell, None))["observer"]["last_error"] is not None
+            return (await told(environment, None))["observer"]["last_error"] is not None
 
         await until(told_of_it, what="another process to tell the Observer's error")
         engine.away = False
 
         async def told_that_it_is_over() -> bool:
-            return (await told(cell, None))["observer"]["last_error"] is None
+            return (await told(environment, None))["observer"]["last_error"] is None
 
         await until(told_that_it_is_over, what="the error to be taken back")
 
 
-async def test_nobody_leads_what_nobody_holds(cell: Cell) -> None:
-    async with cell.replica("one"):
-        await until_leads(cell, "one")
-    health = await told(cell, None)
+async def test_nobody_leads_what_nobody_holds(environment: ControlEnvironment) -> None:
+    async with environment.replica("one"):
+        await until_leads(environment, "one")
+    health = await told(environment, None)
     assert {each["holder_id"] for each in health.values()} == {None}
     assert {each["last_tick_at"] for each in health.values()} == {None}
 
 
-async def test_replicas_with_different_lock_ids_are_seen_and_shouted_about(cell: Cell) -> None:
+async def test_replicas_with_different_lock_ids_are_seen_and_shouted_about(
+    environment: ControlEnvironment,
+) -> None:
     blue = fast_settings(COORDINATOR_LOCK_ID="blue")
     with structlog.testing.capture_logs() as logged:
-        async with cell.replica("one") as one, cell.replica("two", settings=blue) as two:
+        async with environment.replica("one") as one, environment.replica("two", settings=blue) as two:
 
             async def two_leaders_of_each() -> bool:
                 return all(loop.leadership.is_leader for plane in (one, two) for loop in plane.loops.values())
 
             await until(two_leaders_of_each, seconds=60, what="two leaders of each")
-            for name, health in (await told(cell, one)).items():
+            for name, health in (await told(environment, one)).items():
                 assert health["rivals"] == [{"holder_id": "two", "lock_name": f"blue:coordinator:{name}"}]
-            other = await CoordinatorHealth(blue, two, cell.sessions)()
+            other = await CoordinatorHealth(blue, two, environment.sessions)()
             for name, health in other["coordinators"].items():
                 assert health["rivals"] == [{"holder_id": "one", "lock_name": f"coordinator:{name}"}]
 
@@ -105,4 +107,4 @@ async def test_replicas_with_different_lock_ids_are_seen_and_shouted_about(cell:
 
             await until(shouted, seconds=30, what="every coordinator to log it")
             assert REGISTRY.get_sample_value("codehub_rival_leaders", {"coordinator": "wc"}) == 1
-    assert (await told(cell, None))["wc"]["rivals"] == []
+    assert (await told(environment, None))["wc"]["rivals"] == []

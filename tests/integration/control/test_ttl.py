@@ -16,7 +16,7 @@ from codehub.server.control_plane import ControlPlane
 from codehub.services import workspaces
 from codehub.signals.activity import EPOCH_KEY, ActivityLog, ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisLink
-from tests.support.control import ADMIN, Cell, fast_settings
+from tests.support.control import ADMIN, ControlEnvironment, fast_settings
 from tests.support.redis import RedisServer, make_memory_old
 from tests.support.waiting import until
 
@@ -33,80 +33,88 @@ async def ticks(plane: ControlPlane, *, more: int) -> None:
 
 
 async def run_one(
-    cell: Cell, name: str = "home", *, standby_ttl_seconds: int, archive_ttl_seconds: int = 86400
+    environment: ControlEnvironment,
+    name: str = "home",
+    *,
+    standby_ttl_seconds: int,
+    archive_ttl_seconds: int = 86400,
 ) -> UUID:
-    workspace_id = await cell.create(
+    workspace_id = await environment.create(
         name, standby_ttl_seconds=standby_ttl_seconds, archive_ttl_seconds=archive_ttl_seconds
     )
-    await cell.until_status(workspace_id, "running")
+    await environment.until_status(workspace_id, "running")
     return workspace_id
 
 
-async def edit(cell: Cell, workspace_id: UUID, **changes: int) -> None:
-    async with cell.sessions() as session, session.begin():
+async def edit(environment: ControlEnvironment, workspace_id: UUID, **changes: int) -> None:
+    async with environment.sessions() as session, session.begin():
         await workspaces.edit(session, workspace_id, dict(changes), actor=ADMIN)
 
 
-async def test_an_idle_workspace_sleeps_and_the_timeline_says_why(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await run_one(cell, standby_ttl_seconds=1)
-        await cell.until_status(workspace_id, "standby")
+async def test_an_idle_workspace_sleeps_and_the_timeline_says_why(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await run_one(environment, standby_ttl_seconds=1)
+        await environment.until_status(workspace_id, "standby")
         causes = [
             (event.actor, event.cause)
-            for event in await cell.history(workspace_id)
+            for event in await environment.history(workspace_id)
             if event.changes.get("desired_state") == ["RUNNING", "STANDBY"]
         ]
         assert causes == [("ttl", "idle for 1 s")]
 
 
-async def test_a_forgotten_workspace_is_archived(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await run_one(cell, standby_ttl_seconds=1, archive_ttl_seconds=1)
-        ws = await cell.until_status(workspace_id, "archived")
+async def test_a_forgotten_workspace_is_archived(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await run_one(environment, standby_ttl_seconds=1, archive_ttl_seconds=1)
+        ws = await environment.until_status(workspace_id, "archived")
         assert ws.desired_state is DesiredState.PENDING
 
 
-async def test_an_open_connection_keeps_it_awake(cell: Cell, redis_link: RedisLink) -> None:
+async def test_an_open_connection_keeps_it_awake(
+    environment: ControlEnvironment, redis_link: RedisLink
+) -> None:
     activity = ActivityLog(redis_link)
-    async with cell.replica() as plane:
-        workspace_id = await cell.create(standby_ttl_seconds=1)
+    async with environment.replica() as plane:
+        workspace_id = await environment.create(standby_ttl_seconds=1)
         await activity.take(workspace_id, "tab", ttl_seconds=1)
-        await cell.until_status(workspace_id, "running")
+        await environment.until_status(workspace_id, "running")
 
         async def idle_period_is_over() -> bool:
-            ws = await cell.view(workspace_id)
+            ws = await environment.view(workspace_id)
             return datetime.now(UTC) - ws.last_access_at > timedelta(seconds=2)
 
         await until(idle_period_is_over)
         await ticks(plane, more=3)
-        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
         await activity.release(workspace_id, "tab", ttl_seconds=1)
-        await cell.until_status(workspace_id, "standby")
+        await environment.until_status(workspace_id, "standby")
 
 
-async def test_a_shorter_idle_period_counts_from_the_last_use(cell: Cell, redis_link: RedisLink) -> None:
+async def test_a_shorter_idle_period_counts_from_the_last_use(
+    environment: ControlEnvironment, redis_link: RedisLink
+) -> None:
     activity = ActivityLog(redis_link)
-    async with cell.replica() as plane:
-        workspace_id = await run_one(cell, standby_ttl_seconds=3600)
+    async with environment.replica() as plane:
+        workspace_id = await run_one(environment, standby_ttl_seconds=3600)
         await activity.touch(workspace_id, 3600)
         await ticks(plane, more=2)
-        await edit(cell, workspace_id, standby_ttl_seconds=1)
+        await edit(environment, workspace_id, standby_ttl_seconds=1)
         await activity.retime(workspace_id, 1)
-        await cell.until_status(workspace_id, "standby")
+        await environment.until_status(workspace_id, "standby")
 
 
 async def test_a_longer_idle_period_is_not_cut_by_the_timer_of_the_shorter_one(
-    cell: Cell, redis_link: RedisLink, redis_server: RedisServer
+    environment: ControlEnvironment, redis_link: RedisLink, redis_server: RedisServer
 ) -> None:
     """Also if nobody could tell Redis: the last use itself says that the time is not over."""
     activity = ActivityLog(redis_link)
-    async with cell.replica() as plane:
-        workspace_id = await cell.create(standby_ttl_seconds=3600)
-        await cell.until_status(workspace_id, "running")
-        async with cell.sessions() as session, session.begin():
+    async with environment.replica() as plane:
+        workspace_id = await environment.create(standby_ttl_seconds=3600)
+        await environment.until_status(workspace_id, "running")
+        async with environment.sessions() as session, session.begin():
             # Long awake: what protects one that just came up does not help here.
             await session.execute(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
-        await edit(cell, workspace_id, standby_ttl_seconds=600)
+        await edit(environment, workspace_id, standby_ttl_seconds=600)
         await activity.touch(workspace_id, 0.1)  # a proxy that had not heard of it
 
         async def timer_is_over() -> bool:
@@ -115,80 +123,82 @@ async def test_a_longer_idle_period_is_not_cut_by_the_timer_of_the_shorter_one(
         await until(timer_is_over)
         redis_server.admin.hset(EPOCH_KEY, "born", 0)  # a memory old enough to be believed
         await ticks(plane, more=3)
-        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
         redis_server.admin.hset(f"last_seen:{workspace_id}", "at", 1)  # and without that use it sleeps
-        await cell.until_status(workspace_id, "standby")
+        await environment.until_status(workspace_id, "standby")
 
 
-async def test_ttl_zero_is_never(cell: Cell) -> None:
-    async with cell.replica() as plane:
-        never = await run_one(cell, "never", standby_ttl_seconds=0)
-        soon = await run_one(cell, "soon", standby_ttl_seconds=1)
-        await cell.until_status(soon, "standby")
+async def test_ttl_zero_is_never(environment: ControlEnvironment) -> None:
+    async with environment.replica() as plane:
+        never = await run_one(environment, "never", standby_ttl_seconds=0)
+        soon = await run_one(environment, "soon", standby_ttl_seconds=1)
+        await environment.until_status(soon, "standby")
         await ticks(plane, more=3)
-        assert (await cell.view(never)).desired_state is DesiredState.RUNNING
+        assert (await environment.view(never)).desired_state is DesiredState.RUNNING
 
 
-async def test_keep_awake_is_kept(cell: Cell) -> None:
-    async with cell.replica() as plane:
-        workspace_id = await cell.create(standby_ttl_seconds=1)
-        async with cell.sessions() as session, session.begin():
+async def test_keep_awake_is_kept(environment: ControlEnvironment) -> None:
+    async with environment.replica() as plane:
+        workspace_id = await environment.create(standby_ttl_seconds=1)
+        async with environment.sessions() as session, session.begin():
             await workspaces.keep_awake(session, workspace_id, for_=timedelta(hours=1), actor=ADMIN)
-        await cell.until_status(workspace_id, "running")
-        other = await run_one(cell, "other", standby_ttl_seconds=1)
-        await cell.until_status(other, "standby")
+        await environment.until_status(workspace_id, "running")
+        other = await run_one(environment, "other", standby_ttl_seconds=1)
+        await environment.until_status(other, "standby")
         await ticks(plane, more=2)
-        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
-        async with cell.sessions() as session, session.begin():
+        assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
+        async with environment.sessions() as session, session.begin():
             await workspaces.keep_awake(session, workspace_id, for_=timedelta(0), actor=ADMIN)
-        await cell.until_status(workspace_id, "standby")
+        await environment.until_status(workspace_id, "standby")
 
 
-async def test_without_redis_nobody_is_put_to_sleep(cell: Cell, redis_server: RedisServer) -> None:
-    async with cell.replica() as plane:
-        workspace_id = await run_one(cell, standby_ttl_seconds=2)
+async def test_without_redis_nobody_is_put_to_sleep(
+    environment: ControlEnvironment, redis_server: RedisServer
+) -> None:
+    async with environment.replica() as plane:
+        workspace_id = await run_one(environment, standby_ttl_seconds=2)
         redis_server.kill()
         try:
 
             async def idle_period_is_over() -> bool:
-                ws = await cell.view(workspace_id)
+                ws = await environment.view(workspace_id)
                 return datetime.now(UTC) - ws.last_access_at > timedelta(seconds=3)
 
             await until(idle_period_is_over)
             await ticks(plane, more=2)
-            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+            assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
         finally:
             redis_server.start()
         # Its memory is new: an idle period passes, and nobody sleeps. Once it is old enough they do.
         await ticks(plane, more=5)
-        await make_memory_old(cell.redis_url, seconds=LEASE_SECONDS - 5)
+        await make_memory_old(environment.redis_url, seconds=LEASE_SECONDS - 5)
         await ticks(plane, more=3)
-        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
-        await make_memory_old(cell.redis_url)
-        await cell.until_status(workspace_id, "standby")
+        assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
+        await make_memory_old(environment.redis_url)
+        await environment.until_status(workspace_id, "standby")
 
 
 @pytest.mark.parametrize("ttl_seconds", [1, 5, 29])
 async def test_a_short_idle_time_waits_for_every_proxy_to_renew_after_a_flush(
-    cell: Cell, redis_link: RedisLink, redis_server: RedisServer, ttl_seconds: int
+    environment: ControlEnvironment, redis_link: RedisLink, redis_server: RedisServer, ttl_seconds: int
 ) -> None:
     """Leases are renewed every 30 s: a memory that is older than the idle time proves nothing before."""
     activity = ActivityLog(redis_link)
-    async with cell.replica() as plane:
-        workspace_id = await cell.create(standby_ttl_seconds=ttl_seconds)
+    async with environment.replica() as plane:
+        workspace_id = await environment.create(standby_ttl_seconds=ttl_seconds)
         await activity.take(workspace_id, "tab", ttl_seconds=ttl_seconds)
-        await cell.until_status(workspace_id, "running")
-        async with cell.sessions() as session, session.begin():
+        await environment.until_status(workspace_id, "running")
+        async with environment.sessions() as session, session.begin():
             await session.execute(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
         redis_server.flush()
         for age in (ttl_seconds + 1, 31, LEASE_SECONDS - 5):
-            await make_memory_old(cell.redis_url, seconds=age)
+            await make_memory_old(environment.redis_url, seconds=age)
             await ticks(plane, more=3)
-            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+            assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
         await activity.take(workspace_id, "tab", ttl_seconds=ttl_seconds)  # the proxy renews
-        await make_memory_old(cell.redis_url)
+        await make_memory_old(environment.redis_url)
         await ticks(plane, more=3)
-        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
 
 
 class JumpingClock:
@@ -223,16 +233,16 @@ async def test_a_clock_of_redis_that_jumped_counts_as_a_lost_memory(
 
 
 async def test_twenty_in_use_survive_a_flush(
-    cell: Cell, redis_link: RedisLink, redis_server: RedisServer
+    environment: ControlEnvironment, redis_link: RedisLink, redis_server: RedisServer
 ) -> None:
     """Redis forgets every lease. Before a full idle period has passed the proxies have renewed them."""
     activity = ActivityLog(redis_link)
-    async with cell.replica() as plane:
-        ids = [await cell.create(f"w{n}", standby_ttl_seconds=3) for n in range(20)]
+    async with environment.replica() as plane:
+        ids = [await environment.create(f"w{n}", standby_ttl_seconds=3) for n in range(20)]
         for workspace_id in ids:
             await activity.take(workspace_id, "tab", ttl_seconds=3)
         for workspace_id in ids:
-            await cell.until_status(workspace_id, "running", seconds=60)
+            await environment.until_status(workspace_id, "running", seconds=60)
         redis_server.flush()
         await ticks(plane, more=3)
         for workspace_id in ids:  # what a proxy does every 30 s
@@ -244,44 +254,46 @@ async def test_twenty_in_use_survive_a_flush(
         await until(old_enough)
         await ticks(plane, more=3)
         for workspace_id in ids:
-            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+            assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
 
 
-async def test_too_many_idle_at_once_are_held_for_one_more_period(cell: Cell, redis_link: RedisLink) -> None:
+async def test_too_many_idle_at_once_are_held_for_one_more_period(
+    environment: ControlEnvironment, redis_link: RedisLink
+) -> None:
     await ActivityLog(redis_link).identity()  # Redis's memory begins here, and is old enough later on
     before = REGISTRY.get_sample_value("codehub_ttl_mass_idle_total") or 0
     settings = fast_settings(TTL_INTERVAL="3600")
-    async with cell.replica(settings=settings) as plane:
-        ids = [await cell.create(f"w{n}", standby_ttl_seconds=1) for n in range(7)]
+    async with environment.replica(settings=settings) as plane:
+        ids = [await environment.create(f"w{n}", standby_ttl_seconds=1) for n in range(7)]
         for workspace_id in ids:
-            await cell.until_status(workspace_id, "running", seconds=60)
+            await environment.until_status(workspace_id, "running", seconds=60)
 
         async def all_idle() -> bool:
-            views = [await cell.view(each) for each in ids]
+            views = [await environment.view(each) for each in ids]
             return all(datetime.now(UTC) - ws.last_access_at > timedelta(seconds=1.5) for ws in views)
 
         await until(all_idle)
         loop = plane.loops["ttl"]
-        loop.coordinator.wakeups.poke()
+        loop.coordinator.wake_signal.set()
         await ticks(plane, more=1)
         assert REGISTRY.get_sample_value("codehub_ttl_mass_idle_total") == before + 1
         for workspace_id in ids:
-            assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+            assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
 
         async def held_over() -> bool:
-            loop.coordinator.wakeups.poke()
-            views = [await cell.view(each) for each in ids]
+            loop.coordinator.wake_signal.set()
+            views = [await environment.view(each) for each in ids]
             return all(ws.desired_state is DesiredState.STANDBY for ws in views)
 
         await until(held_over, what="the hold to end")
 
 
-async def test_a_person_who_presses_start_in_the_same_moment_wins(cell: Cell) -> None:
+async def test_a_person_who_presses_start_in_the_same_moment_wins(environment: ControlEnvironment) -> None:
     """The TTL manager read RUNNING and idle; before it wrote, the person asked again."""
-    async with cell.replica(settings=fast_settings(TTL_INTERVAL="3600")):
-        workspace_id = await run_one(cell, standby_ttl_seconds=1)
-        seen = await cell.view(workspace_id)
-        async with cell.sessions() as session, session.begin():
+    async with environment.replica(settings=fast_settings(TTL_INTERVAL="3600")):
+        workspace_id = await run_one(environment, standby_ttl_seconds=1)
+        seen = await environment.view(workspace_id)
+        async with environment.sessions() as session, session.begin():
             await session.execute(
                 text("UPDATE workspaces SET last_access_at = clock_timestamp() WHERE id = :id"),
                 {"id": workspace_id},
@@ -290,24 +302,26 @@ async def test_a_person_who_presses_start_in_the_same_moment_wins(cell: Cell) ->
         async def still_due(ws: object) -> bool:
             return ws == seen
 
-        async with cell.sessions() as session, session.begin():
+        async with environment.sessions() as session, session.begin():
             lowered = await workspaces.lower(
                 session, seen, DesiredState.STANDBY, actor=ADMIN, cause="idle", still_due=still_due
             )
         assert lowered is False
-        assert (await cell.view(workspace_id)).desired_state is DesiredState.RUNNING
+        assert (await environment.view(workspace_id)).desired_state is DesiredState.RUNNING
 
 
 @pytest.mark.parametrize("change", ["stopped", "deleted"])
-async def test_a_wish_that_changed_meanwhile_is_not_overrun(cell: Cell, change: str) -> None:
-    workspace_id = await cell.create(start=True)
-    seen = await cell.view(workspace_id)
-    await cell.wish(workspace_id, {"stopped": "stop", "deleted": "delete"}[change])
+async def test_a_wish_that_changed_meanwhile_is_not_overrun(
+    environment: ControlEnvironment, change: str
+) -> None:
+    workspace_id = await environment.create(start=True)
+    seen = await environment.view(workspace_id)
+    await environment.wish(workspace_id, {"stopped": "stop", "deleted": "delete"}[change])
 
     async def always(_ws: object) -> bool:
         return change == "stopped"
 
-    async with cell.sessions() as session, session.begin():
+    async with environment.sessions() as session, session.begin():
         assert not await workspaces.lower(
             session, seen, DesiredState.PENDING, actor=ADMIN, cause="late", still_due=always
         )

@@ -23,7 +23,7 @@ from sqlalchemy import text
 from codehub.archives.store import ArchiveStore
 from codehub.domain.states import ObservedStatus, Operation
 from tests.integration.control.test_walk import read_home, write_home
-from tests.support.control import Cell
+from tests.support.control import ControlEnvironment
 from tests.support.waiting import until
 
 
@@ -73,8 +73,8 @@ class Process:
 
 
 class Pair:
-    def __init__(self, cell: Cell, stack: AsyncExitStack) -> None:
-        self.cell = cell
+    def __init__(self, environment: ControlEnvironment, stack: AsyncExitStack) -> None:
+        self.environment = environment
         self._stack = stack
 
     async def launch(
@@ -87,10 +87,10 @@ class Pair:
     ) -> Process:
         config: dict[str, Any] = {
             "node_id": node_id,
-            "database_url": self.cell.database_url,
-            "redis_url": self.cell.redis_url,
-            "data_dir": str(self.cell.data_dir),
-            "installation_id": self.cell.installation_id,
+            "database_url": self.environment.database_url,
+            "redis_url": self.environment.redis_url,
+            "data_dir": str(self.environment.data_dir),
+            "installation_id": self.environment.installation_id,
             "pause": pause,
             "settings": settings or {},
         }
@@ -120,7 +120,7 @@ class Pair:
         heir = await self.launch("heir", **given)
 
         async def queueing() -> bool:
-            async with self.cell.sessions() as session:
+            async with self.environment.sessions() as session:
                 waiting = await session.execute(
                     text(
                         "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
@@ -134,15 +134,15 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(cell: Cell) -> AsyncIterator[Pair]:
+async def pair(environment: ControlEnvironment) -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
-        yield Pair(cell, stack)
-        runtime = await cell.runtime()
+        yield Pair(environment, stack)
+        runtime = await environment.runtime()
         await runtime.stop_all()
         await runtime.close()
 
 
-def processes_of(cell: Cell, workspace_id: UUID) -> int:
+def processes_of(environment: ControlEnvironment, workspace_id: UUID) -> int:
     """How many servers of this workspace run: the tiny server listens, its starter does not count twice."""
     count = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -156,26 +156,28 @@ def processes_of(cell: Cell, workspace_id: UUID) -> int:
     return count
 
 
-async def settled(cell: Cell, workspace_id: UUID, status: ObservedStatus) -> None:
+async def settled(environment: ControlEnvironment, workspace_id: UUID, status: ObservedStatus) -> None:
     async def there() -> bool:
-        ws = await cell.view(workspace_id)
+        ws = await environment.view(workspace_id)
         return ws.operation is Operation.NONE and ws.observed_status is status
 
     await until(there, seconds=60, what=f"the workspace to settle at {status}")
 
 
 @asynccontextmanager
-async def prepared(cell: Cell, state: str) -> AsyncIterator[tuple[UUID, dict[str, bytes]]]:
+async def prepared(
+    environment: ControlEnvironment, state: str
+) -> AsyncIterator[tuple[UUID, dict[str, bytes]]]:
     """A workspace that has reached ``state`` with files in it, and no replica running."""
-    async with cell.replica(keep_workspaces=True):
-        workspace_id = await cell.create(start=state != "new")
+    async with environment.replica(keep_workspaces=True):
+        workspace_id = await environment.create(start=state != "new")
         kept: dict[str, bytes] = {}
         if state != "new":
-            await cell.until_status(workspace_id, "running")
-            kept = write_home(cell.home(workspace_id))
+            await environment.until_status(workspace_id, "running")
+            kept = write_home(environment.home(workspace_id))
         if state in ("standby", "archived"):
-            await cell.wish(workspace_id, {"standby": "stop", "archived": "archive"}[state])
-            await cell.until_status(workspace_id, state)
+            await environment.wish(workspace_id, {"standby": "stop", "archived": "archive"}[state])
+            await environment.until_status(workspace_id, state)
     yield workspace_id, kept
 
 
@@ -207,69 +209,73 @@ TARGET = {
 
 @pytest.mark.parametrize(("state", "wish", "call", "when"), KILLS, ids=lambda each: str(each))
 async def test_the_leader_dies_and_the_other_finishes(
-    cell: Cell, pair: Pair, state: str, wish: str, call: str, when: str
+    environment: ControlEnvironment, pair: Pair, state: str, wish: str, call: str, when: str
 ) -> None:
-    async with prepared(cell, state) as (workspace_id, kept):
+    async with prepared(environment, state) as (workspace_id, kept):
         leader, heir = await pair.leader_and_heir(pause=(call, when))
-        await cell.wish(workspace_id, wish)
+        await environment.wish(workspace_id, wish)
         await leader.until_said("paused")
-        before = await cell.view(workspace_id)
+        before = await environment.view(workspace_id)
         killed_at = time.time()
         leader.kill()
         took_over = (await heir.until_said("leading"))["at"] - killed_at
-        await settled(cell, workspace_id, TARGET[wish])
+        await settled(environment, workspace_id, TARGET[wish])
         print(f"take-over after kill -9 {when} {call}: {took_over * 1000:.0f} ms")
 
-        ws = await cell.view(workspace_id)
+        ws = await environment.view(workspace_id)
         assert ws.error_info is None
         if wish != "start" or state != "new":
             # Adopted, not begun anew (a start from "new" goes on with STARTING).
             assert ws.op_seq in (before.op_seq, before.op_seq + 1)
         if wish == "start":
-            assert processes_of(cell, workspace_id) == 1
-            assert read_home(cell.home(workspace_id)) == kept
+            assert processes_of(environment, workspace_id) == 1
+            assert read_home(environment.home(workspace_id)) == kept
         if wish == "stop":
-            assert processes_of(cell, workspace_id) == 0
-            assert read_home(cell.home(workspace_id)) == kept
+            assert processes_of(environment, workspace_id) == 0
+            assert read_home(environment.home(workspace_id)) == kept
         if wish == "archive":
-            await assert_archived(cell, workspace_id, kept)
+            await assert_archived(environment, workspace_id, kept)
         if wish == "delete":
-            assert not cell.home(workspace_id).exists()
-            assert processes_of(cell, workspace_id) == 0
+            assert not environment.home(workspace_id).exists()
+            assert processes_of(environment, workspace_id) == 0
 
 
-async def assert_archived(cell: Cell, workspace_id: UUID, kept: dict[str, bytes]) -> None:
+async def assert_archived(
+    environment: ControlEnvironment, workspace_id: UUID, kept: dict[str, bytes]
+) -> None:
     """One committed archive, and every file comes back out of it."""
-    store = ArchiveStore.from_url(cell.archive_url)
+    store = ArchiveStore.from_url(environment.archive_url)
     committed = await store.find_committed(workspace_id)
-    ws = await cell.view(workspace_id)
+    ws = await environment.view(workspace_id)
     assert [each.path.key for each in committed] == [ws.archive_key]
-    await cell.wish(workspace_id, "start")
-    await cell.until_status(workspace_id, "running")
-    assert read_home(cell.home(workspace_id)) == kept
+    await environment.wish(workspace_id, "start")
+    await environment.until_status(workspace_id, "running")
+    assert read_home(environment.home(workspace_id)) == kept
 
 
 @pytest.mark.parametrize("call", ["start", "archive", "delete_volume"])
-async def test_a_frozen_leader_thaws_and_harms_nobody(cell: Cell, pair: Pair, call: str) -> None:
+async def test_a_frozen_leader_thaws_and_harms_nobody(
+    environment: ControlEnvironment, pair: Pair, call: str
+) -> None:
     """SIGSTOP for longer than its session may idle; the heir finishes; then the old leader wakes up."""
     state, wish = ("standby", "start") if call == "start" else ("standby", "archive")
-    async with prepared(cell, state) as (workspace_id, kept):
+    async with prepared(environment, state) as (workspace_id, kept):
         leader = await pair.launch("leader", pause=(call, "before"), idle_timeout="1s")
         await leader.until_said("leading")
         heir = await pair.launch_heir()
-        await cell.wish(workspace_id, wish)
+        await environment.wish(workspace_id, wish)
         await leader.until_said("paused")
         os.kill(leader.pid, signal.SIGSTOP)
         await heir.until_said("leading")
-        await settled(cell, workspace_id, TARGET[wish])
+        await settled(environment, workspace_id, TARGET[wish])
         os.kill(leader.pid, signal.SIGCONT)
         await leader.until_said("following")
         assert heir.heard("following") is None
         if wish == "start":
-            assert processes_of(cell, workspace_id) == 1
-            assert read_home(cell.home(workspace_id)) == kept
+            assert processes_of(environment, workspace_id) == 1
+            assert read_home(environment.home(workspace_id)) == kept
         else:
-            await assert_archived(cell, workspace_id, kept)
+            await assert_archived(environment, workspace_id, kept)
 
 
 USUAL = {
@@ -283,7 +289,7 @@ USUAL = {
 
 
 async def test_a_frozen_leader_is_replaced_in_twelve_seconds_and_an_idle_one_is_not(
-    cell: Cell, pair: Pair
+    environment: ControlEnvironment, pair: Pair
 ) -> None:
     leader = await pair.launch("leader", settings=USUAL)
     await leader.until_said("leading")
@@ -292,7 +298,7 @@ async def test_a_frozen_leader_is_replaced_in_twelve_seconds_and_an_idle_one_is_
     frozen_at = time.monotonic()
 
     async def terms() -> dict[str, tuple[str, int]]:
-        async with cell.sessions() as session:
+        async with environment.sessions() as session:
             rows = await session.execute(text("SELECT lock_name, holder_id, epoch FROM system_locks"))
         return {row.lock_name: (row.holder_id, row.epoch) for row in rows}
 
@@ -312,28 +318,32 @@ async def test_a_frozen_leader_is_replaced_in_twelve_seconds_and_an_idle_one_is_
     assert await terms() == inherited
 
 
-async def test_a_storage_job_that_outlives_its_leader_is_ended_by_the_next(cell: Cell, pair: Pair) -> None:
-    async with prepared(cell, "standby") as (workspace_id, _):
-        big = cell.home(workspace_id) / "big"
+async def test_a_storage_job_that_outlives_its_leader_is_ended_by_the_next(
+    environment: ControlEnvironment, pair: Pair
+) -> None:
+    async with prepared(environment, "standby") as (workspace_id, _):
+        big = environment.home(workspace_id) / "big"
         with big.open("wb") as file:
             for _ in range(64):
                 file.write(os.urandom(1 << 20))
-        kept = read_home(cell.home(workspace_id))
+        kept = read_home(environment.home(workspace_id))
         leader, heir = await pair.leader_and_heir(pause=("archive", "during"))
-        await cell.wish(workspace_id, "archive")
+        await environment.wish(workspace_id, "archive")
         await leader.until_said("paused")
         leader.kill()  # its job goes on, and holds the workspace's lock
         await heir.until_said("leading")
-        await settled(cell, workspace_id, ObservedStatus.PENDING)
-        await assert_archived(cell, workspace_id, kept)
+        await settled(environment, workspace_id, ObservedStatus.PENDING)
+        await assert_archived(environment, workspace_id, kept)
 
 
-async def test_sigterm_hands_over_before_the_process_has_gone(cell: Cell, pair: Pair) -> None:
-    async with prepared(cell, "new") as (workspace_id, _):
+async def test_sigterm_hands_over_before_the_process_has_gone(
+    environment: ControlEnvironment, pair: Pair
+) -> None:
+    async with prepared(environment, "new") as (workspace_id, _):
         leader, heir = await pair.leader_and_heir()
         leader.process.terminate()
         await heir.until_said("leading")
-        await cell.wish(workspace_id, "start")
-        await settled(cell, workspace_id, ObservedStatus.RUNNING)
+        await environment.wish(workspace_id, "start")
+        await settled(environment, workspace_id, ObservedStatus.RUNNING)
         await leader.process.wait()
         assert leader.process.returncode == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from codehub.domain.states import ObservedStatus, Operation
-from tests.support.control import Cell
+from tests.support.control import ControlEnvironment
 from tests.support.redis import RedisServer
 
 
@@ -35,27 +35,27 @@ def steps(history: list[Any]) -> list[str]:
     ]
 
 
-async def walk(cell: Cell) -> None:
-    workspace_id = await cell.create()
-    await cell.until_status(workspace_id, "running")
-    kept = write_home(cell.home(workspace_id))
+async def walk(environment: ControlEnvironment) -> None:
+    workspace_id = await environment.create()
+    await environment.until_status(workspace_id, "running")
+    kept = write_home(environment.home(workspace_id))
 
-    await cell.wish(workspace_id, "stop")
-    await cell.until_status(workspace_id, "standby")
-    assert read_home(cell.home(workspace_id)) == kept
+    await environment.wish(workspace_id, "stop")
+    await environment.until_status(workspace_id, "standby")
+    assert read_home(environment.home(workspace_id)) == kept
 
-    await cell.wish(workspace_id, "archive")
-    archived = await cell.until_status(workspace_id, "archived")
-    assert not cell.home(workspace_id).exists()
+    await environment.wish(workspace_id, "archive")
+    archived = await environment.until_status(workspace_id, "archived")
+    assert not environment.home(workspace_id).exists()
     assert archived.archive_key is not None
 
-    await cell.wish(workspace_id, "start")
-    running = await cell.until_status(workspace_id, "running")
-    assert read_home(cell.home(workspace_id)) == kept
-    assert (cell.home(workspace_id) / "empty").is_dir()
+    await environment.wish(workspace_id, "start")
+    running = await environment.until_status(workspace_id, "running")
+    assert read_home(environment.home(workspace_id)) == kept
+    assert (environment.home(workspace_id) / "empty").is_dir()
     assert running.operation is Operation.NONE
 
-    history = await cell.history(workspace_id)
+    history = await environment.history(workspace_id)
     assert steps(history) == [
         "PROVISIONING",
         "STARTING",
@@ -69,46 +69,53 @@ async def walk(cell: Cell) -> None:
     assert [event.version for event in history] == sorted({event.version for event in history})
 
 
-async def test_every_byte_comes_back_through_sleep_and_archive(cell: Cell) -> None:
-    async with cell.replica():
-        await walk(cell)
+async def test_every_byte_comes_back_through_sleep_and_archive(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        await walk(environment)
 
 
-async def test_the_same_walk_by_polling_alone(cell: Cell, redis_server: RedisServer) -> None:
+async def test_the_same_walk_by_polling_alone(
+    environment: ControlEnvironment, redis_server: RedisServer
+) -> None:
     redis_server.kill()
     try:
-        async with cell.replica():
-            await walk(cell)
+        async with environment.replica():
+            await walk(environment)
     finally:
         redis_server.start()
 
 
-async def test_a_completion_says_when_the_action_had_ended(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        ws = await cell.view(workspace_id)
+async def test_a_completion_says_when_the_action_had_ended(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        ws = await environment.view(workspace_id)
     assert ws.op_started_at is not None
     assert ws.op_acted_at is not None
     assert ws.observed_at is not None
     assert ws.op_started_at < ws.op_acted_at < ws.observed_at
 
 
-async def test_a_running_workspace_is_archived_in_two_steps(cell: Cell) -> None:
-    async with cell.replica():
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        await cell.wish(workspace_id, "archive")
-        await cell.until_status(workspace_id, "archived")
-    assert steps(await cell.history(workspace_id)) == ["PROVISIONING", "STARTING", "STOPPING", "ARCHIVING"]
+async def test_a_running_workspace_is_archived_in_two_steps(environment: ControlEnvironment) -> None:
+    async with environment.replica():
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "archive")
+        await environment.until_status(workspace_id, "archived")
+    assert steps(await environment.history(workspace_id)) == [
+        "PROVISIONING",
+        "STARTING",
+        "STOPPING",
+        "ARCHIVING",
+    ]
 
 
-async def test_delete_removes_container_and_volume_at_once(cell: Cell) -> None:
-    async with cell.replica() as plane:
-        workspace_id = await cell.create()
-        await cell.until_status(workspace_id, "running")
-        await cell.wish(workspace_id, "delete")
-        gone = await cell.until_status(workspace_id, "deleted")
+async def test_delete_removes_container_and_volume_at_once(environment: ControlEnvironment) -> None:
+    async with environment.replica() as plane:
+        workspace_id = await environment.create()
+        await environment.until_status(workspace_id, "running")
+        await environment.wish(workspace_id, "delete")
+        gone = await environment.until_status(workspace_id, "deleted")
         assert gone.observed_status is ObservedStatus.DELETED
-        assert not cell.home(workspace_id).exists()
+        assert not environment.home(workspace_id).exists()
         assert plane.loops["wc"].status.last_error is None

@@ -103,7 +103,7 @@ async def test_a_container_that_ignores_sigterm_is_gone_after_the_grace(bench: D
 
 async def test_a_death_is_heard_of_at_once(bench: DockerBench, ws: UUID) -> None:
     heard: list[UUID] = []
-    runtime = await bench.open(on_death=heard.append)
+    runtime = await bench.open(on_exit=heard.append)
     await bring_up(bench, runtime, ws)
 
     async def was_heard() -> bool:
@@ -118,7 +118,7 @@ async def test_a_death_is_heard_of_at_once(bench: DockerBench, ws: UUID) -> None
 
 async def test_deaths_are_heard_of_again_after_the_engine_was_away(bench: DockerBench, ws: UUID) -> None:
     heard: list[UUID] = []
-    runtime = await bench.open(on_death=heard.append)
+    runtime = await bench.open(on_exit=heard.append)
     await bring_up(bench, runtime, ws)
     await bench.break_engine()
     assert await failure_of(runtime.address(ws)) is FailureCode.DOCKER_API_ERROR

@@ -23,7 +23,7 @@ def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
 
 
 @dataclass
-class House:
+class ProxyEnvironment:
     """A running proxy with its fakes and one workspace behind it."""
 
     server: ProxyServer
@@ -91,12 +91,12 @@ class House:
         return await client.response()
 
 
-MakeHouse = Callable[..., Awaitable[House]]
+MakeEnvironment = Callable[..., Awaitable[ProxyEnvironment]]
 
 
 @pytest.fixture
-async def make_house(tmp_path: Path) -> AsyncIterator[MakeHouse]:
-    houses: list[House] = []
+async def make_environment(tmp_path: Path) -> AsyncIterator[MakeEnvironment]:
+    houses: list[ProxyEnvironment] = []
 
     async def make(
         behave: Behaviour | None = None,
@@ -104,7 +104,7 @@ async def make_house(tmp_path: Path) -> AsyncIterator[MakeHouse]:
         api: Behaviour | None = None,
         target: Mapping[str, Any] | None = None,
         **settings: Any,
-    ) -> House:
+    ) -> ProxyEnvironment:
         upstream, api_server = RawUpstream(behave or replies(ok())), RawUpstream(api or replies(ok(b"api")))
         await upstream.start()
         socket = str(tmp_path / f"api{len(houses)}.sock")
@@ -119,19 +119,19 @@ async def make_house(tmp_path: Path) -> AsyncIterator[MakeHouse]:
         }
         server = ProxyServer(ports, ProxySettings(**(options | settings)))
         await server.start()
-        house = House(server, directory, sign_in, activity, upstream, api_server, workspace)
-        houses.append(house)
-        return house
+        environment = ProxyEnvironment(server, directory, sign_in, activity, upstream, api_server, workspace)
+        houses.append(environment)
+        return environment
 
     yield make
-    for house in houses:
-        for client in house.clients:
+    for environment in houses:
+        for client in environment.clients:
             client.close()
-        await house.server.stop(drain_seconds=0)
-        await house.upstream.stop()
-        await house.api.stop()
+        await environment.server.stop(drain_seconds=0)
+        await environment.upstream.stop()
+        await environment.api.stop()
 
 
 @pytest.fixture
-async def house(make_house: MakeHouse) -> House:
-    return await make_house()
+async def environment(make_environment: MakeEnvironment) -> ProxyEnvironment:
+    return await make_environment()

@@ -12,8 +12,8 @@ from codehub.proxy.interfaces import (
     ChangeListener,
     Credential,
     CredentialKind,
+    Interfaces,
     Phase,
-    Ports,
     Principal,
     Use,
     WakeOutcome,
@@ -160,7 +160,7 @@ class FakeActivity:
             raise ConnectionError("redis is away")
 
 
-def make_ports() -> tuple[Ports, FakeDirectory, FakeSignIn, FakeActivity]:
+def make_ports() -> tuple[Interfaces, FakeDirectory, FakeSignIn, FakeActivity]:
     directory = FakeDirectory()
     sign_in, activity = FakeSignIn(directory), FakeActivity()
-    return Ports(directory, sign_in, activity), directory, sign_in, activity
+    return Interfaces(directory, sign_in, activity), directory, sign_in, activity

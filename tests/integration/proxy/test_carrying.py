@@ -18,7 +18,7 @@ import pytest
 from codehub.proxy.upstream import relay as relays
 from codehub.proxy.upstream import tunnel
 from codehub.proxy.upstream.relay import Left, Relay
-from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
 from tests.support.requirements import require_relay
 
@@ -205,30 +205,30 @@ async def _echo_bytes(_: Received, reader: asyncio.StreamReader, writer: asyncio
     writer.close()
 
 
-async def test_an_open_websocket_is_carried(make_house: MakeHouse) -> None:
+async def test_an_open_websocket_is_carried(make_environment: MakeEnvironment) -> None:
     require_relay()
-    house = await make_house(_echo_bytes)
-    client = await house.client()
-    await client.send(house.upgrade() + b"sent before the answer")
+    environment = await make_environment(_echo_bytes)
+    client = await environment.client()
+    await client.send(environment.upgrade() + b"sent before the answer")
     assert (await client.response()).status == 101
     assert await client.reader.readexactly(22) == b"sent before the answer"
-    await until(lambda: house.carried() == 1)
+    await until(lambda: environment.carried() == 1)
     await client.send(b"carried")
     assert await client.reader.readexactly(7) == b"carried"
     client.writer.write_eof()
     assert await client.rest() == b"", "closing one side first closes the other in the end"
-    await until(lambda: (house.carried(), house.server.metrics.websockets_open) == (0, 0))
+    await until(lambda: (environment.carried(), environment.server.metrics.websockets_open) == (0, 0))
 
 
 async def test_without_the_library_websockets_are_carried_by_the_event_loop(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make_environment: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(relays, "LIBRARY", tmp_path / "none.so")
     relays.load.cache_clear()
     try:
-        house = await make_house(_echo_bytes)
-        client = await house.client()
-        await client.send(house.upgrade())
+        environment = await make_environment(_echo_bytes)
+        client = await environment.client()
+        await client.send(environment.upgrade())
         assert (await client.response()).status == 101
         await client.send(b"all the same")
         assert await client.reader.readexactly(12) == b"all the same"
@@ -236,20 +236,20 @@ async def test_without_the_library_websockets_are_carried_by_the_event_loop(
         relays.load.cache_clear()
 
 
-async def test_stopping_ends_what_is_carried(make_house: MakeHouse) -> None:
+async def test_stopping_ends_what_is_carried(make_environment: MakeEnvironment) -> None:
     require_relay()
-    house = await make_house(_echo_bytes)
-    client = await house.client()
-    await client.send(house.upgrade())
+    environment = await make_environment(_echo_bytes)
+    client = await environment.client()
+    await client.send(environment.upgrade())
     assert (await client.response()).status == 101
-    await until(lambda: house.carried() == 1)
-    await house.server.stop()
+    await until(lambda: environment.carried() == 1)
+    await environment.server.stop()
     assert await client.rest() == b""
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_bytes_stay_in_order_however_often_it_gives_back_and_takes(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch, seed: int
+    make_environment: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Slow readers at both ends, and a relay that is offered the tunnel again at once."""
     require_relay()
@@ -263,14 +263,14 @@ async def test_bytes_stay_in_order_however_often_it_gives_back_and_takes(
 
     monkeypatch.setattr(tunnel, "AGAIN", 0.0)
     monkeypatch.setattr(tunnel.Tunnel, "_came_back", count)
-    house = await make_house(_echo_bytes)
-    floods = (asyncio.to_thread(_flood, house, random.Random(10 * seed + n)) for n in range(3))
+    environment = await make_environment(_echo_bytes)
+    floods = (asyncio.to_thread(_flood, environment, random.Random(10 * seed + n)) for n in range(3))
     for sent, received in await asyncio.gather(*floods):
         assert sent == received
     assert given_back > 3, "a test of something"
 
 
-def _flood(house: House, dice: random.Random) -> tuple[str, str]:
+def _flood(environment: ProxyEnvironment, dice: random.Random) -> tuple[str, str]:
     """A handshake, then bytes in pieces of every size, read back in others. → digests of both"""
     data = dice.randbytes(24 * 2**20)
     sizes = [dice.choice((1, 64, 1000, 16_384, 300_000)) for _ in range(1000)]
@@ -286,8 +286,8 @@ def _flood(house: House, dice: random.Random) -> tuple[str, str]:
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         client.settimeout(DEADLINE)
-        client.connect(("127.0.0.1", house.server.port))
-        client.sendall(house.upgrade())
+        client.connect(("127.0.0.1", environment.server.port))
+        client.sendall(environment.upgrade())
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             head += client.recv(1)

@@ -3,7 +3,7 @@
 import pytest
 
 from codehub.proxy.interfaces import Phase
-from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import ok, replies
 
@@ -11,10 +11,10 @@ HOST = b"Host: hub.example\r\n"
 COOKIE = b"Cookie: codehub_session=s3ss10n\r\n"
 
 
-def spell(raw: bytes, house: House) -> bytes:
+def spell(raw: bytes, environment: ProxyEnvironment) -> bytes:
     raw = raw.replace(b"{get}", b"GET {p} HTTP/1.1\r\n{h}").replace(b"{post}", b"POST {p} HTTP/1.1\r\n{h}")
     fields = HOST if b"{h}{h}" in raw else HOST + COOKIE
-    return raw.replace(b"{p}", house.base + b"/").replace(b"{h}", fields)
+    return raw.replace(b"{p}", environment.base + b"/").replace(b"{h}", fields)
 
 
 REFUSED: list[tuple[str, bytes, int]] = [
@@ -75,16 +75,16 @@ REFUSED: list[tuple[str, bytes, int]] = [
 
 
 @pytest.mark.parametrize(("raw", "status"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-async def test_refused_before_anyone_sees_it(house: House, raw: bytes, status: int) -> None:
-    client = await house.client()
-    await client.send(spell(raw, house))
+async def test_refused_before_anyone_sees_it(environment: ProxyEnvironment, raw: bytes, status: int) -> None:
+    client = await environment.client()
+    await client.send(spell(raw, environment))
     answer = await client.response()
     assert answer.status == status
     assert answer.values(b"connection") == [b"close"]
     assert await client.rest() == b"", "nothing behind it is read as a request"
-    assert house.upstream.requests == []
-    assert house.api.requests == []
-    assert sum(house.server.metrics.refusals.values()) == 1
+    assert environment.upstream.requests == []
+    assert environment.api.requests == []
+    assert sum(environment.server.metrics.refusals.values()) == 1
 
 
 BAD_BODIES: list[tuple[str, bytes]] = [
@@ -108,17 +108,19 @@ BAD_BODIES: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize("body", [row[1] for row in BAD_BODIES], ids=[row[0] for row in BAD_BODIES])
-async def test_a_malformed_body_ends_the_request_on_both_sides(house: House, body: bytes) -> None:
-    client = await house.client()
-    await client.send(house.request(b"/", b"Transfer-Encoding: chunked", method=b"POST"))
-    await client.send(body + house.request(b"/smuggled"))
+async def test_a_malformed_body_ends_the_request_on_both_sides(
+    environment: ProxyEnvironment, body: bytes
+) -> None:
+    client = await environment.client()
+    await client.send(environment.request(b"/", b"Transfer-Encoding: chunked", method=b"POST"))
+    await client.send(body + environment.request(b"/smuggled"))
     # The upstream here answers as soon as it has the head; whichever was first, the client is closed.
     data = await client.rest()
     assert data.count(b"HTTP/1.1 ") <= 1
-    assert [request.line.split(b" ")[1] for request in house.upstream.requests] in ([], [b"/"])
+    assert [request.line.split(b" ")[1] for request in environment.upstream.requests] in ([], [b"/"])
 
 
-async def test_the_second_opinion_agrees_with_everything_ordinary(house: House) -> None:
+async def test_the_second_opinion_agrees_with_everything_ordinary(environment: ProxyEnvironment) -> None:
     ordinary = (
         b"Accept: text/html,application/xhtml+xml,*/*;q=0.8",
         b'Sec-Ch-Ua: "Chromium";v="130", "Not?A_Brand";v="99"',
@@ -127,8 +129,8 @@ async def test_the_second_opinion_agrees_with_everything_ordinary(house: House) 
         b"X-Tab:\tvalue\t",
         b'If-None-Match: W/"abc"',
     )
-    assert (await house.get(b"/", *ordinary)).status == 200
-    received = house.upstream.requests[0]
+    assert (await environment.get(b"/", *ordinary)).status == 200
+    received = environment.upstream.requests[0]
     assert received.values(b"x-tab") == [b"value"]
     assert received.values(b"x-empty") == [b""]
 
@@ -151,27 +153,29 @@ BAD_ANSWERS: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize("response", [row[1] for row in BAD_ANSWERS], ids=[row[0] for row in BAD_ANSWERS])
-async def test_a_hostile_upstream_gets_a_502_in_its_place(make_house: MakeHouse, response: bytes) -> None:
-    house = await make_house(replies(response, ok()))
-    client = await house.client()
-    await client.send(house.request())
+async def test_a_hostile_upstream_gets_a_502_in_its_place(
+    make_environment: MakeEnvironment, response: bytes
+) -> None:
+    environment = await make_environment(replies(response, ok()))
+    client = await environment.client()
+    await client.send(environment.request())
     answer = await client.response()
     assert answer.status == 502
     assert b"X-A" not in answer.head
-    assert (await house.get()).status == 200, "the connection it came over is not used again"
+    assert (await environment.get()).status == 200, "the connection it came over is not used again"
 
 
-async def test_a_refused_method_is_told_others(house: House) -> None:
-    client = await house.client()
-    await client.send(house.request(b"/", method=b"TRACE"))
+async def test_a_refused_method_is_told_others(environment: ProxyEnvironment) -> None:
+    client = await environment.client()
+    await client.send(environment.request(b"/", method=b"TRACE"))
     assert (await client.response()).values(b"allow") == [b"GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"]
-    client = await house.client()
+    client = await environment.client()
     await client.send(b"POST /_codehub/page.js HTTP/1.1\r\nHost: x\r\nOrigin: http://x\r\n\r\n")
     answer = await client.response()
     assert (answer.status, answer.values(b"allow")) == (405, [b"GET, HEAD"])
 
 
-async def test_over_https_every_answer_of_the_proxys_own_says_so(make_house: MakeHouse) -> None:
+async def test_over_https_every_answer_of_the_proxys_own_says_so(make_environment: MakeEnvironment) -> None:
     sleeping = {"phase": Phase.ASLEEP, "status": "standby"}
     requests = {
         "waiting page": (b"GET {base}/", b"Accept: text/html", 200),
@@ -183,10 +187,10 @@ async def test_over_https_every_answer_of_the_proxys_own_says_so(make_house: Mak
     }
     for secure in (True, False):
         scheme, cookie = ("https", b"__Host-codehub_session") if secure else ("http", b"codehub_session")
-        house = await make_house(public_url=f"{scheme}://hub.example", target=sleeping)
+        environment = await make_environment(public_url=f"{scheme}://hub.example", target=sleeping)
         for name, (line, field, status) in requests.items():
-            client = await house.client()
-            start = line.replace(b"{base}", house.base)
+            client = await environment.client()
+            start = line.replace(b"{base}", environment.base)
             fields = b"Host: hub.example\r\n%b\r\nCookie: %b=%b" % (field, cookie, SESSION.encode())
             await client.send(b"%b HTTP/1.1\r\n%b\r\n\r\n" % (start, fields))
             answer = await client.response()

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tests.integration.proxy.apart import proxy_apart
-from tests.integration.proxy.conftest import MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment
 from tests.integration.proxy.raw import Received
 
 MIB = 2**20
@@ -99,7 +99,7 @@ def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
     return head, rest
 
 
-async def test_chunked_download(make_house: MakeHouse) -> None:
+async def test_chunked_download(make_environment: MakeEnvironment) -> None:
     async def send(received: Received, __: object, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(CHUNKED_SIZE // MIB):
@@ -107,9 +107,9 @@ async def test_chunked_download(make_house: MakeHouse) -> None:
             await writer.drain()
         writer.write(b"0\r\n\r\n")
 
-    house = await make_house(send)
-    client = await house.client()
-    await client.send(house.request())
+    environment = await make_environment(send)
+    client = await environment.client()
+    await client.send(environment.request())
     await client.reader.readuntil(b"\r\n\r\n")
     before = _resident_kib()
     for _ in range(CHUNKED_SIZE // MIB):
@@ -124,7 +124,7 @@ def _resident_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
 
 
-async def test_many_transfers_at_once_with_slow_readers(make_house: MakeHouse) -> None:
+async def test_many_transfers_at_once_with_slow_readers(make_environment: MakeEnvironment) -> None:
     """Forty downloads nobody reads: the proxy holds a little of each, not all of it."""
 
     async def send(received: Received, __: object, writer: asyncio.StreamWriter) -> None:
@@ -133,12 +133,12 @@ async def test_many_transfers_at_once_with_slow_readers(make_house: MakeHouse) -
             writer.write(BLOCK)
             await writer.drain()
 
-    house = await make_house(send)
+    environment = await make_environment(send)
     before = _resident_kib()
     for _ in range(40):
-        client = await house.client()
+        client = await environment.client()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await client.send(house.request())
+        await client.send(environment.request())
     last = -1
     while (now := _resident_kib()) != last:  # until nothing moves any more
         last = now

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, TOKEN
 from tests.integration.proxy.raw import ok, replies
 
@@ -20,36 +20,36 @@ SECRETS = (SESSION.encode(), TOKEN.encode(), b"codehub", b"CodeHub")
     ],
 )
 async def test_own_cookies_are_cut_out_and_others_stay(
-    house: House, cookie: bytes, left: list[bytes]
+    environment: ProxyEnvironment, cookie: bytes, left: list[bytes]
 ) -> None:
-    assert (await house.get(b"/", b"Cookie: " + cookie, session=None)).status == 200
-    assert house.upstream.requests[0].values(b"cookie") == left
-    assert not any(secret in house.upstream.requests[0].head for secret in SECRETS)
+    assert (await environment.get(b"/", b"Cookie: " + cookie, session=None)).status == 200
+    assert environment.upstream.requests[0].values(b"cookie") == left
+    assert not any(secret in environment.upstream.requests[0].head for secret in SECRETS)
 
 
-async def test_cookies_in_two_fields_are_one(house: House) -> None:
-    assert (await house.get(b"/", b"Cookie: a=1", b"cookie: b=2")).status == 200
-    assert house.upstream.requests[0].values(b"cookie") == [b"a=1; b=2"]
+async def test_cookies_in_two_fields_are_one(environment: ProxyEnvironment) -> None:
+    assert (await environment.get(b"/", b"Cookie: a=1", b"cookie: b=2")).status == 200
+    assert environment.upstream.requests[0].values(b"cookie") == [b"a=1; b=2"]
 
 
-async def test_a_planted_second_session_cookie_makes_neither_count(house: House) -> None:
-    assert (await house.get(b"/", b"Cookie: codehub_session=evil")).status == 401
+async def test_a_planted_second_session_cookie_makes_neither_count(environment: ProxyEnvironment) -> None:
+    assert (await environment.get(b"/", b"Cookie: codehub_session=evil")).status == 401
 
 
-async def test_tokens_stay_with_the_proxy(house: House) -> None:
-    answer = await house.get(b"/", b"authorization: bearer " + TOKEN.encode(), session=None)
+async def test_tokens_stay_with_the_proxy(environment: ProxyEnvironment) -> None:
+    answer = await environment.get(b"/", b"authorization: bearer " + TOKEN.encode(), session=None)
     assert answer.status == 200
-    assert house.upstream.requests[0].values(b"authorization") == []
-    assert not any(secret in house.upstream.requests[0].head for secret in SECRETS)
+    assert environment.upstream.requests[0].values(b"authorization") == []
+    assert not any(secret in environment.upstream.requests[0].head for secret in SECRETS)
 
 
-async def test_other_authorization_passes(house: House) -> None:
-    await house.get(b"/", b"Authorization: token jupyter")
-    assert house.upstream.requests[0].values(b"authorization") == [b"token jupyter"]
+async def test_other_authorization_passes(environment: ProxyEnvironment) -> None:
+    await environment.get(b"/", b"Authorization: token jupyter")
+    assert environment.upstream.requests[0].values(b"authorization") == [b"token jupyter"]
 
 
-async def test_hop_by_hop_fields_end_here(house: House) -> None:
-    await house.get(
+async def test_hop_by_hop_fields_end_here(environment: ProxyEnvironment) -> None:
+    await environment.get(
         b"/",
         b"Connection: keep-alive, X-Secret, Cookie, X-Forwarded-For",
         b"X-Secret: 1",
@@ -60,7 +60,7 @@ async def test_hop_by_hop_fields_end_here(house: House) -> None:
         b"HTTP2-Settings: AAMAAABkAAQ",
         b"X-Kept: yes",
     )
-    received = house.upstream.requests[0]
+    received = environment.upstream.requests[0]
     gone = {
         b"connection",
         b"x-secret",
@@ -77,8 +77,8 @@ async def test_hop_by_hop_fields_end_here(house: House) -> None:
     )
 
 
-async def test_forwarded_fields_are_ours(house: House) -> None:
-    await house.get(
+async def test_forwarded_fields_are_ours(environment: ProxyEnvironment) -> None:
+    await environment.get(
         b"/",
         b"X-Forwarded-For: 6.6.6.6",
         b"X-Forwarded-Proto: https",
@@ -90,21 +90,21 @@ async def test_forwarded_fields_are_ours(house: House) -> None:
         b"X-CodeHub-Principal: root",
         b"X_CodeHub_Principal: root",
     )
-    received = house.upstream.requests[0]
-    host = b"127.0.0.1:%d" % house.server.port
+    received = environment.upstream.requests[0]
+    host = b"127.0.0.1:%d" % environment.server.port
     assert received.values(b"x-forwarded-for") == [b"127.0.0.1"]
     assert received.values(b"x-forwarded-proto") == [b"http"]
     assert received.values(b"x-forwarded-host") == [host]
-    assert received.values(b"x-forwarded-prefix") == [house.base]
+    assert received.values(b"x-forwarded-prefix") == [environment.base]
     assert received.values(b"forwarded") == [b'for="127.0.0.1";proto=http']
     assert b"6.6.6.6" not in received.head
     assert b"root" not in received.head
 
 
-async def test_a_trusted_proxy_in_front_is_believed(make_house: MakeHouse) -> None:
-    house = await make_house(trusted_proxies=frozenset({"127.0.0.1"}))
-    await house.get(b"/", b"X-Forwarded-For: 203.0.113.9")
-    assert house.upstream.requests[0].values(b"x-forwarded-for") == [b"203.0.113.9, 127.0.0.1"]
+async def test_a_trusted_proxy_in_front_is_believed(make_environment: MakeEnvironment) -> None:
+    environment = await make_environment(trusted_proxies=frozenset({"127.0.0.1"}))
+    await environment.get(b"/", b"X-Forwarded-For: 203.0.113.9")
+    assert environment.upstream.requests[0].values(b"x-forwarded-for") == [b"203.0.113.9, 127.0.0.1"]
 
 
 @pytest.mark.parametrize(
@@ -145,18 +145,20 @@ async def test_a_trusted_proxy_in_front_is_believed(make_house: MakeHouse) -> No
         (b'Clear-Site-Data: "cookies"', False),
     ],
 )
-async def test_what_a_workspace_may_do_to_the_browser(make_house: MakeHouse, line: bytes, kept: bool) -> None:
-    house = await make_house(replies(ok(b"x", line, b"Set-Cookie: other=1")))
-    answer = await house.get()
+async def test_what_a_workspace_may_do_to_the_browser(
+    make_environment: MakeEnvironment, line: bytes, kept: bool
+) -> None:
+    environment = await make_environment(replies(ok(b"x", line, b"Set-Cookie: other=1")))
+    answer = await environment.get()
     name = line.partition(b":")[0]
     mine = [value for value in answer.values(name) if value != b"other=1"]
     assert bool(mine) is kept
     assert b"other=1" in answer.values(b"set-cookie")
 
 
-async def test_a_service_worker_stays_inside_its_workspace(make_house: MakeHouse) -> None:
-    house = await make_house(replies(ok(b"x", b"Service-Worker-Allowed: /")))
-    assert (await house.get()).values(b"service-worker-allowed") == [house.base + b"/"]
+async def test_a_service_worker_stays_inside_its_workspace(make_environment: MakeEnvironment) -> None:
+    environment = await make_environment(replies(ok(b"x", b"Service-Worker-Allowed: /")))
+    assert (await environment.get()).values(b"service-worker-allowed") == [environment.base + b"/"]
 
 
 @pytest.mark.parametrize(
@@ -170,11 +172,11 @@ async def test_a_service_worker_stays_inside_its_workspace(make_house: MakeHouse
     ],
 )
 async def test_redirects_of_an_upstream_that_does_not_know_its_prefix(
-    make_house: MakeHouse, location: bytes, rewritten: bytes
+    make_environment: MakeEnvironment, location: bytes, rewritten: bytes
 ) -> None:
-    house = await make_house()
-    target = location.replace(b"{base}", house.base)
-    house.upstream.behave = replies(
+    environment = await make_environment()
+    target = location.replace(b"{base}", environment.base)
+    environment.upstream.behave = replies(
         b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % target
     )
-    assert (await house.get()).values(b"location") == [rewritten.replace(b"{base}", house.base)]
+    assert (await environment.get()).values(b"location") == [rewritten.replace(b"{base}", environment.base)]

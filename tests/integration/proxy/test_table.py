@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from codehub.proxy.interfaces import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult
-from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import ADMIN_SESSION, SESSION, STRANGER_SESSION
 from tests.integration.proxy.raw import until
 
@@ -98,20 +98,20 @@ TABLE = [
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-async def test_the_table(make_house: MakeHouse, row: Row) -> None:
+async def test_the_table(make_environment: MakeEnvironment, row: Row) -> None:
     for kind in row.kinds:
-        house = await make_house(target=row.state)
-        house.directory.outcome = row.outcome
-        origin = b"http://127.0.0.1:%d" % house.server.port
+        environment = await make_environment(target=row.state)
+        environment.directory.outcome = row.outcome
+        origin = b"http://127.0.0.1:%d" % environment.server.port
         lines = tuple(line.replace(b"{origin}", origin) for line in kind)
-        answer = await house.get(b"/lab?x=1", *lines, session=row.who)
+        answer = await environment.get(b"/lab?x=1", *lines, session=row.who)
         assert answer.status == row.status, kind
         assert answer.values(b"content-type")[:1] == [b"text/html; charset=utf-8"] or not row.html
         assert row.says in answer.body
-        assert bool(house.directory.wakes) is row.wakes, "only a person's own navigation wakes"
-        assert bool(house.upstream.requests) is (row.status == 200 and not row.html)
+        assert bool(environment.directory.wakes) is row.wakes, "only a person's own navigation wakes"
+        assert bool(environment.upstream.requests) is (row.status == 200 and not row.html)
         if row.status == 303:
-            expected = f"/login?next=%2Fw%2F{house.workspace.id}%2Flab%3Fx%3D1"
+            expected = f"/login?next=%2Fw%2F{environment.workspace.id}%2Flab%3Fx%3D1"
             assert answer.values(b"location") == [expected.encode()]
         if row.status == 503:
             assert answer.values(b"retry-after")
@@ -120,118 +120,122 @@ async def test_the_table(make_house: MakeHouse, row: Row) -> None:
             assert b"default-src 'none'" in answer.values(b"content-security-policy")[0]
 
 
-async def test_foreign_and_missing_look_exactly_alike(house: House) -> None:
+async def test_foreign_and_missing_look_exactly_alike(environment: ProxyEnvironment) -> None:
     for lines in (NAVIGATE, PLAIN):
-        foreign = await house.get(b"/", *lines, session=STRANGER_SESSION)
-        nowhere = house.request(b"/", *lines, session=STRANGER_SESSION)
-        client = await house.client()
-        await client.send(nowhere.replace(str(house.workspace.id).encode(), str(uuid4()).encode()))
+        foreign = await environment.get(b"/", *lines, session=STRANGER_SESSION)
+        nowhere = environment.request(b"/", *lines, session=STRANGER_SESSION)
+        client = await environment.client()
+        await client.send(nowhere.replace(str(environment.workspace.id).encode(), str(uuid4()).encode()))
         missing = await client.response()
         assert (foreign.head, foreign.body) == (missing.head, missing.body)
-        await client.send(nowhere.replace(str(house.workspace.id).encode(), b"no-such-name"))
+        await client.send(nowhere.replace(str(environment.workspace.id).encode(), b"no-such-name"))
         assert (await client.response()).body == missing.body
 
 
-async def test_strangers_learn_nothing_about_what_exists(house: House) -> None:
-    existing = await house.get(session=None)
-    client = await house.client()
+async def test_strangers_learn_nothing_about_what_exists(environment: ProxyEnvironment) -> None:
+    existing = await environment.get(session=None)
+    client = await environment.client()
     await client.send(
-        house.request(session=None).replace(str(house.workspace.id).encode(), str(uuid4()).encode())
+        environment.request(session=None).replace(
+            str(environment.workspace.id).encode(), str(uuid4()).encode()
+        )
     )
     assert (await client.response()).body == existing.body
-    assert house.directory.calls["workspace"] == 0
+    assert environment.directory.calls["workspace"] == 0
 
 
-async def test_the_name_without_its_slash_is_redirected(house: House) -> None:
-    client = await house.client()
-    await client.send(house.request(b""))
+async def test_the_name_without_its_slash_is_redirected(environment: ProxyEnvironment) -> None:
+    client = await environment.client()
+    await client.send(environment.request(b""))
     answer = await client.response()
-    assert (answer.status, answer.values(b"location")) == (308, [house.base + b"/"])
-    await client.send(house.request(b"?x=1"))
-    assert (await client.response()).values(b"location") == [house.base + b"/?x=1"]
+    assert (answer.status, answer.values(b"location")) == (308, [environment.base + b"/"])
+    await client.send(environment.request(b"?x=1"))
+    assert (await client.response()).values(b"location") == [environment.base + b"/?x=1"]
 
 
-async def test_many_requests_cost_one_look_at_the_directory(house: House) -> None:
-    house.directory.gate = asyncio.Event()
-    pending = [asyncio.create_task(house.get()) for _ in range(20)]
-    await until(lambda: house.server.metrics.requests_total == 20)
-    house.directory.gate.set()
+async def test_many_requests_cost_one_look_at_the_directory(environment: ProxyEnvironment) -> None:
+    environment.directory.gate = asyncio.Event()
+    pending = [asyncio.create_task(environment.get()) for _ in range(20)]
+    await until(lambda: environment.server.metrics.requests_total == 20)
+    environment.directory.gate.set()
     assert {(await task).status for task in pending} == {200}
     for _ in range(20):
-        await house.get()
-    assert house.directory.calls == {"resolve": 1, "workspace": 1}
+        await environment.get()
+    assert environment.directory.calls == {"resolve": 1, "workspace": 1}
 
 
-async def test_what_is_remembered_ends_with_a_change(house: House) -> None:
-    client = await house.client()
+async def test_what_is_remembered_ends_with_a_change(environment: ProxyEnvironment) -> None:
+    client = await environment.client()
 
     async def status() -> int:
-        await client.send(house.request())
+        await client.send(environment.request())
         return (await client.response()).status
 
     assert await status() == 200
-    house.directory.change(house.workspace.id, phase=Phase.ASLEEP, status="standby")
+    environment.directory.change(environment.workspace.id, phase=Phase.ASLEEP, status="standby")
     assert await status() == 503
-    house.directory.change(house.workspace.id, phase=Phase.RUNNING, status="running")
+    environment.directory.change(environment.workspace.id, phase=Phase.RUNNING, status="running")
     assert await status() == 200
-    house.directory.credentials.clear()
+    environment.directory.credentials.clear()
     assert await status() == 200, "nobody said so yet"
-    for listener in house.directory.listeners:
-        listener.user_changed(house.directory.owner.user_id)
+    for listener in environment.directory.listeners:
+        listener.user_changed(environment.directory.owner.user_id)
     assert await status() == 401
 
 
-async def test_a_change_during_a_lookup_is_not_lost(house: House) -> None:
+async def test_a_change_during_a_lookup_is_not_lost(environment: ProxyEnvironment) -> None:
     """The lookup under way may have read the old state: whoever asks after the change gets the new one."""
-    house.directory.gate = asyncio.Event()
-    house.directory.change(house.workspace.id, phase=Phase.ASLEEP, status="standby")
-    first = asyncio.create_task(house.get())
-    await until(lambda: house.directory.calls["resolve"] == 1)
-    gate, house.directory.gate = house.directory.gate, None
+    environment.directory.gate = asyncio.Event()
+    environment.directory.change(environment.workspace.id, phase=Phase.ASLEEP, status="standby")
+    first = asyncio.create_task(environment.get())
+    await until(lambda: environment.directory.calls["resolve"] == 1)
+    gate, environment.directory.gate = environment.directory.gate, None
     gate.set()
     await first
-    slow = house.directory.gate = asyncio.Event()
-    for listener in house.directory.listeners:
+    slow = environment.directory.gate = asyncio.Event()
+    for listener in environment.directory.listeners:
         listener.everything_changed()
-    old = asyncio.create_task(house.get())
-    await until(lambda: house.directory.calls["resolve"] == 2)
+    old = asyncio.create_task(environment.get())
+    await until(lambda: environment.directory.calls["resolve"] == 2)
     slow.set()
-    await until(lambda: house.directory.calls["workspace"] == 2)
-    house.directory.gate = None
-    house.directory.change(house.workspace.id, phase=Phase.RUNNING, status="running")
+    await until(lambda: environment.directory.calls["workspace"] == 2)
+    environment.directory.gate = None
+    environment.directory.change(environment.workspace.id, phase=Phase.RUNNING, status="running")
     await old
-    assert (await house.get()).status == 200
+    assert (await environment.get()).status == 200
 
 
-async def test_two_tabs_wake_once(make_house: MakeHouse) -> None:
-    house = await make_house(target=STANDBY)
-    await asyncio.gather(*(house.get(b"/", *NAVIGATE) for _ in range(2)))
-    assert 1 <= len(house.directory.wakes) <= 2
-    assert set(house.directory.wakes) == {(house.workspace.id, house.directory.owner.user_id)}
+async def test_two_tabs_wake_once(make_environment: MakeEnvironment) -> None:
+    environment = await make_environment(target=STANDBY)
+    await asyncio.gather(*(environment.get(b"/", *NAVIGATE) for _ in range(2)))
+    assert 1 <= len(environment.directory.wakes) <= 2
+    assert set(environment.directory.wakes) == {
+        (environment.workspace.id, environment.directory.owner.user_id)
+    }
 
 
-async def test_ready_says_when_the_workspace_answers(make_house: MakeHouse) -> None:
-    house = await make_house(target=STANDBY)
+async def test_ready_says_when_the_workspace_answers(make_environment: MakeEnvironment) -> None:
+    environment = await make_environment(target=STANDBY)
 
     async def ready(session: str | None = SESSION) -> int:
-        client = await house.client()
+        client = await environment.client()
         cookie = f"Cookie: codehub_session={session}\r\n".encode() if session else b""
-        path = f"/_codehub/ready/{house.workspace.id}".encode()
+        path = f"/_codehub/ready/{environment.workspace.id}".encode()
         await client.send(b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path, cookie))
         return (await client.response()).status
 
     assert await ready() == 503
-    house.directory.change(house.workspace.id, phase=Phase.RUNNING, status="running")
+    environment.directory.change(environment.workspace.id, phase=Phase.RUNNING, status="running")
     assert await ready() == 204
-    await house.upstream.stop()
+    await environment.upstream.stop()
     assert await ready() == 503
     assert await ready(STRANGER_SESSION) == 404
     assert await ready(None) == 401
-    assert house.directory.wakes == [], "asking is not wishing"
+    assert environment.directory.wakes == [], "asking is not wishing"
 
 
-async def test_the_pages_script_is_served_to_anybody(house: House) -> None:
-    client = await house.client()
+async def test_the_pages_script_is_served_to_anybody(environment: ProxyEnvironment) -> None:
+    client = await environment.client()
     await client.send(b"GET /_codehub/page.js?v=1 HTTP/1.1\r\nHost: x\r\n\r\n")
     answer = await client.response()
     assert answer.status == 200

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import BrowserContext, async_playwright, expect
 
 from codehub.proxy.interfaces import Phase, RunningWorkspace, WakeOutcome, WakeResult
-from tests.integration.proxy.conftest import MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import Received, ok, replies
 
@@ -51,73 +51,81 @@ class Events:
             await writer.drain()
 
 
-async def test_it_turns_into_the_workspace(make_house: MakeHouse, browser: BrowserContext) -> None:
+async def test_it_turns_into_the_workspace(
+    make_environment: MakeEnvironment, browser: BrowserContext
+) -> None:
     events = Events()
     asleep = {"phase": Phase.ASLEEP, "status": "archived"}
-    house = await make_house(replies(PAGE), api=events.serve, target=asleep)
-    origin = f"http://127.0.0.1:{house.server.port}"
+    environment = await make_environment(replies(PAGE), api=events.serve, target=asleep)
+    origin = f"http://127.0.0.1:{environment.server.port}"
     await browser.add_cookies([{"name": "codehub_session", "value": SESSION, "url": origin}])
     page = await browser.new_page()
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
-    await page.goto(f"{origin}/w/{house.workspace.id}/")
+    await page.goto(f"{origin}/w/{environment.workspace.id}/")
     await expect(page.locator("h1")).to_have_text("Opening your workspace")
-    assert len(house.directory.wakes) == 1
+    assert len(environment.directory.wakes) == 1
 
     await events.queue.put({"status": "restoring", "progress": 42, "desired_state": "RUNNING"})
     await expect(page.locator("#percent")).to_have_text("42 %")
     await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
     await expect(page.locator("[aria-current=step]")).to_have_text("Your files")
     await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "42")
-    await events.queue.put({"id": str(house.workspace.id), "progress": 57, "operation": "RESTORING"})
+    await events.queue.put({"id": str(environment.workspace.id), "progress": 57, "operation": "RESTORING"})
     await expect(page.locator("#percent")).to_have_text("57 %")
     await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
     await expect(page.locator("[aria-current=step]")).to_have_text("Your files")
-    await events.queue.put({"id": str(house.workspace.id), "progress": 58})
+    await events.queue.put({"id": str(environment.workspace.id), "progress": 58})
     await expect(page.locator("#percent")).to_have_text("58 %")
     await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
     await events.queue.put({"status": "starting", "progress": None, "desired_state": "RUNNING"})
     await expect(page.locator("[aria-current=step]")).to_have_text("Container")
     assert problems == []
 
-    house.directory.change(house.workspace.id, phase=Phase.RUNNING, status="running")
+    environment.directory.change(environment.workspace.id, phase=Phase.RUNNING, status="running")
     await events.queue.put({"status": "running", "progress": None, "desired_state": "RUNNING"})
     await expect(page.locator("h1")).to_have_text("the editor")
-    assert len(house.directory.wakes) == 1, "the page itself wakes nothing"
+    assert len(environment.directory.wakes) == 1, "the page itself wakes nothing"
 
 
 async def test_it_says_when_the_workspace_went_back_to_sleep(
-    make_house: MakeHouse, browser: BrowserContext
+    make_environment: MakeEnvironment, browser: BrowserContext
 ) -> None:
     events = Events()
-    house = await make_house(api=events.serve, target={"phase": Phase.ASLEEP, "status": "standby"})
-    origin = f"http://127.0.0.1:{house.server.port}"
+    environment = await make_environment(
+        api=events.serve, target={"phase": Phase.ASLEEP, "status": "standby"}
+    )
+    origin = f"http://127.0.0.1:{environment.server.port}"
     await browser.add_cookies([{"name": "codehub_session", "value": SESSION, "url": origin}])
     await browser.add_cookies([{"name": "codehub_lang", "value": "ko", "url": origin}])
     page = await browser.new_page()
-    await page.goto(f"{origin}/w/{house.workspace.id}/")
+    await page.goto(f"{origin}/w/{environment.workspace.id}/")
     await events.queue.put({"status": "standby", "progress": None, "desired_state": "STANDBY"})
     await expect(page.get_by_role("link", name="다시 깨우기")).to_be_visible()
-    assert len(house.directory.wakes) == 1
+    assert len(environment.directory.wakes) == 1
     await page.get_by_role("link", name="다시 깨우기").click()
     await expect(page.locator("#doing")).to_have_text("깨우는 중…")
-    assert len(house.directory.wakes) == 2
+    assert len(environment.directory.wakes) == 2
 
 
-async def test_stopping_another_one_makes_room(make_house: MakeHouse, browser: BrowserContext) -> None:
+async def test_stopping_another_one_makes_room(
+    make_environment: MakeEnvironment, browser: BrowserContext
+) -> None:
     events = Events()
-    house = await make_house(api=events.serve, target={"phase": Phase.ASLEEP, "status": "standby"})
-    beta = RunningWorkspace(house.directory.add().id, "beta")
-    house.directory.outcome = WakeOutcome(WakeResult.LIMIT, (beta,), allowed=1)
-    origin = f"http://127.0.0.1:{house.server.port}"
+    environment = await make_environment(
+        api=events.serve, target={"phase": Phase.ASLEEP, "status": "standby"}
+    )
+    beta = RunningWorkspace(environment.directory.add().id, "beta")
+    environment.directory.outcome = WakeOutcome(WakeResult.LIMIT, (beta,), allowed=1)
+    origin = f"http://127.0.0.1:{environment.server.port}"
     await browser.add_cookies([{"name": "codehub_session", "value": SESSION, "url": origin}])
     page = await browser.new_page()
-    await page.goto(f"{origin}/w/{house.workspace.id}/")
+    await page.goto(f"{origin}/w/{environment.workspace.id}/")
     await page.get_by_role("button", name="Stop beta").click()
     await expect(page.locator("button[data-stop]")).to_have_text("Stopping…")
     await events.queue.put({"id": str(beta.id), "progress": 10, "operation": "STOPPING"})  # not over yet
-    house.directory.outcome = WakeOutcome(WakeResult.WAKING)
+    environment.directory.outcome = WakeOutcome(WakeResult.WAKING)
     await events.queue.put({"status": "standby", "desired_state": "STANDBY"})
     await expect(page.locator("h1")).to_have_text("Opening your workspace")
     assert events.stopped == [f"/api/v1/workspaces/{beta.id}/stop".encode()]

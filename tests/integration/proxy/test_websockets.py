@@ -14,7 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Origin
 
 from codehub.proxy.interfaces import Phase, Use
-from tests.integration.proxy.conftest import House, MakeHouse
+from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
 from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
 from tests.support.requirements import require_relay
@@ -23,12 +23,12 @@ Handler = Callable[[ServerConnection], Awaitable[None]]
 
 
 @pytest.fixture(params=["relay", "event loop"])
-def make_house(make_house: MakeHouse, request: pytest.FixtureRequest) -> MakeHouse:
+def make_environment(make_environment: MakeEnvironment, request: pytest.FixtureRequest) -> MakeEnvironment:
     """Whoever carries the bytes, all of this holds."""
     use_relay = request.param == "relay"
     if use_relay:
         require_relay()
-    return functools.partial(make_house, use_relay=use_relay)
+    return functools.partial(make_environment, use_relay=use_relay)
 
 
 async def echo(socket: ServerConnection) -> None:
@@ -37,19 +37,19 @@ async def echo(socket: ServerConnection) -> None:
 
 
 @asynccontextmanager
-async def workspace(house: House, handler: Handler = echo) -> AsyncIterator[None]:
+async def workspace(environment: ProxyEnvironment, handler: Handler = echo) -> AsyncIterator[None]:
     async with serve(handler, "127.0.0.1", 0, max_size=None, compression=None) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        house.directory.change(house.workspace.id, address=("127.0.0.1", port))
+        environment.directory.change(environment.workspace.id, address=("127.0.0.1", port))
         yield
 
 
 def open_socket(
-    house: House, *, origin: str | None = "own", headers: dict[str, str] | None = None
+    environment: ProxyEnvironment, *, origin: str | None = "own", headers: dict[str, str] | None = None
 ) -> connect:
-    url = f"ws://127.0.0.1:{house.server.port}/w/{house.workspace.id}/socket"
+    url = f"ws://127.0.0.1:{environment.server.port}/w/{environment.workspace.id}/socket"
     if origin == "own":
-        origin = f"http://127.0.0.1:{house.server.port}"
+        origin = f"http://127.0.0.1:{environment.server.port}"
     sent = {"Cookie": f"codehub_session={SESSION}"} if headers is None else headers
     return connect(
         url,
@@ -61,13 +61,13 @@ def open_socket(
     )
 
 
-async def test_a_hundred_thousand_messages_pass_in_order(make_house: MakeHouse) -> None:
+async def test_a_hundred_thousand_messages_pass_in_order(make_environment: MakeEnvironment) -> None:
     """Pipelined, so that they meet in every buffer on the way; both ends by hand, to be quick about it."""
     texts = [b"%d" % n for n in range(100_000)]
     frames = b"".join(b"\x81%c\0\0\0\0%b" % (0x80 | len(text), text) for text in texts)  # masked with zeros
-    house = await make_house(_echo_short_frames)
-    client = await house.client()
-    await client.send(house.upgrade())
+    environment = await make_environment(_echo_short_frames)
+    client = await environment.client()
+    await client.send(environment.upgrade())
     assert (await client.response()).status == 101
     sender = asyncio.create_task(client.send(frames))
     for at in range(0, len(texts), 1000):
@@ -86,8 +86,8 @@ async def _echo_short_frames(_: Received, reader: asyncio.StreamReader, writer: 
         await writer.drain()
 
 
-async def test_large_fragmented_and_control_frames(house: House) -> None:
-    async with workspace(house), open_socket(house) as socket:
+async def test_large_fragmented_and_control_frames(environment: ProxyEnvironment) -> None:
+    async with workspace(environment), open_socket(environment) as socket:
         big = bytes(range(256)) * 4096
         await socket.send(big)
         assert await socket.recv() == big
@@ -99,7 +99,9 @@ async def test_large_fragmented_and_control_frames(house: House) -> None:
 
 
 @pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1001, "going"), (4321, "of its own")])
-async def test_close_codes_pass_in_both_directions(house: House, code: int, reason: str) -> None:
+async def test_close_codes_pass_in_both_directions(
+    environment: ProxyEnvironment, code: int, reason: str
+) -> None:
     seen: list[int | None] = []
 
     async def close_or_note(socket: ServerConnection) -> None:
@@ -109,17 +111,17 @@ async def test_close_codes_pass_in_both_directions(house: House, code: int, reas
             await socket.wait_closed()
             seen.append(socket.close_code)
 
-    async with workspace(house, close_or_note):
-        async with open_socket(house) as socket:
+    async with workspace(environment, close_or_note):
+        async with open_socket(environment) as socket:
             await socket.send("close")
             with pytest.raises(websockets.ConnectionClosed):
                 await socket.recv()
             assert (socket.close_code, socket.close_reason) == (code, reason)
-        async with open_socket(house) as socket:
+        async with open_socket(environment) as socket:
             await socket.send("stay")
             await socket.close(code, reason)
         await until(lambda: seen == [code])
-    await until(lambda: house.server.metrics.websockets_open == 0)
+    await until(lambda: environment.server.metrics.websockets_open == 0)
 
 
 @pytest.mark.parametrize(
@@ -135,19 +137,19 @@ async def test_close_codes_pass_in_both_directions(house: House, code: int, reas
     ],
 )
 async def test_a_foreign_page_is_refused_before_the_workspace_hears_of_it(
-    house: House, origin: str | None
+    environment: ProxyEnvironment, origin: str | None
 ) -> None:
-    named = origin.replace("{port}", str(house.server.port)) if origin else None
+    named = origin.replace("{port}", str(environment.server.port)) if origin else None
     with pytest.raises(websockets.InvalidStatus) as refusal:
-        async with open_socket(house, origin=named):
+        async with open_socket(environment, origin=named):
             pass
     assert refusal.value.response.status_code == 403
-    assert house.upstream.connections == 0
+    assert environment.upstream.connections == 0
 
 
-async def test_a_program_with_a_token_needs_no_origin(house: House) -> None:
+async def test_a_program_with_a_token_needs_no_origin(environment: ProxyEnvironment) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with workspace(house), open_socket(house, origin=None, headers=headers) as socket:
+    async with workspace(environment), open_socket(environment, origin=None, headers=headers) as socket:
         await socket.send("hi")
         assert await socket.recv() == "hi"
 
@@ -162,63 +164,65 @@ async def test_a_program_with_a_token_needs_no_origin(house: House) -> None:
         (None, Phase.ERROR, 502),
     ],
 )
-async def test_refusals(house: House, headers: dict[str, str] | None, phase: Phase, status: int) -> None:
-    house.directory.change(house.workspace.id, phase=phase)
+async def test_refusals(
+    environment: ProxyEnvironment, headers: dict[str, str] | None, phase: Phase, status: int
+) -> None:
+    environment.directory.change(environment.workspace.id, phase=phase)
     with pytest.raises(websockets.InvalidStatus) as refusal:
-        async with open_socket(house, headers=headers):
+        async with open_socket(environment, headers=headers):
             pass
     assert refusal.value.response.status_code == status
-    assert house.directory.wakes == []
-    assert house.upstream.connections == 0
+    assert environment.directory.wakes == []
+    assert environment.upstream.connections == 0
 
 
-async def test_the_workspace_sees_no_secret(house: House) -> None:
+async def test_the_workspace_sees_no_secret(environment: ProxyEnvironment) -> None:
     heads: list[str] = []
 
     async def note(socket: ServerConnection) -> None:
         assert socket.request is not None
         heads.append(str(socket.request.headers))
 
-    async with workspace(house, note), open_socket(house) as socket:
+    async with workspace(environment, note), open_socket(environment) as socket:
         await socket.wait_closed()
     assert SESSION not in heads[0]
     assert "codehub" not in heads[0]
 
 
-async def test_whoever_is_signed_out_loses_the_open_socket(house: House) -> None:
-    async with workspace(house), open_socket(house) as mine, open_socket(house) as other:
-        for listener in house.directory.listeners:
-            listener.user_changed(house.directory.owner.user_id)
+async def test_whoever_is_signed_out_loses_the_open_socket(environment: ProxyEnvironment) -> None:
+    async with workspace(environment), open_socket(environment) as mine, open_socket(environment) as other:
+        for listener in environment.directory.listeners:
+            listener.user_changed(environment.directory.owner.user_id)
         await other.send("still here")
         assert await other.recv() == "still here"
-        house.directory.credentials.clear()
-        for listener in house.directory.listeners:
-            listener.user_changed(house.directory.owner.user_id)
+        environment.directory.credentials.clear()
+        for listener in environment.directory.listeners:
+            listener.user_changed(environment.directory.owner.user_id)
         await asyncio.wait_for(mine.wait_closed(), 10)
         await asyncio.wait_for(other.wait_closed(), 10)
 
 
-async def test_an_open_socket_holds_a_lease_and_returns_it(house: House) -> None:
-    async with workspace(house):
-        async with open_socket(house), open_socket(house):
-            await until(lambda: len(house.activity.leases) == 2)
-        await until(lambda: not house.activity.leases)
-    assert set(house.activity.uses) == {Use.WEBSOCKET}, "its handshake is no request besides"
-    assert len(house.activity.taken) == 2
+async def test_an_open_socket_holds_a_lease_and_returns_it(environment: ProxyEnvironment) -> None:
+    async with workspace(environment):
+        async with open_socket(environment), open_socket(environment):
+            await until(lambda: len(environment.activity.leases) == 2)
+        await until(lambda: not environment.activity.leases)
+    assert set(environment.activity.uses) == {Use.WEBSOCKET}, "its handshake is no request besides"
+    assert len(environment.activity.taken) == 2
 
 
-async def test_a_refused_handshake_returns_its_lease(make_house: MakeHouse) -> None:
-    house = await make_house()  # answers 200 instead of 101
-    client = await house.client()
-    await client.send(house.upgrade())
+async def test_a_refused_handshake_returns_its_lease(make_environment: MakeEnvironment) -> None:
+    environment = await make_environment()  # answers 200 instead of 101
+    client = await environment.client()
+    await client.send(environment.upgrade())
     assert (await client.response()).status == 200
-    await until(lambda: not house.activity.leases)
-    await client.send(house.request())
+    await until(lambda: not environment.activity.leases)
+    await client.send(environment.request())
     assert (await client.response()).status == 200
-    await until(lambda: Use.HTTP in house.activity.uses)
+    await until(lambda: Use.HTTP in environment.activity.uses)
 
 
-async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:
+async def test_a_reader_that_stops_stops_the_writer(environment: ProxyEnvironment) -> None:
     """Back-pressure reaches through: a tunnel holds little, however much one side would send."""
     sent = 0
 
@@ -228,22 +232,22 @@ async def test_a_reader_that_stops_stops_the_writer(house: House) -> None:
             await socket.send(b"x" * 65536)
             sent += 65536
 
-    async with workspace(house, flood):
-        client = await house.client()
+    async with workspace(environment, flood):
+        client = await environment.client()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await client.send(house.upgrade())
+        await client.send(environment.upgrade())
         last = -1
         while sent != last or sent == 0:
             last = sent
             await asyncio.sleep(0.2)
         assert sent < 60 * 2**20, "most of it is still to be sent"
         client.writer.transport.abort()
-        await until(lambda: house.server.metrics.websockets_open == 0)
+        await until(lambda: environment.server.metrics.websockets_open == 0)
 
 
-async def test_a_socket_may_rest_for_hours(house: House) -> None:
-    async with workspace(house), open_socket(house) as socket:
-        engine = house.server._engine
+async def test_a_socket_may_rest_for_hours(environment: ProxyEnvironment) -> None:
+    async with workspace(environment), open_socket(environment) as socket:
+        engine = environment.server._engine
         assert engine is not None
         for _ in range(100):
             engine.sweep(1000.0)
@@ -251,10 +255,10 @@ async def test_a_socket_may_rest_for_hours(house: House) -> None:
         assert await socket.recv() == "still here"
 
 
-async def test_a_client_may_be_slow_for_a_while_and_not_for_ever(make_house: MakeHouse) -> None:
-    house = await make_house(use_relay=False)  # which gives such a one back
-    async with workspace(house), open_socket(house) as socket:
-        engine = house.server._engine
+async def test_a_client_may_be_slow_for_a_while_and_not_for_ever(make_environment: MakeEnvironment) -> None:
+    environment = await make_environment(use_relay=False)  # which gives such a one back
+    async with workspace(environment), open_socket(environment) as socket:
+        engine = environment.server._engine
         assert engine is not None
         (connection,) = [each for each in engine.connections if each.is_tunnel()]
         connection.pause_writing()  # the client takes no more for a moment
@@ -272,32 +276,32 @@ def _resident_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
 
 
-async def test_two_thousand_idle_sockets_cost_little(make_house: MakeHouse) -> None:
+async def test_two_thousand_idle_sockets_cost_little(make_environment: MakeEnvironment) -> None:
     count = 2000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 6 * count + 512  # client, proxy with a relay, upstream
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
         count = min(count, (min(needed, hard) - 512) // 6)
-    house = await make_house()
-    house.upstream.behave = _accept_and_wait
+    environment = await make_environment()
+    environment.upstream.behave = _accept_and_wait
 
     async def open_many(number: int) -> None:
         for _ in range(number):
-            client = await house.client()
-            await client.send(house.upgrade())
+            client = await environment.client()
+            await client.send(environment.upgrade())
             assert (await client.response()).status == 101
 
     await open_many(200)
     before = _resident_kib()
     await open_many(count - 200)
-    assert house.server.metrics.websockets_open == count
+    assert environment.server.metrics.websockets_open == count
     # Client and upstream of the test live in this process too, with a buffered reader each.
     assert (_resident_kib() - before) / (count - 200) < 64
-    for client in house.clients:
+    for client in environment.clients:
         client.close()
-    await until(lambda: house.server.metrics.websockets_open == 0)
-    await until(lambda: house.upstream.closed >= count)
+    await until(lambda: environment.server.metrics.websockets_open == 0)
+    await until(lambda: environment.upstream.closed >= count)
 
 
 async def _accept_and_wait(_: object, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -123,7 +123,7 @@ async def test_a_death_is_heard_of_also_by_a_codehub_that_is_not_the_parent(
 ) -> None:
     workspace_id = await bring_up(runtime, "tiny")
     heard: asyncio.Queue[UUID] = asyncio.Queue()
-    other = await bench.open(on_death=heard.put_nowait)
+    other = await bench.open(on_exit=heard.put_nowait)
     await other.observe()
     await bench.kill_container(workspace_id)
     assert await asyncio.wait_for(heard.get(), 20) == workspace_id

@@ -7,7 +7,15 @@ from uuid import UUID, uuid4
 import pytest
 
 from codehub.signals.connection import RedisLink
-from codehub.signals.hints import EVERYTHING, MAX_NAMED, HintBoard, Hints, HintSource, HintTarget, LocalHints
+from codehub.signals.hints import (
+    EVERYTHING,
+    MAX_NAMED,
+    HintChannel,
+    Hints,
+    HintSource,
+    HintTarget,
+    LocalHints,
+)
 from codehub.signals.live import Change, LiveFeed, LivePublisher
 from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
@@ -16,21 +24,21 @@ PATIENCE = 20.0
 
 
 @pytest.fixture(params=["redis", "local"])
-def board(request: pytest.FixtureRequest) -> HintBoard:
+def board(request: pytest.FixtureRequest) -> HintChannel:
     if request.param == "local":
         return LocalHints()
     return Hints(request.getfixturevalue("redis_link"))
 
 
 @pytest.fixture
-async def source(board: HintBoard) -> AsyncIterator[HintSource]:
+async def source(board: HintChannel) -> AsyncIterator[HintSource]:
     source = board.subscribe(HintTarget.OBSERVER)
     assert await source.wait(PATIENCE) == EVERYTHING  # the one fired by subscribing
     yield source
     await source.close()
 
 
-async def test_a_hint_names_workspaces(board: HintBoard, source: HintSource) -> None:
+async def test_a_hint_names_workspaces(board: HintChannel, source: HintSource) -> None:
     ids = {uuid4(), uuid4()}
     assert await board.publish(HintTarget.OBSERVER, ids)
     hint = await source.wait(PATIENCE)
@@ -43,7 +51,7 @@ async def test_no_hint_is_a_plain_timeout(source: HintSource) -> None:
     assert await source.wait(0.01) is None
 
 
-async def test_a_hint_for_another_target_is_not_heard(board: HintBoard, source: HintSource) -> None:
+async def test_a_hint_for_another_target_is_not_heard(board: HintChannel, source: HintSource) -> None:
     await board.publish(HintTarget.RECONCILER, {uuid4()})
     mine = uuid4()
     await board.publish(HintTarget.OBSERVER, {mine})
@@ -65,7 +73,7 @@ async def _collect(source: HintSource, marker: UUID) -> tuple[set[UUID], int, bo
     return ids, waits, everything
 
 
-async def test_many_hints_between_waits_make_one(board: HintBoard, source: HintSource) -> None:
+async def test_many_hints_between_waits_make_one(board: HintChannel, source: HintSource) -> None:
     ids = [uuid4() for _ in range(200)]
     for each in ids:
         await board.publish(HintTarget.OBSERVER, [each])
@@ -75,14 +83,14 @@ async def test_many_hints_between_waits_make_one(board: HintBoard, source: HintS
     assert await source.wait(0.01) is None
 
 
-async def test_one_unnamed_hint_swallows_the_named(board: HintBoard, source: HintSource) -> None:
+async def test_one_unnamed_hint_swallows_the_named(board: HintChannel, source: HintSource) -> None:
     await board.publish(HintTarget.OBSERVER, [uuid4()])
     await board.publish(HintTarget.OBSERVER)
     _, _, everything = await _collect(source, uuid4())
     assert everything
 
 
-async def test_too_many_names_mean_everything(board: HintBoard, source: HintSource) -> None:
+async def test_too_many_names_mean_everything(board: HintChannel, source: HintSource) -> None:
     await board.publish(HintTarget.OBSERVER, [uuid4() for _ in range(MAX_NAMED + 1)])
     assert await source.wait(PATIENCE) == EVERYTHING
 
@@ -96,7 +104,7 @@ async def test_a_union_too_large_means_everything() -> None:
     assert await source.wait(PATIENCE) == EVERYTHING
 
 
-async def test_a_cancelled_wait_loses_nothing(board: HintBoard, source: HintSource) -> None:
+async def test_a_cancelled_wait_loses_nothing(board: HintChannel, source: HintSource) -> None:
     waiting = asyncio.create_task(source.wait(PATIENCE))
     await asyncio.sleep(0)
     waiting.cancel()

@@ -6,13 +6,16 @@ from inspect import isawaitable
 
 
 async def eventually(
-    condition: Callable[[], bool | Awaitable[bool]], *, within: float = 20.0, what: str = "condition"
+    condition: Callable[[], bool | Awaitable[bool]],
+    *,
+    transaction_flags: float = 20.0,
+    what: str = "condition",
 ) -> None:
-    deadline = asyncio.get_running_loop().time() + within
+    deadline = asyncio.get_running_loop().time() + transaction_flags
     while True:
         outcome = condition()
         if await outcome if isawaitable(outcome) else outcome:
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise AssertionError(f"did not come true in {within} s: {what}")
+            raise AssertionError(f"did not come true in {transaction_flags} s: {what}")
         await asyncio.sleep(0.01)

@@ -16,7 +16,7 @@ from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session, Sessions
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import bulk_claims, claims
-from codehub.store.workspaces.bulk_claims import Done, Step
+from codehub.store.workspaces.bulk_claims import Completion, Step
 from codehub.store.workspaces.claims import Claim
 from tests.integration.store.factory import an_error, make_workspace, view
 
@@ -114,7 +114,9 @@ def fenced(write: Write) -> Write:
 
 @fenced
 async def complete_one(session: Session, claim: Claim) -> bool:
-    return await bulk_claims.complete_all(session, [Done(claim, KEPT, ACTED_AT)]) == {claim.workspace_id}
+    return await bulk_claims.complete_all(session, [Completion(claim, KEPT, ACTED_AT)]) == {
+        claim.workspace_id
+    }
 
 
 @fenced
@@ -191,9 +193,9 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
     # Three end well, one of them under an operation that is not its own any more.
     foreign = replace(claimed[ids[2]], op_id=uuid4())
     ended = [
-        Done(claimed[ids[3]], KEPT, ACTED_AT),
-        Done(claimed[ids[4]], HomeContext(), None),
-        Done(foreign, KEPT, ACTED_AT),
+        Completion(claimed[ids[3]], KEPT, ACTED_AT),
+        Completion(claimed[ids[4]], HomeContext(), None),
+        Completion(foreign, KEPT, ACTED_AT),
     ]
     assert await bulk_claims.complete_all(session, ended) == {ids[3], ids[4]}
     done = [await view(session, each) for each in ids]

@@ -12,7 +12,7 @@ from codehub.store.cluster import terms
 from codehub.store.db import statements
 from codehub.store.db.fencing import Fence, FencedSession
 from codehub.store.db.pool import Pool
-from codehub.store.db.session import Lone, Session, Sessions
+from codehub.store.db.session import Session, Sessions, SingleConnection
 from codehub.store.errors import TermOver
 from codehub.store.schema.tables import audit_log
 from codehub.store.schema.tables import workspaces as w
@@ -31,9 +31,9 @@ async def fenced(pool: Pool, session: Session) -> AsyncIterator[Fenced]:
     """Sessions of the first term's leader, on its one connection."""
     await terms.acquire_term(session, LOCK, "node-a")
     await session.commit()
-    connection = await pool.lend()
-    yield lambda epoch=1, actor="": FencedSession(Lone(connection), Fence(LOCK, epoch, actor))
-    pool.take_back(connection)
+    connection = await pool.acquire()
+    yield lambda epoch=1, actor="": FencedSession(SingleConnection(connection), Fence(LOCK, epoch, actor))
+    pool.release(connection)
 
 
 async def claim(session: Session, workspace_id: UUID, looking: Session) -> Claim | None:

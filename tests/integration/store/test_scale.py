@@ -20,7 +20,7 @@ from codehub.store.accounts import sessions
 from codehub.store.db import statements
 from codehub.store.db.connections import create_pool, one_connection_engine
 from codehub.store.db.fencing import Fence, FencedSession
-from codehub.store.db.session import Connection, Lone, Session
+from codehub.store.db.session import Connection, Session, SingleConnection
 from codehub.store.schema.tables import users
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import due, limits, observations, queries, ttl
@@ -124,23 +124,23 @@ class Asking(Session):
     """A session on one connection, and the time of its first question."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(Lone(connection))
+        super().__init__(SingleConnection(connection))
         self.connection = connection
         self.now = datetime.min.replace(tzinfo=UTC)
 
     def fenced(self) -> FencedSession:
         """How coordinators ask."""
-        return FencedSession(Lone(self.connection), Fence(LOCK, epoch=1))
+        return FencedSession(SingleConnection(self.connection), Fence(LOCK, epoch=1))
 
 
 @asynccontextmanager
 async def asking(url: str, **settings: str) -> AsyncIterator[Asking]:
     pool = create_pool(url, pool_size=1, server_settings=settings)
-    connection = await pool.lend()
+    connection = await pool.acquire()
     async with Asking(connection) as session:
         session.now = await statements.now(session)
         yield session
-    pool.take_back(connection)
+    pool.release(connection)
     await pool.dispose()
 
 

@@ -144,9 +144,9 @@ async def test_a_savepoint_keeps_the_transaction_usable(session_factory: Session
 async def test_what_holds_within_a_transaction_ends_with_it(session: Session) -> None:
     for end in (session.commit, session.rollback):
         await session.execute(text("SELECT 1"))
-        session.within["held"] = True
+        session.transaction_flags["held"] = True
         await end()
-        assert session.within == {}
+        assert session.transaction_flags == {}
 
 
 async def test_a_cancelled_statement_takes_its_connection_along(
@@ -234,8 +234,8 @@ async def test_a_pool_lends_no_more_than_it_has(database_url: str) -> None:
 
 async def test_an_old_connection_is_replaced(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = create_pool(database_url, pool_size=1)
-    first = await pool.lend()
-    pool.take_back(first)
+    first = await pool.acquire()
+    pool.release(first)
     assert await _next(pool) is first
     monkeypatch.setattr(store_pool, "REPLACE_AFTER_SECONDS", 0.0)
     assert await _next(pool) is not first
@@ -244,6 +244,6 @@ async def test_an_old_connection_is_replaced(database_url: str, monkeypatch: pyt
 
 
 async def _next(pool: Pool) -> store_session.Connection:
-    connection = await pool.lend()
-    pool.take_back(connection)
+    connection = await pool.acquire()
+    pool.release(connection)
     return connection

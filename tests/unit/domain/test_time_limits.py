@@ -80,7 +80,7 @@ class TestWhileActing:
     @pytest.mark.parametrize("operation", MORTAL)
     def test_waiting_for_an_engine_that_was_away_uses_up_no_limit(self, operation: Operation) -> None:
         attempt = Attempt(
-            acting=True, started_at=NOW - LIMIT[operation] * 5, excused_until=NOW - LIMIT[operation]
+            acting=True, started_at=NOW - LIMIT[operation] * 5, timeout_counts_from=NOW - LIMIT[operation]
         )
         assert judge(claimed(operation, LIMIT[operation] * 6), attempt) == Wait("acting")
 
@@ -117,7 +117,7 @@ class TestBetweenAttempts:
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_an_excuse_moves_the_limit(self, operation: Operation) -> None:
         decision = self.judged(
-            operation, age=LIMIT[operation] * 9, seen_at=NOW, excused_until=NOW - LIMIT[operation]
+            operation, age=LIMIT[operation] * 9, seen_at=NOW, timeout_counts_from=NOW - LIMIT[operation]
         )
         assert isinstance(decision, Act)
 

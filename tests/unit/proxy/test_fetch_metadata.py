@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from codehub.domain.states import Role
-from codehub.proxy.access.policy import Verdict, judge
+from codehub.proxy.access.policy import AccessDecision, decide
 from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
 from codehub.proxy.interfaces import Phase, Principal, WorkspaceTarget
 from codehub.proxy.routing import Router
@@ -58,20 +58,20 @@ def request_to(mode: str, method: str, *lines: str) -> RequestHead:
     return parse_request(head.encode(), FieldMemory())
 
 
-def verdict(
+def decision(
     mode: str, method: str, *lines: str, target: WorkspaceTarget | None = AWAKE, by_token: bool = False
-) -> Verdict:
+) -> AccessDecision:
     request, settings = request_to(mode, method, *lines), SETTINGS[mode]
     route = Router(settings).match(request.host, request.target)
     assert route.workspace_id == ID
-    return judge(
+    return decide(
         request,
         route,
         principal=PERSON,
         target=target,
         scheme=b"https",
         by_token=by_token,
-        own_origins=settings.base_domain is not None,
+        workspace_hosts=settings.base_domain is not None,
     )
 
 
@@ -90,8 +90,8 @@ def test_sec_fetch_site_decides_where_it_is_sent(mode: str, site: str) -> None:
         lines = said(site=site, mode=fetch_mode, dest=dest, origin=origin)
         from_own_page = site in ("same-origin", "none") and name in ("no origin", "own", "opaque")
         is_link = method == "GET" and fetch_mode == "navigate" and dest in (None, "document")
-        expected = Verdict.RELAY if from_own_page or is_link else Verdict.FOREIGN_PAGE
-        assert verdict(mode, method, *lines) is expected, (method, lines)
+        expected = AccessDecision.RELAY if from_own_page or is_link else AccessDecision.FOREIGN_PAGE
+        assert decision(mode, method, *lines) is expected, (method, lines)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -101,30 +101,30 @@ def test_origin_decides_where_browsers_say_nothing_of_the_site(mode: str, name: 
         origin = ORIGINS[name](mode)
         safe = method in ("GET", "HEAD", "OPTIONS")
         enters = name == "own" or (name == "no origin" and safe)
-        expected = Verdict.RELAY if enters else Verdict.FOREIGN_PAGE
-        assert verdict(mode, method, f"Accept: {accept}", *said(origin=origin)) is expected, method
+        expected = AccessDecision.RELAY if enters else AccessDecision.FOREIGN_PAGE
+        assert decision(mode, method, f"Accept: {accept}", *said(origin=origin)) is expected, method
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_token_is_never_sent_by_a_page_that_does_not_have_it(mode: str) -> None:
     for method, site, name in product(METHODS, (None, *SITES), ORIGINS):
         lines = said(site=site, origin=ORIGINS[name](mode))
-        assert verdict(mode, method, *lines, by_token=True) is Verdict.RELAY
+        assert decision(mode, method, *lines, by_token=True) is AccessDecision.RELAY
 
 
 @pytest.mark.parametrize("target", [AWAKE, ASLEEP, None], ids=["awake", "asleep", "no such workspace"])
 def test_a_foreign_page_cannot_tell_what_exists(target: WorkspaceTarget | None) -> None:
     for mode in MODES:
         lines = said(site="same-site", mode="no-cors", dest="image")
-        assert verdict(mode, "GET", *lines, target=target) is Verdict.FOREIGN_PAGE
+        assert decision(mode, "GET", *lines, target=target) is AccessDecision.FOREIGN_PAGE
 
 
 @pytest.mark.parametrize("speculation", SPECULATION)
 def test_a_guess_of_the_browser_is_no_link(speculation: str) -> None:
     for mode, site in product(MODES, ("same-site", "cross-site")):
         lines = said(site=site, mode="navigate", dest="document")
-        assert verdict(mode, "GET", *lines) is Verdict.RELAY
-        assert verdict(mode, "GET", *lines, speculation) is Verdict.FOREIGN_PAGE
+        assert decision(mode, "GET", *lines) is AccessDecision.RELAY
+        assert decision(mode, "GET", *lines, speculation) is AccessDecision.FOREIGN_PAGE
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -133,9 +133,9 @@ def test_only_a_persons_top_level_get_wakes(mode: str) -> None:
     for method, site, fetch_mode, dest in product(METHODS, (None, *SITES[:4]), FETCH_MODES, DESTS):
         lines = [*said(site=site, mode=fetch_mode, dest=dest), f"Origin: https://{HOSTS[mode]}"]
         lines = lines[:-1] if site in ("same-site", "cross-site") or method == "GET" else lines
-        decided = verdict(mode, method, *lines, target=ASLEEP)
-        assert decided in (Verdict.WAKE, Verdict.ASLEEP, Verdict.FOREIGN_PAGE)
-        if decided is Verdict.WAKE:
+        decided = decision(mode, method, *lines, target=ASLEEP)
+        assert decided in (AccessDecision.WAKE, AccessDecision.ASLEEP, AccessDecision.FOREIGN_PAGE)
+        if decided is AccessDecision.WAKE:
             wakes.add((method, site, fetch_mode, dest))
     own = {("GET", site, "navigate", dest) for site, dest in product(
         (None, "same-origin", "none"), (None, "document", "empty")
@@ -151,16 +151,16 @@ def test_no_guess_of_the_browser_wakes(speculation: str) -> None:
     for mode in MODES:
         modern = said(site="none", mode="navigate", dest="document")
         for lines in (modern, ["Accept: text/html"]):
-            assert verdict(mode, "GET", *lines, target=ASLEEP) is Verdict.WAKE
-            assert verdict(mode, "GET", *lines, speculation, target=ASLEEP) is Verdict.ASLEEP
+            assert decision(mode, "GET", *lines, target=ASLEEP) is AccessDecision.WAKE
+            assert decision(mode, "GET", *lines, speculation, target=ASLEEP) is AccessDecision.ASLEEP
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_old_browser_wakes_by_a_get_that_accepts_html(method: str) -> None:
     for mode, accept in product(MODES, ("text/html", "*/*")):
         lines = [f"Accept: {accept}", f"Origin: https://{HOSTS[mode]}"]
-        expected = Verdict.WAKE if (method, accept) == ("GET", "text/html") else Verdict.ASLEEP
-        assert verdict(mode, method, *lines, target=ASLEEP) is expected
+        expected = AccessDecision.WAKE if (method, accept) == ("GET", "text/html") else AccessDecision.ASLEEP
+        assert decision(mode, method, *lines, target=ASLEEP) is expected
 
 
 @pytest.mark.parametrize("name", ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Origin"])

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from codehub.proxy.access.internal_endpoints import safe_next
-from codehub.proxy.routing import Door, Router
+from codehub.proxy.routing import RouteKind, Router
 from codehub.proxy.settings import ProxySettings, UnixAddress
 
 ID = UUID("0197a3c2-1111-7abc-8def-0123456789ab")
@@ -19,39 +19,39 @@ SETTINGS = ProxySettings(
 
 
 @pytest.mark.parametrize(
-    ("target", "door", "known", "port", "path"),
+    ("target", "kind", "known", "port", "path"),
     [
-        (b"/", Door.API, False, None, b"/"),
-        (b"/api/v1/workspaces", Door.API, False, None, b"/api/v1/workspaces"),
-        (b"/w", Door.API, False, None, b"/w"),
-        (b"/%77/" + W[3:], Door.API, False, None, b"/%77/" + W[3:]),
-        (b"/_codehub/page.js", Door.OWN, False, None, b"/_codehub/page.js"),
-        (W + b"/", Door.WORKSPACE, True, None, b"/"),
-        (W + b"/a/../b?c", Door.WORKSPACE, True, None, b"/a/../b?c"),
-        (W, Door.WORKSPACE, True, None, b""),
-        (W + b"?q", Door.WORKSPACE, True, None, b"?q"),
-        (W + b"x/", Door.WORKSPACE, False, None, None),
-        (W.upper().replace(b"/W/", b"/w/") + b"/", Door.WORKSPACE, False, None, None),
-        (b"/w/nonsense/", Door.WORKSPACE, False, None, None),
-        (b"/w/", Door.WORKSPACE, False, None, None),
-        (W + b"/port/3000/x", Door.WORKSPACE, True, 3000, b"/x"),
-        (W + b"/port/3000", Door.WORKSPACE, True, 3000, b""),
-        (W + b"/port/3000?x", Door.WORKSPACE, True, 3000, b"?x"),
-        (W + b"/port/99999/", Door.WORKSPACE, False, None, None),
-        (W + b"/port/0/", Door.WORKSPACE, True, None, b"/port/0/"),
-        (W + b"/port/x/", Door.WORKSPACE, True, None, b"/port/x/"),
-        (W + b"/port/", Door.WORKSPACE, True, None, b"/port/"),
+        (b"/", RouteKind.API, False, None, b"/"),
+        (b"/api/v1/workspaces", RouteKind.API, False, None, b"/api/v1/workspaces"),
+        (b"/w", RouteKind.API, False, None, b"/w"),
+        (b"/%77/" + W[3:], RouteKind.API, False, None, b"/%77/" + W[3:]),
+        (b"/_codehub/page.js", RouteKind.INTERNAL, False, None, b"/_codehub/page.js"),
+        (W + b"/", RouteKind.WORKSPACE, True, None, b"/"),
+        (W + b"/a/../b?c", RouteKind.WORKSPACE, True, None, b"/a/../b?c"),
+        (W, RouteKind.WORKSPACE, True, None, b""),
+        (W + b"?q", RouteKind.WORKSPACE, True, None, b"?q"),
+        (W + b"x/", RouteKind.WORKSPACE, False, None, None),
+        (W.upper().replace(b"/W/", b"/w/") + b"/", RouteKind.WORKSPACE, False, None, None),
+        (b"/w/nonsense/", RouteKind.WORKSPACE, False, None, None),
+        (b"/w/", RouteKind.WORKSPACE, False, None, None),
+        (W + b"/port/3000/x", RouteKind.WORKSPACE, True, 3000, b"/x"),
+        (W + b"/port/3000", RouteKind.WORKSPACE, True, 3000, b""),
+        (W + b"/port/3000?x", RouteKind.WORKSPACE, True, 3000, b"?x"),
+        (W + b"/port/99999/", RouteKind.WORKSPACE, False, None, None),
+        (W + b"/port/0/", RouteKind.WORKSPACE, True, None, b"/port/0/"),
+        (W + b"/port/x/", RouteKind.WORKSPACE, True, None, b"/port/x/"),
+        (W + b"/port/", RouteKind.WORKSPACE, True, None, b"/port/"),
     ],
 )
-def test_path_mode(target: bytes, door: Door, known: bool, port: int | None, path: bytes | None) -> None:
+def test_path_mode(target: bytes, kind: RouteKind, known: bool, port: int | None, path: bytes | None) -> None:
     route = Router(SETTINGS).match(b"hub.example.com", target)
-    assert (route.door, route.workspace_id == ID, route.port) == (door, known, port)
+    assert (route.kind, route.workspace_id == ID, route.port) == (kind, known, port)
     assert path is None or route.path == path
     assert not known or route.prefix + route.path == target
 
 
 @pytest.mark.parametrize(
-    ("host", "own_origin", "known", "port"),
+    ("host", "on_workspace_host", "known", "port"),
     [
         (f"{ID}.example.com", True, True, None),
         (f"{ID}.example.com:8443", True, True, None),
@@ -67,9 +67,9 @@ def test_path_mode(target: bytes, door: Door, known: bool, port: int | None, pat
         ("[::1]:8000", False, False, None),
     ],
 )
-def test_own_origins(host: str, own_origin: bool, known: bool, port: int | None) -> None:
+def test_own_origins(host: str, on_workspace_host: bool, known: bool, port: int | None) -> None:
     route = Router(SETTINGS).match(host.encode(), b"/x")
-    assert (route.own_origin, route.workspace_id == ID, route.port) == (own_origin, known, port)
+    assert (route.on_workspace_host, route.workspace_id == ID, route.port) == (on_workspace_host, known, port)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ ANSWER_WITHIN = 0.5
 MAX_REMEMBERED = 4096
 
 
-class ActivityBoard:
+class ActivityCache:
     def __init__(self, reader: ActivityReader | None) -> None:
         self._reader = reader
         self._remembered: OrderedDict[UUID, tuple[float, Activity]] = OrderedDict()

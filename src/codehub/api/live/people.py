@@ -1,22 +1,22 @@
 """Whoever was signed out, disabled or given another role is judged again at once, in every replica.
 
 Only a hint: without Redis a replica believes what it remembers for two seconds, and open streams are looked
-at every fifteen (``guard``).
+at every fifteen (``revoker``).
 """
 
 import asyncio
 
-from codehub.api.live.revocation import StreamGuard
+from codehub.api.live.revocation import StreamRevoker
 from codehub.kit.tasks import cancel_and_wait
 from codehub.services.identity import Identities
 from codehub.signals.live import FeedClosed, FellBehind, LiveFeed, PersonChanged
 
 
-class PeopleWatch:
-    def __init__(self, feed: LiveFeed, *, identities: Identities, guard: StreamGuard) -> None:
+class PeopleRevocation:
+    def __init__(self, feed: LiveFeed, *, identities: Identities, revoker: StreamRevoker) -> None:
         self._feed = feed
         self._identities = identities
-        self._guard = guard
+        self._guard = revoker
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

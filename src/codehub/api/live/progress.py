@@ -15,7 +15,7 @@ from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, Progr
 MAX_REMEMBERED = 4096
 
 
-class ProgressBoard:
+class ProgressCache:
     def __init__(self, feed: LiveFeed) -> None:
         self._feed = feed
         self._last: OrderedDict[UUID, tuple[str, int]] = OrderedDict()

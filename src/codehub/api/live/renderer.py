@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from codehub.api.live.activity import ActivityBoard
+from codehub.api.live.activity import ActivityCache
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.kit.batching import Batched
 from codehub.store.workspaces.records import WorkspaceRecord
@@ -19,7 +19,7 @@ MAX_REMEMBERED = 2048
 
 
 @dataclass(frozen=True)
-class Frame:
+class RenderedWorkspace:
     """One version of one workspace, ready for anybody who may see it."""
 
     workspace_id: UUID
@@ -32,26 +32,26 @@ class Frame:
         return f"event: {name}\nid: {self.workspace_id}:{self.version}\ndata: {self.json}\n\n".encode()
 
 
-class Frames:
+class EventRenderer:
     def __init__(
         self,
         records: Batched[UUID, WorkspaceRecord],
         *,
-        activity: ActivityBoard,
+        activity: ActivityCache,
         renderer: WorkspaceRenderer,
     ) -> None:
         self._records = records
         self._activity = activity
         self._renderer = renderer
-        self._newest: OrderedDict[UUID, Frame] = OrderedDict()
-        self._loading: Batched[UUID, Frame] = Batched(self._load)
+        self._newest: OrderedDict[UUID, RenderedWorkspace] = OrderedDict()
+        self._loading: Batched[UUID, RenderedWorkspace] = Batched(self._load)
         self._asking: Batched[UUID, str] = Batched(self._load_activities)
 
-    async def load(self, workspace_id: UUID) -> Frame | None:
+    async def load(self, workspace_id: UUID) -> RenderedWorkspace | None:
         """As it is in the database now. None: there is no such row."""
         return await self._loading.get(workspace_id)
 
-    async def at_least(self, versions: Mapping[UUID, int]) -> Mapping[UUID, Frame]:
+    async def at_least(self, versions: Mapping[UUID, int]) -> Mapping[UUID, RenderedWorkspace]:
         """These versions or newer ones, from memory where somebody else has asked already.
 
         What has no row any more is left out.
@@ -69,7 +69,7 @@ class Frames:
         """Who is connected and what happens next, as JSON. What has no row any more is left out."""
         return await self._asking.get_many(ids)
 
-    async def render(self, records: Sequence[WorkspaceRecord]) -> list[Frame]:
+    async def render(self, records: Sequence[WorkspaceRecord]) -> list[RenderedWorkspace]:
         """Frames of records that were just read, in the same order."""
         activities = await self._activity.read_many([record.view.id for record in records])
         frames = [_frame(record, self._renderer.one(record, activities)) for record in records]
@@ -80,7 +80,7 @@ class Frames:
             self._newest.popitem(last=False)
         return frames
 
-    async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Frame]:
+    async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, RenderedWorkspace]:
         found = await self._records.get_many(ids)
         return {frame.workspace_id: frame for frame in await self.render(list(found.values()))}
 
@@ -90,9 +90,9 @@ class Frames:
         return {each: self._renderer.activity(record, activities) for each, record in found.items()}
 
 
-def _frame(record: WorkspaceRecord, text: str) -> Frame:
+def _frame(record: WorkspaceRecord, text: str) -> RenderedWorkspace:
     error = record.view.error_info
-    return Frame(
+    return RenderedWorkspace(
         workspace_id=record.view.id,
         version=record.view.version,
         is_deleted=record.status == "deleted",

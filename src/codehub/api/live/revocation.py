@@ -19,7 +19,7 @@ INTERVAL_SECONDS = 15.0
 SUBSCRIBERS = Gauge("codehub_sse_subscribers", "Open event streams of this process")
 
 
-class StreamGuard:
+class StreamRevoker:
     def __init__(self, identities: Identities, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
         self._identities = identities
         self._interval_seconds = interval_seconds

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import structlog
 
-from codehub.api.live.renderer import Frame, Frames
+from codehub.api.live.renderer import EventRenderer, RenderedWorkspace
 from codehub.domain.status import Status
 from codehub.kit.batching import Batched
 from codehub.kit.clock import monotonic
@@ -59,7 +59,7 @@ class Topic(Protocol):
     async def ids(self) -> Sequence[UUID]:
         """All there are, for the first message of a list."""
 
-    def frames(self) -> AsyncIterator[Sequence[Frame]]:
+    def frames(self) -> AsyncIterator[Sequence[RenderedWorkspace]]:
         """The current state of each, in portions."""
 
 
@@ -68,7 +68,7 @@ class OneWorkspace:
 
     is_list = False
 
-    def __init__(self, workspace_id: UUID, frames: Frames) -> None:
+    def __init__(self, workspace_id: UUID, frames: EventRenderer) -> None:
         self._id = workspace_id
         self._frames = frames
 
@@ -78,7 +78,7 @@ class OneWorkspace:
     async def ids(self) -> Sequence[UUID]:
         return [self._id]
 
-    async def frames(self) -> AsyncIterator[Sequence[Frame]]:
+    async def frames(self) -> AsyncIterator[Sequence[RenderedWorkspace]]:
         frame = await self._frames.load(self._id)
         yield [frame] if frame is not None else []
 
@@ -95,7 +95,7 @@ class WorkspaceList:
     def __init__(
         self,
         owner_id: UUID | None,
-        frames: Frames,
+        frames: EventRenderer,
         *,
         reading: Sessions,
         gate: asyncio.Semaphore,
@@ -118,7 +118,7 @@ class WorkspaceList:
         async with self._gate, self._reading() as session:
             return await queries.list_ids(session, owner_id=self._owner_id)
 
-    async def frames(self) -> AsyncIterator[Sequence[Frame]]:
+    async def frames(self) -> AsyncIterator[Sequence[RenderedWorkspace]]:
         page, self._first = self._first, None
         while page is not None:
             yield await self._frames.render(page.items)
@@ -138,7 +138,7 @@ class ChosenWorkspaces:
         self,
         chosen: Sequence[UUID],
         owner_id: UUID | None,
-        frames: Frames,
+        frames: EventRenderer,
         *,
         records: Batched[UUID, WorkspaceRecord],
     ) -> None:
@@ -160,7 +160,7 @@ class ChosenWorkspaces:
         ]
         return [record.view.id for record in self._found]
 
-    async def frames(self) -> AsyncIterator[Sequence[Frame]]:
+    async def frames(self) -> AsyncIterator[Sequence[RenderedWorkspace]]:
         yield await self._frames.render(self._found)
 
 
@@ -172,7 +172,7 @@ class WorkspaceStream:
         topic: Topic,
         subscription: LiveSubscription,
         *,
-        frames: Frames,
+        frames: EventRenderer,
         write: Write,
         heartbeat_seconds: float,
     ) -> None:
@@ -247,7 +247,7 @@ class WorkspaceStream:
         newer = {each: version for each, version in heard.items() if self._version_sent(each) < version}
         if not newer:
             return
-        frames: Mapping[UUID, Frame] | None = None
+        frames: Mapping[UUID, RenderedWorkspace] | None = None
         while frames is None:
             try:
                 frames = await self._frames.at_least(newer)
@@ -265,7 +265,7 @@ class WorkspaceStream:
         sent = self._sent.get(workspace_id)
         return 0 if sent is None else sent[0]
 
-    def _event(self, frame: Frame) -> bytes:
+    def _event(self, frame: RenderedWorkspace) -> bytes:
         _, told_error = self._sent.get(frame.workspace_id, (0, None))
         self._sent[frame.workspace_id] = (frame.version, frame.error_at)
         if frame.is_deleted:

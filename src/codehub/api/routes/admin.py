@@ -7,7 +7,7 @@ from codehub.api.auth import Admin
 from codehub.api.routes.paging import Limit, NumberCursor
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.models import AuditEntry, Leader, Orphan, Overview, Page
-from codehub.api.state import TheParts
+from codehub.api.state import State
 from codehub.store.accounts import audit
 
 router = api_router("/admin", "admin")
@@ -16,9 +16,9 @@ _ADMIN = problems.documented("unauthorized", "forbidden")
 
 
 @router.get("/overview", summary="Counts, leaders, archives", response_model=Overview, responses=_ADMIN)
-async def overview(caller: Admin, parts: TheParts) -> Overview:
+async def overview(caller: Admin, state: State) -> Overview:
     del caller
-    seen = await parts.overviews.look()
+    seen = await state.overviews.look()
     leaders = [
         Leader(
             name=term.lock_name,
@@ -34,10 +34,10 @@ async def overview(caller: Admin, parts: TheParts) -> Overview:
 
 
 @router.get("/orphans", summary="What belongs to nobody", response_model=Page[Orphan], responses=_ADMIN)
-async def orphans(caller: Admin, parts: TheParts) -> Page[Orphan]:
+async def orphans(caller: Admin, state: State) -> Page[Orphan]:
     """Containers and volumes without a workspace, and archives on their way to deletion."""
     del caller
-    found = await parts.overviews.orphans()
+    found = await state.overviews.orphans()
     return Page(items=[Orphan.model_validate(asdict(each)) for each in found], next_cursor=None)
 
 
@@ -48,11 +48,11 @@ async def orphans(caller: Admin, parts: TheParts) -> Page[Orphan]:
     responses={**_ADMIN, **problems.documented("validation_failed")},
 )
 async def audit_log(
-    caller: Admin, parts: TheParts, cursor: NumberCursor = None, limit: Limit = 50
+    caller: Admin, state: State, cursor: NumberCursor = None, limit: Limit = 50
 ) -> Page[AuditEntry]:
     """Newest first."""
     del caller
-    async with parts.reading() as session:
+    async with state.reading() as session:
         page = await audit.list_page(session, cursor=cursor, limit=limit)
     items = [AuditEntry.model_validate(asdict(each)) for each in page.items]
     return Page(items=items, next_cursor=page.next_cursor)

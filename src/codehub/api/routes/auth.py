@@ -6,7 +6,7 @@ from codehub.api import problems
 from codehub.api.auth import Caller, FromHere, client_address, cookie_name, session_secret
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.models import Login, PasswordChange, SessionInfo, User
-from codehub.api.state import Parts, TheParts
+from codehub.api.state import AppState, State
 from codehub.services.accounts import UnfitPasswordError
 from codehub.services.identity import ABSOLUTE
 
@@ -20,15 +20,15 @@ router = api_router("/auth", "auth")
     dependencies=[FromHere],
     responses=problems.documented("invalid_credentials", "csrf", "rate_limited"),
 )
-async def login(body: Login, request: Request, response: Response, parts: TheParts) -> SessionInfo:
+async def login(body: Login, request: Request, response: Response, state: State) -> SessionInfo:
     """Sets the session cookie. A wrong name and a wrong password look and last the same."""
-    begun = await parts.sign_in.sign_in(
+    begun = await state.sign_in.sign_in(
         body.username,
         body.password,
-        address=client_address(request, parts),
-        previous=session_secret(request, parts),
+        address=client_address(request, state),
+        previous=session_secret(request, state),
     )
-    _set_cookie(response, parts, begun.secret, max_age=int(ABSOLUTE.total_seconds()))
+    _set_cookie(response, state, begun.secret, max_age=int(ABSOLUTE.total_seconds()))
     return SessionInfo(user=User.model_validate(begun.user))
 
 
@@ -38,10 +38,10 @@ async def login(body: Login, request: Request, response: Response, parts: ThePar
     status_code=204,
     responses=problems.documented("unauthorized", "csrf"),
 )
-async def logout(caller: Caller, parts: TheParts) -> Response:
-    await parts.sign_in.sign_out(caller)
+async def logout(caller: Caller, state: State) -> Response:
+    await state.sign_in.sign_out(caller)
     response = Response(status_code=204)
-    _set_cookie(response, parts, "", max_age=0)
+    _set_cookie(response, state, "", max_age=0)
     return response
 
 
@@ -63,22 +63,22 @@ async def session(caller: Caller) -> SessionInfo:
         "unauthorized", "wrong_password", "csrf", "validation_failed", "rate_limited"
     ),
 )
-async def change_password(body: PasswordChange, caller: Caller, parts: TheParts) -> Response:
+async def change_password(body: PasswordChange, caller: Caller, state: State) -> Response:
     """Every other session of mine ends."""
     try:
-        await parts.sign_in.change_password(caller, current=body.current, new=body.new)
+        await state.sign_in.change_password(caller, current=body.current, new=body.new)
     except UnfitPasswordError as error:
         raise problems.Invalid("new", str(error)) from error
     return Response(status_code=204)
 
 
-def _set_cookie(response: Response, parts: Parts, value: str, *, max_age: int) -> None:
+def _set_cookie(response: Response, state: AppState, value: str, *, max_age: int) -> None:
     response.set_cookie(
-        cookie_name(parts),
+        cookie_name(state),
         value,
         max_age=max_age,
         path="/",
-        secure=parts.settings.is_https,
+        secure=state.settings.is_https,
         httponly=True,
         samesite="lax",
     )

@@ -4,7 +4,7 @@ from codehub.api import problems
 from codehub.api.auth import Caller
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.models import Image, Images, Limits, Usage
-from codehub.api.state import TheParts
+from codehub.api.state import State
 from codehub.store.workspaces import limits as places
 
 router = api_router("", "catalogue")
@@ -16,10 +16,10 @@ router = api_router("", "catalogue")
     response_model=Images,
     responses=problems.documented("unauthorized"),
 )
-async def images(caller: Caller, parts: TheParts) -> Images:
+async def images(caller: Caller, state: State) -> Images:
     del caller
-    known = await parts.given.runtime.images()
-    default = parts.settings.default_image or (known[0] if known else None)
+    known = await state.deps.runtime.images()
+    default = state.settings.default_image or (known[0] if known else None)
     return Images(items=[Image(name=name) for name in known], default=default)
 
 
@@ -29,14 +29,14 @@ async def images(caller: Caller, parts: TheParts) -> Images:
     response_model=Limits,
     responses=problems.documented("unauthorized"),
 )
-async def limits(caller: Caller, parts: TheParts) -> Limits:
-    allowed = parts.settings.limits
-    async with parts.reading() as session:
+async def limits(caller: Caller, state: State) -> Limits:
+    allowed = state.settings.limits
+    async with state.reading() as session:
         used = await places.usage(session, caller.user.id)
     return Limits.model_validate(
         {
             "user": Usage(used=used.user, allowed=allowed.per_user),
             "global": Usage(used=used.total, allowed=allowed.in_all),
-            "attempts": parts.settings.max_retries + 1,
+            "attempts": state.settings.max_retries + 1,
         }
     )

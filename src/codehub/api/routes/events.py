@@ -11,7 +11,7 @@ from codehub.api.live.sse import EventStream, Write
 from codehub.api.live.streams import ChosenWorkspaces, OneWorkspace, Topic, WorkspaceList, WorkspaceStream
 from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import Owner, find_visible, whose
-from codehub.api.state import TheParts
+from codehub.api.state import State
 from codehub.services.identity import Principal
 from codehub.signals.live import LiveSubscription
 
@@ -34,12 +34,12 @@ _STREAM = {
     response_class=Response,
     responses={200: _STREAM, **problems.documented("unauthorized", "not_found", "validation_failed")},
 )
-async def workspace_events(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    await find_visible(workspace_id, caller, parts)
+async def workspace_events(workspace_id: UUID, caller: Caller, state: State) -> Response:
+    await find_visible(workspace_id, caller, state)
 
     async def source(write: Write) -> None:
-        with parts.given.live.subscribe_workspace(workspace_id) as subscription:
-            await _stream(parts, caller, OneWorkspace(workspace_id, parts.frames), subscription, write)
+        with state.deps.live.subscribe_workspace(workspace_id) as subscription:
+            await _stream(state, caller, OneWorkspace(workspace_id, state.frames), subscription, write)
 
     return EventStream(source)
 
@@ -53,35 +53,35 @@ async def workspace_events(workspace_id: UUID, caller: Caller, parts: TheParts) 
 )
 async def events(
     caller: Caller,
-    parts: TheParts,
+    state: State,
     owner: Owner = None,
     chosen: Chosen = None,
 ) -> Response:
     """With `id`, once for each: only these, as far as they may be seen."""
     owner_id = whose(owner, caller)
-    live = parts.given.live
+    live = state.deps.live
 
     async def source(write: Write) -> None:
         topic: Topic
         if chosen:
-            topic = ChosenWorkspaces(chosen, owner_id, parts.frames, records=parts.workspaces)
+            topic = ChosenWorkspaces(chosen, owner_id, state.frames, records=state.workspaces)
         else:
-            topic = WorkspaceList(owner_id, parts.frames, reading=parts.reading, gate=parts.tellings)
+            topic = WorkspaceList(owner_id, state.frames, reading=state.reading, gate=state.tellings)
         with live.subscribe_all() if owner_id is None else live.subscribe_user(owner_id) as subscription:
-            await _stream(parts, caller, topic, subscription, write)
+            await _stream(state, caller, topic, subscription, write)
 
     return EventStream(source)
 
 
 async def _stream(
-    parts: TheParts, caller: Principal, topic: Topic, subscription: LiveSubscription, write: Write
+    state: State, caller: Principal, topic: Topic, subscription: LiveSubscription, write: Write
 ) -> None:
     stream = WorkspaceStream(
         topic,
         subscription,
-        frames=parts.frames,
+        frames=state.frames,
         write=write,
-        heartbeat_seconds=parts.settings.heartbeat_seconds,
+        heartbeat_seconds=state.settings.heartbeat_seconds,
     )
-    with parts.guard.watching(caller, subscription.close):
+    with state.revoker.watching(caller, subscription.close):
         await stream.run()

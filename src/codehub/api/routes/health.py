@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from codehub.api import problems
 from codehub.api.schemas.models import CoordinatorReport, Health
-from codehub.api.state import TheParts
+from codehub.api.state import State
 from codehub.domain.status import Status
 from codehub.store.errors import DATABASE_FAILED
 
@@ -29,8 +29,8 @@ async def live() -> Health:
     response_model=Health,
     responses=problems.documented("not_ready"),
 )
-async def ready(parts: TheParts) -> Health | Response:
-    reason = await parts.given.why_not_ready()
+async def ready(state: State) -> Health | Response:
+    reason = await state.deps.why_not_ready()
     return Health(status="ok") if reason is None else problems.problem("not_ready", reason)
 
 
@@ -39,8 +39,8 @@ async def ready(parts: TheParts) -> Health | Response:
     summary="Who leads what, seen from this process",
     response_model=CoordinatorReport,
 )
-async def coordinator(parts: TheParts) -> CoordinatorReport:
-    return CoordinatorReport.model_validate(dict(await parts.given.coordinator_health()))
+async def coordinator(state: State) -> CoordinatorReport:
+    return CoordinatorReport.model_validate(dict(await state.deps.coordinator_health()))
 
 
 @router.get(
@@ -49,14 +49,14 @@ async def coordinator(parts: TheParts) -> CoordinatorReport:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(parts: TheParts) -> Response:
+async def metrics(state: State) -> Response:
     try:
         async with asyncio.timeout(COUNTS_WITHIN_SECONDS):
-            counts = await parts.overviews.counts()
+            counts = await state.overviews.counts()
     except DATABASE_FAILED:
         WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
     else:
         for status in Status:
             if status is not Status.DELETED:
                 WORKSPACES.labels(status.value).set(counts.get(status.value, 0))
-    return Response(generate_latest(parts.given.metrics), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(state.deps.metrics), media_type=CONTENT_TYPE_LATEST)

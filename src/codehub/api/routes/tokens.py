@@ -10,7 +10,7 @@ from codehub.api.auth import Caller
 from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.models import NewToken, Page, Token, TokenShownOnce
-from codehub.api.state import TheParts
+from codehub.api.state import State
 from codehub.services import api_tokens
 from codehub.store.accounts import tokens
 
@@ -24,10 +24,10 @@ router = api_router("/tokens", "tokens")
     responses=problems.documented("unauthorized", "validation_failed"),
 )
 async def list_tokens(
-    caller: Caller, parts: TheParts, cursor: IdCursor = None, limit: Limit = 50
+    caller: Caller, state: State, cursor: IdCursor = None, limit: Limit = 50
 ) -> Page[Token]:
     """Newest first; expired ones too, because they explain a 401."""
-    async with parts.reading() as session:
+    async with state.reading() as session:
         page = await tokens.list_page(session, caller.user.id, cursor=cursor, limit=limit)
     return Page(items=[Token.model_validate(each) for each in page.items], next_cursor=page.next_cursor)
 
@@ -39,10 +39,10 @@ async def list_tokens(
     response_model=TokenShownOnce,
     responses=problems.documented("unauthorized", "csrf"),
 )
-async def create_token(body: NewToken, caller: Caller, parts: TheParts) -> TokenShownOnce:
+async def create_token(body: NewToken, caller: Caller, state: State) -> TokenShownOnce:
     """The answer holds the token. It is shown this once."""
     lifetime = timedelta(days=body.expires_in_days) if body.expires_in_days else None
-    async with parts.sessions.begin() as session:
+    async with state.sessions.begin() as session:
         made = await api_tokens.create(session, caller, name=body.name, lifetime=lifetime)
     shown = Token.model_validate(made.record).model_dump()
     return TokenShownOnce(**shown, token=made.token)
@@ -54,8 +54,8 @@ async def create_token(body: NewToken, caller: Caller, parts: TheParts) -> Token
     status_code=204,
     responses=problems.documented("unauthorized", "csrf", "not_found", "validation_failed"),
 )
-async def revoke_token(token_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    async with parts.sessions.begin() as session:
+async def revoke_token(token_id: UUID, caller: Caller, state: State) -> Response:
+    async with state.sessions.begin() as session:
         await api_tokens.revoke(session, caller, token_id)
-    await parts.identities.changed(caller.user.id)
+    await state.identities.changed(caller.user.id)
     return Response(status_code=204)

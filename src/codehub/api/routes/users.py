@@ -7,7 +7,7 @@ from codehub.api.auth import Admin
 from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.models import NewUser, Page, User, UserChange
-from codehub.api.state import TheParts
+from codehub.api.state import State
 from codehub.services import accounts
 from codehub.store.accounts import users
 
@@ -20,11 +20,9 @@ router = api_router("/users", "users")
     response_model=Page[User],
     responses=problems.documented("unauthorized", "forbidden", "validation_failed"),
 )
-async def list_users(
-    caller: Admin, parts: TheParts, cursor: IdCursor = None, limit: Limit = 50
-) -> Page[User]:
+async def list_users(caller: Admin, state: State, cursor: IdCursor = None, limit: Limit = 50) -> Page[User]:
     del caller
-    async with parts.reading() as session:
+    async with state.reading() as session:
         page = await users.list_page(session, cursor=cursor, limit=limit)
     return Page(items=[User.model_validate(each) for each in page.items], next_cursor=page.next_cursor)
 
@@ -38,11 +36,11 @@ async def list_users(
         "unauthorized", "forbidden", "csrf", "username_taken", "validation_failed", "unfit_username"
     ),
 )
-async def create_user(body: NewUser, caller: Admin, parts: TheParts) -> User:
-    async with parts.sessions.begin() as session:
+async def create_user(body: NewUser, caller: Admin, state: State) -> User:
+    async with state.sessions.begin() as session:
         user = await accounts.create_user(
             session,
-            parts.given.passwords,
+            state.deps.passwords,
             username=body.username,
             password=body.password,
             role=body.role,
@@ -59,17 +57,17 @@ async def create_user(body: NewUser, caller: Admin, parts: TheParts) -> User:
         "unauthorized", "forbidden", "csrf", "not_found", "last_admin", "validation_failed"
     ),
 )
-async def change_user(user_id: UUID, body: UserChange, caller: Admin, parts: TheParts) -> User:
+async def change_user(user_id: UUID, body: UserChange, caller: Admin, state: State) -> User:
     """Whoever is disabled or gets a new password is signed out everywhere, at once."""
-    async with parts.sessions.begin() as session:
+    async with state.sessions.begin() as session:
         user = await accounts.change_user(
             session,
-            parts.given.passwords,
+            state.deps.passwords,
             user_id,
             role=body.role,
             disabled=body.disabled,
             password=body.password,
             actor=caller.actor.label,
         )
-    await parts.identities.changed(user_id)
+    await state.identities.changed(user_id)
     return User.model_validate(user)

@@ -17,7 +17,7 @@ from codehub.api.routes.paging import Limit, NumberCursor
 from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import find_visible
 from codehub.api.schemas import models
-from codehub.api.state import Parts, TheParts
+from codehub.api.state import AppState, State
 from codehub.domain import causes
 from codehub.domain.errors import EffectError
 from codehub.services.identity import Principal
@@ -32,11 +32,11 @@ _SEEN = problems.documented("unauthorized", "not_found", "validation_failed")
     "/history", summary="Its timeline", response_model=models.Page[models.HistoryEntry], responses=_SEEN
 )
 async def history(
-    workspace_id: UUID, caller: Caller, parts: TheParts, cursor: NumberCursor = None, limit: Limit = 50
+    workspace_id: UUID, caller: Caller, state: State, cursor: NumberCursor = None, limit: Limit = 50
 ) -> models.Page[models.HistoryEntry]:
     """Newest first: what changed, who did it, and why."""
-    await find_visible(workspace_id, caller, parts)
-    async with parts.reading() as session:
+    await find_visible(workspace_id, caller, state)
+    async with state.reading() as session:
         page = await events.list_page(session, workspace_id, cursor=cursor, limit=limit)
     return models.Page(items=[_told(each) for each in page.items], next_cursor=page.next_cursor)
 
@@ -47,12 +47,10 @@ async def history(
     response_model=models.Page[models.ArchiveGeneration],
     responses=_SEEN,
 )
-async def archives(
-    workspace_id: UUID, caller: Caller, parts: TheParts
-) -> models.Page[models.ArchiveGeneration]:
+async def archives(workspace_id: UUID, caller: Caller, state: State) -> models.Page[models.ArchiveGeneration]:
     """Complete ones, newest first."""
-    await find_visible(workspace_id, caller, parts)
-    found = await parts.given.archives.find_committed(workspace_id)
+    await find_visible(workspace_id, caller, state)
+    found = await state.deps.archives.find_committed(workspace_id)
     items = [
         models.ArchiveGeneration(
             key=each.path.key, bytes=each.meta.bytes, files=each.meta.files, created_at=each.meta.created_at
@@ -78,13 +76,13 @@ async def archives(
 async def logs(
     workspace_id: UUID,
     caller: Caller,
-    parts: TheParts,
+    state: State,
     follow: Annotated[bool, Query(description="Go on as an event stream")] = False,
 ) -> Response:
-    await find_visible(workspace_id, caller, parts)
+    await find_visible(workspace_id, caller, state)
     if follow:
-        return EventStream(_Following(workspace_id, caller, parts).run)
-    output = parts.given.runtime.logs(workspace_id)
+        return EventStream(_Following(workspace_id, caller, state).run)
+    output = state.deps.runtime.logs(workspace_id)
     # The first piece before the answer begins: a runtime that is away is then a 503, not half a 200.
     first = await anext(output, b"")
     return StreamingResponse(_as_text(first, output), media_type="text/plain; charset=utf-8")
@@ -102,20 +100,20 @@ async def _as_text(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 class _Following:
     """Output as it comes: each event's data is ``{"text": …}``. Ends when the workspace does."""
 
-    def __init__(self, workspace_id: UUID, caller: Principal, parts: Parts) -> None:
+    def __init__(self, workspace_id: UUID, caller: Principal, state: AppState) -> None:
         self._workspace_id = workspace_id
         self._caller = caller
-        self._parts = parts
+        self._state = state
 
     async def run(self, write: Write) -> None:
         reading = asyncio.create_task(self._read(write))
-        beating = asyncio.create_task(_beat(write, every=self._parts.settings.heartbeat_seconds))
+        beating = asyncio.create_task(_beat(write, every=self._state.settings.heartbeat_seconds))
 
         def end() -> None:
             reading.cancel()
 
         try:
-            with self._parts.guard.watching(self._caller, end):
+            with self._state.revoker.watching(self._caller, end):
                 await asyncio.wait({reading, beating}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (reading, beating):
@@ -124,7 +122,7 @@ class _Following:
 
     async def _read(self, write: Write) -> None:
         try:
-            async for piece in self._parts.given.runtime.logs(self._workspace_id, follow=True):
+            async for piece in self._state.deps.runtime.logs(self._workspace_id, follow=True):
                 await write(_log_event(piece.decode("utf-8", "replace")))
         except EffectError as error:
             await write(_log_event(f"[the output ends here: {error.message}]\n"))

@@ -16,7 +16,7 @@ from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
 from codehub.api.schemas import models
 from codehub.api.schemas.fields import Fragment
-from codehub.api.state import JSON, TheParts
+from codehub.api.state import JSON, State
 from codehub.domain.status import Status
 from codehub.services import workspaces as service
 from codehub.services.errors import UnknownImage
@@ -59,7 +59,7 @@ def _answers(status: int, *codes: str) -> dict[str, Any]:
 )
 async def list_workspaces(
     caller: Caller,
-    parts: TheParts,
+    state: State,
     owner: Owner = None,
     status: Status | None = None,
     q: Annotated[Fragment | None, Query(description="Part of the name or description")] = None,
@@ -71,10 +71,10 @@ async def list_workspaces(
     if status is Status.DELETED and not caller.user.is_admin:
         raise problems.Refused("forbidden")
     if status is None and q is None and cursor is None:
-        body = await parts.pages.first(owner_id, limit)
+        body = await state.pages.first(owner_id, limit)
     else:
         wanted = status.value if status else None
-        body = await parts.pages.read(owner_id, limit=limit, status=wanted, q=q, cursor=cursor)
+        body = await state.pages.read(owner_id, limit=limit, status=wanted, q=q, cursor=cursor)
     return Response(body, media_type=JSON)
 
 
@@ -92,10 +92,10 @@ async def list_workspaces(
         "limit_global",
     ),
 )
-async def create_workspace(body: models.NewWorkspace, caller: Caller, parts: TheParts) -> Response:
+async def create_workspace(body: models.NewWorkspace, caller: Caller, state: State) -> Response:
     """With `start`, at a limit, nothing is made."""
-    settings = parts.settings
-    image_ref = await _image(parts, body.image_ref)
+    settings = state.settings
+    image_ref = await _image(state, body.image_ref)
     new = NewWorkspace(
         name=body.name,
         image_ref=image_ref,
@@ -105,35 +105,35 @@ async def create_workspace(body: models.NewWorkspace, caller: Caller, parts: The
         archive_ttl_seconds=_or(body.archive_ttl_seconds, settings.archive_ttl_seconds),
         start=body.start,
     )
-    record = await parts.wishes.make(
+    record = await state.intent_batcher.submit(
         partial(service.create, new=new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits)
     )
-    return await parts.answer(record, status=201)
+    return await state.answer(record, status=201)
 
 
 @router.get("/{workspace_id}", summary="One workspace", **_answers(200, *_SEEN))
-async def get_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    return await parts.answer(await find_visible(workspace_id, caller, parts))
+async def get_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
+    return await state.answer(await find_visible(workspace_id, caller, state))
 
 
 @router.patch("/{workspace_id}", summary="Change its details", **_answers(200, *_WISHED, "name_taken"))
 async def edit_workspace(
-    workspace_id: UUID, body: models.WorkspaceChange, caller: Caller, parts: TheParts
+    workspace_id: UUID, body: models.WorkspaceChange, caller: Caller, state: State
 ) -> Response:
     changes = body.model_dump(exclude_unset=True)
-    async with parts.sessions.begin() as session:
+    async with state.sessions.begin() as session:
         record = await service.edit(session, workspace_id, changes, actor=caller.actor)
     if "standby_ttl_seconds" in changes:
-        await parts.retime(record.view)
-    return await parts.answer(record)
+        await state.retime(record.view)
+    return await state.answer(record)
 
 
 @router.delete("/{workspace_id}", summary="Delete it", **_answers(202, *_SEEN, "csrf"))
-async def delete_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+async def delete_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     """Container and home go at once, archives after a while."""
-    async with parts.sessions.begin() as session:
+    async with state.sessions.begin() as session:
         record = await service.delete(session, workspace_id, actor=caller.actor)
-    return await parts.answer(record, status=202)
+    return await state.answer(record, status=202)
 
 
 @router.post(
@@ -141,24 +141,24 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) 
     summary="Wish it RUNNING",
     **_answers(202, *_WISHED, "limit_user", "limit_global"),
 )
-async def start_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    wish = partial(service.start, workspace_id=workspace_id, actor=caller.actor, limits=parts.settings.limits)
-    record = await parts.wishes.make(wish, row=workspace_id)
-    return await parts.answer(record, status=202)
+async def start_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
+    wish = partial(service.start, workspace_id=workspace_id, actor=caller.actor, limits=state.settings.limits)
+    record = await state.intent_batcher.submit(wish, row=workspace_id)
+    return await state.answer(record, status=202)
 
 
 @router.post("/{workspace_id}/stop", summary="Wish it STANDBY", **_answers(202, *_WISHED, "archived"))
-async def stop_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    async with parts.sessions.begin() as session:
+async def stop_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
+    async with state.sessions.begin() as session:
         record = await service.stop(session, workspace_id, actor=caller.actor)
-    return await parts.answer(record, status=202)
+    return await state.answer(record, status=202)
 
 
 @router.post("/{workspace_id}/archive", summary="Wish it archived", **_answers(202, *_WISHED))
-async def archive_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
-    async with parts.sessions.begin() as session:
+async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
+    async with state.sessions.begin() as session:
         record = await service.archive(session, workspace_id, actor=caller.actor)
-    return await parts.answer(record, status=202)
+    return await state.answer(record, status=202)
 
 
 @router.post(
@@ -166,12 +166,12 @@ async def archive_workspace(workspace_id: UUID, caller: Caller, parts: TheParts)
     summary="Nothing puts it to sleep for some hours",
     **_answers(202, *_WISHED),
 )
-async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, parts: TheParts) -> Response:
-    async with parts.sessions.begin() as session:
+async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, state: State) -> Response:
+    async with state.sessions.begin() as session:
         record = await service.keep_awake(
             session, workspace_id, for_=timedelta(hours=body.hours), actor=caller.actor
         )
-    return await parts.answer(record, status=202)
+    return await state.answer(record, status=202)
 
 
 @router.post(
@@ -179,19 +179,19 @@ async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller,
     summary="Lift an error",
     **_answers(202, *_WISHED, "forbidden", "limit_user", "limit_global"),
 )
-async def recover_workspace(workspace_id: UUID, caller: Caller, parts: TheParts) -> Response:
+async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     """Owners lift what stopped an archiving of their own, administrators everything. Without an error nothing
     changes."""
-    async with parts.sessions.begin() as session:
+    async with state.sessions.begin() as session:
         record = await service.recover(
-            session, workspace_id, actor=caller.actor, limits=parts.settings.limits
+            session, workspace_id, actor=caller.actor, limits=state.settings.limits
         )
-    return await parts.answer(record, status=202)
+    return await state.answer(record, status=202)
 
 
-async def find_visible(workspace_id: UUID, caller: Principal, parts: TheParts) -> WorkspaceRecord:
+async def find_visible(workspace_id: UUID, caller: Principal, state: State) -> WorkspaceRecord:
     """The workspace, or 404: also if it is somebody else's."""
-    return service.visible(await parts.workspaces.get(workspace_id), caller.actor)
+    return service.visible(await state.workspaces.get(workspace_id), caller.actor)
 
 
 def whose(owner: str | None, caller: Principal) -> UUID | None:
@@ -205,9 +205,9 @@ def whose(owner: str | None, caller: Principal) -> UUID | None:
     return None if owner == "all" else UUID(owner)
 
 
-async def _image(parts: TheParts, wanted: str | None) -> str:
-    known = await parts.given.runtime.images()
-    chosen = wanted or parts.settings.default_image or (known[0] if known else None)
+async def _image(state: State, wanted: str | None) -> str:
+    known = await state.deps.runtime.images()
+    chosen = wanted or state.settings.default_image or (known[0] if known else None)
     if chosen is None:
         raise problems.Invalid("image_ref", "there is no default image: name one")
     if known and chosen not in known:

@@ -17,12 +17,12 @@ class Completion:
     """An operation that is over, the workspace after it, and the next step of its walk, if there is one."""
 
     of: WorkspaceView
-    at_rest: WorkspaceView
+    after: WorkspaceView
     then: Operation | None
 
 
 @dataclass
-class Round:
+class TickBatch:
     """Actions begin only once what it writes is committed."""
 
     now: datetime

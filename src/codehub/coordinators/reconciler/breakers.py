@@ -27,27 +27,27 @@ LOOK_PATIENCE_SECONDS = 1.0  # of a tick; a slower answer is told by the next on
 ENGINE_AWAY = Gauge("codehub_engine_away", "1 while an engine as a whole does not answer", ["engine"])
 
 
-class Engine(StrEnum):
+class Backend(StrEnum):
     RUNTIME = "runtime"
     ARCHIVES = "archives"
 
 
-NEEDS: Mapping[Operation, frozenset[Engine]] = {
-    Operation.PROVISIONING: frozenset({Engine.RUNTIME, Engine.ARCHIVES}),
-    Operation.RESTORING: frozenset({Engine.RUNTIME, Engine.ARCHIVES}),
-    Operation.STARTING: frozenset({Engine.RUNTIME}),
-    Operation.STOPPING: frozenset({Engine.RUNTIME}),
-    Operation.ARCHIVING: frozenset({Engine.RUNTIME, Engine.ARCHIVES}),
-    Operation.DELETING: frozenset({Engine.RUNTIME}),
+NEEDS: Mapping[Operation, frozenset[Backend]] = {
+    Operation.PROVISIONING: frozenset({Backend.RUNTIME, Backend.ARCHIVES}),
+    Operation.RESTORING: frozenset({Backend.RUNTIME, Backend.ARCHIVES}),
+    Operation.STARTING: frozenset({Backend.RUNTIME}),
+    Operation.STOPPING: frozenset({Backend.RUNTIME}),
+    Operation.ARCHIVING: frozenset({Backend.RUNTIME, Backend.ARCHIVES}),
+    Operation.DELETING: frozenset({Backend.RUNTIME}),
 }
 
 Probe = Callable[[], Awaitable[None]]
 
 
-class Engines:
-    def __init__(self, probes: Mapping[Engine, Probe]) -> None:
+class CircuitBreakers:
+    def __init__(self, probes: Mapping[Backend, Probe]) -> None:
         self._probes = probes
-        self._breakers = {engine: Breaker() for engine in Engine}
+        self._breakers = {engine: Breaker() for engine in Backend}
         self._archives_error: str | None = None  # of the last look, for people to read
         self._looked_at: datetime | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -55,14 +55,14 @@ class Engines:
     def are_here(self, operation: Operation) -> bool:
         return not any(self._breakers[engine].is_open for engine in NEEDS[operation])
 
-    def excused_until(self, operation: Operation) -> datetime | None:
+    def timeout_counts_from(self, operation: Operation) -> datetime | None:
         """When an engine this operation needs last came back: limits count from there."""
         moments = [self._breakers[engine].closed_at for engine in NEEDS[operation]]
         return max((moment for moment in moments if moment), default=None)
 
     def away(self) -> dict[str, str]:
         """Which engines are away, and what they last said; for health and the UI."""
-        seen = {Engine.ARCHIVES.value: self._archives_error} if self._archives_error else {}
+        seen = {Backend.ARCHIVES.value: self._archives_error} if self._archives_error else {}
         return seen | {
             engine.value: breaker.last_error or "does not answer"
             for engine, breaker in self._breakers.items()
@@ -90,7 +90,7 @@ class Engines:
         said: str | None = None
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await self._probes[Engine.ARCHIVES]()
+                await self._probes[Backend.ARCHIVES]()
         except (EffectError, TimeoutError) as error:
             said = str(error) or "did not answer"
         if (said is None) != (self._archives_error is None):  # the words vary from look to look
@@ -101,19 +101,19 @@ class Engines:
         for engine in NEEDS[operation]:
             self._set(engine, self._breakers[engine].succeeded(now))
 
-    async def blames_engine(self, error: EffectError, *, workspace_id: UUID, now: datetime) -> bool:
+    async def is_outage(self, error: EffectError, *, workspace_id: UUID, now: datetime) -> bool:
         """Is this failure the engine's rather than the workspace's? Probes the engine to find out."""
         if error.reason is not Reason.UNREACHABLE:
             return False
-        engine = Engine.ARCHIVES if error.failure is FailureCode.S3_ACCESS_ERROR else Engine.RUNTIME
+        engine = Backend.ARCHIVES if error.failure is FailureCode.S3_ACCESS_ERROR else Backend.RUNTIME
         self._set(engine, self._breakers[engine].unreachable(workspace_id, error=error.message, now=now))
         if not self._breakers[engine].is_open:
             await self._probe(engine, now=now)
         return self._breakers[engine].is_open
 
-    async def probe_due(self, *, now: datetime) -> Collection[Engine]:
+    async def probe_due(self, *, now: datetime) -> Collection[Backend]:
         """Look again at the engines that are away and due; returns those that came back."""
-        due = [engine for engine in Engine if self._breakers[engine].probe_due(now)]
+        due = [engine for engine in Backend if self._breakers[engine].probe_due(now)]
         await asyncio.gather(*(self._probe(engine, now=now) for engine in due))
         return [engine for engine in due if not self._breakers[engine].is_open]
 
@@ -121,7 +121,7 @@ class Engines:
         moments = [breaker.probe_at for breaker in self._breakers.values() if breaker.is_open]
         return min((moment for moment in moments if moment), default=None)
 
-    async def _probe(self, engine: Engine, *, now: datetime) -> None:
+    async def _probe(self, engine: Backend, *, now: datetime) -> None:
         breaker = self._breakers[engine]
         try:
             async with asyncio.timeout(PROBE_SECONDS):
@@ -132,7 +132,7 @@ class Engines:
             if breaker.is_open:
                 self._set(engine, breaker.succeeded(now))
 
-    def _set(self, engine: Engine, breaker: Breaker) -> None:
+    def _set(self, engine: Backend, breaker: Breaker) -> None:
         before, self._breakers[engine] = self._breakers[engine], breaker
         if before.is_open != breaker.is_open:
             ENGINE_AWAY.labels(engine.value).set(int(breaker.is_open))

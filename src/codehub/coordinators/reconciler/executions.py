@@ -69,17 +69,17 @@ class Executions:
     def running(self) -> int:
         return sum(1 for each in self._by_workspace.values() if each.is_running)
 
-    def attempt(self, ws: WorkspaceView, *, excused_until: datetime | None) -> Attempt:
+    def attempt(self, ws: WorkspaceView, *, timeout_counts_from: datetime | None) -> Attempt:
         """What this leader knows of its own attempts at the operation in flight."""
         execution = self._by_workspace.get(ws.id)
         if execution is None or execution.op_id != ws.op_id:
-            return Attempt(acting=self.is_busy(ws.id), excused_until=excused_until)
+            return Attempt(acting=self.is_busy(ws.id), timeout_counts_from=timeout_counts_from)
         return Attempt(
             acting=execution.is_running,
             started_at=execution.started_at,
             ended_at=execution.ended_at,
             progress_at=execution.progress_at,
-            excused_until=excused_until,
+            timeout_counts_from=timeout_counts_from,
         )
 
     def recall(self, ws: WorkspaceView) -> WorkspaceView:

@@ -21,11 +21,11 @@ from prometheus_client import Gauge, Histogram
 
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
-from codehub.coordinators.reconciler.batch import Completion, Round
-from codehub.coordinators.reconciler.breakers import Engines
+from codehub.coordinators.reconciler.batch import Completion, TickBatch
+from codehub.coordinators.reconciler.breakers import CircuitBreakers
 from codehub.coordinators.reconciler.executions import Executions, lane_of
 from codehub.coordinators.reconciler.worker import Worker
-from codehub.coordinators.wake_signal import Wakeups
+from codehub.coordinators.wake_signal import WakeSignal
 from codehub.domain import home
 from codehub.domain.plan import (
     Act,
@@ -89,18 +89,18 @@ class Reconciler:
         leadership: Leadership,
         worker: Worker,
         executions: Executions,
-        engines: Engines,
-        wakeups: Wakeups,
+        breakers: CircuitBreakers,
+        wake_signal: WakeSignal,
         clock: RemoteClock,
         policy: Policy,
         timing: Timing,
         observer_lock: str,
     ) -> None:
-        self.wakeups = wakeups
+        self.wake_signal = wake_signal
         self._lead = leadership
         self._worker = worker
         self._executions = executions
-        self._engines = engines
+        self._breakers = breakers
         self._clock = clock
         self._policy = policy
         self._timing = timing
@@ -108,7 +108,7 @@ class Reconciler:
         self._recorded: Mapping[str, object] | None = None
         self._record_at = 0.0
         self._observed_at: datetime | None = None
-        self._last = Round(now=clock.now(), may_claim=False, free={})
+        self._last = TickBatch(now=clock.now(), may_claim=False, free={})
 
     async def on_elected(self) -> None:
         self._worker.begin_term()
@@ -118,24 +118,24 @@ class Reconciler:
 
     async def on_lost(self) -> None:
         await self._executions.cancel_all()
-        await self._engines.close()
+        await self._breakers.close()
         IN_FLIGHT.set(0)
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint  # a hint only wakes; what to do is read from the rows
         await self._probe_engines()
-        round_ = await self._load_and_decide()
-        if round_.to_write():
-            write = self._lead.statement if round_.is_one_statement else self._lead.transaction
+        batch = await self._load_and_decide()
+        if batch.to_write():
+            write = self._lead.statement if batch.is_one_statement else self._lead.transaction
             async with write(actor="reconciler") as session:
-                await self._write(session, round_)
-        self._last = round_
-        self._executions.short_of_slots = round_.short_of_slots  # before the first of them can end
-        self._act(round_)
+                await self._write(session, batch)
+        self._last = batch
+        self._executions.short_of_slots = batch.short_of_slots  # before the first of them can end
+        self._act(batch)
         IN_FLIGHT.set(self._executions.running())
-        await self._record_now_and_then(busy=round_.changed > 0)
+        await self._record_now_and_then(busy=batch.changed > 0)
         return TickReport(
-            seen=round_.seen, changed=round_.changed, started=len(round_.to_run), failed=round_.failed
+            seen=batch.seen, changed=batch.changed, started=len(batch.to_run), failed=batch.failed
         )
 
     def next_wait_seconds(self) -> float:
@@ -146,14 +146,14 @@ class Reconciler:
             wait = self._timing.active_seconds
         if not self._last.may_claim:  # the Observer's next look may be all that is missing
             wait = min(wait, STALE_SECONDS)
-        probe_at = self._engines.next_probe_at()
+        probe_at = self._breakers.next_probe_at()
         if probe_at is not None:
             wait = min(wait, max(0.0, (probe_at - self._clock.now()).total_seconds()))
         return wait
 
     async def _record_now_and_then(self, *, busy: bool) -> None:
         """For people who ask who leads what: news at once, otherwise not while somebody waits for a step."""
-        detail = {"away": self._engines.away()}
+        detail = {"away": self._breakers.away()}
         late = monotonic() - self._record_at
         if detail != self._recorded or late >= (BUSY_RECORD_SECONDS if busy else 0):
             async with self._lead.statement() as session:
@@ -162,16 +162,16 @@ class Reconciler:
 
     async def _probe_engines(self) -> None:
         now = self._clock.now()
-        if self._engines.next_probe_at() is not None:
-            await self._engines.probe_due(now=now)
-        await self._engines.look_at_archives(now=now)
+        if self._breakers.next_probe_at() is not None:
+            await self._breakers.probe_due(now=now)
+        await self._breakers.look_at_archives(now=now)
 
-    async def _load_and_decide(self) -> Round:
+    async def _load_and_decide(self) -> TickBatch:
         may_claim = await self._is_observed()
         async with self._lead.statement() as session:
             found = await self._load(session, everything=may_claim)
         self._clock.set(session.now)
-        round_ = Round(
+        batch = TickBatch(
             now=session.now,
             may_claim=may_claim,
             free={lane: self._executions.free(lane) for lane in Lane},
@@ -179,9 +179,9 @@ class Reconciler:
             unmet=len(found.waiting),
         )
         for ws in (*found.in_flight, *found.waiting):
-            self._judge(self._executions.recall(ws), round_)
-        self._executions.forget_older_than(round_.now - MEMORY_OF_ATTEMPTS)
-        return round_
+            self._judge(self._executions.recall(ws), batch)
+        self._executions.forget_older_than(batch.now - MEMORY_OF_ATTEMPTS)
+        return batch
 
     async def _is_observed(self) -> bool:
         """Whether the Observer's last whole look is fresh enough; what was read of it can only be older."""
@@ -201,126 +201,128 @@ class Reconciler:
             DUE.labels(lane.value).set(len(found))
         return work
 
-    def _judge(self, ws: WorkspaceView, round_: Round) -> None:
+    def _judge(self, ws: WorkspaceView, batch: TickBatch) -> None:
         """Decide about one workspace; one that cannot be judged harms nobody else."""
         try:
-            self._sort(ws, self._decide(ws, round_), round_)
+            self._sort(ws, self._decide(ws, batch), batch)
         except Exception as error:
             log.error("workspace cannot be judged", workspace_id=str(ws.id), exc_info=error)
-            round_.failed += 1
+            batch.failed += 1
 
-    def _decide(self, ws: WorkspaceView, round_: Round) -> Decision:
-        excused = self._engines.excused_until(ws.operation) if ws.operation is not Operation.NONE else None
-        attempt = self._executions.attempt(ws, excused_until=excused)
+    def _decide(self, ws: WorkspaceView, batch: TickBatch) -> Decision:
+        excused = (
+            self._breakers.timeout_counts_from(ws.operation) if ws.operation is not Operation.NONE else None
+        )
+        attempt = self._executions.attempt(ws, timeout_counts_from=excused)
         if ws.operation is Operation.NONE and attempt.acting:
             return Wait("an action of an earlier operation is still ending")
-        return plan(ws, now=round_.now, policy=self._policy, attempt=attempt)
+        return plan(ws, now=batch.now, policy=self._policy, attempt=attempt)
 
-    def _sort(self, ws: WorkspaceView, decision: Decision, round_: Round) -> None:
+    def _sort(self, ws: WorkspaceView, decision: Decision, batch: TickBatch) -> None:
         match decision:
             case Skip() | Wait():
                 return
             case Claim(operation=operation):
-                if self._has_slot(operation, round_, among=round_.wanted):
-                    round_.to_claim.append((ws, operation))
+                if self._has_slot(operation, batch, among=batch.wanted):
+                    batch.to_claim.append((ws, operation))
             case Act():
-                if self._has_slot(ws.operation, round_, among=round_.taken):
-                    round_.to_run.append(ws)
+                if self._has_slot(ws.operation, batch, among=batch.taken):
+                    batch.to_run.append(ws)
             case Complete():
-                round_.to_complete.append(self._completion(ws, round_))
+                batch.to_complete.append(self._completion(ws, batch))
             case Fail():
-                round_.to_fail.append((ws, decision))
+                batch.to_fail.append((ws, decision))
             case Expire():
-                if round_.may_claim:  # without a fresh look nothing is timed out
-                    round_.to_expire.append((ws, decision))
+                if batch.may_claim:  # without a fresh look nothing is timed out
+                    batch.to_expire.append((ws, decision))
             case Halt():
-                round_.to_halt.append((ws, decision))
+                batch.to_halt.append((ws, decision))
             case Mark():
-                round_.to_mark.append(ws)
+                batch.to_mark.append(ws)
             case Crashed():
-                round_.to_examine.append((ws, decision))
+                batch.to_examine.append((ws, decision))
             case _:
                 assert_never(decision)
 
-    async def _write(self, session: Session, round_: Round) -> None:
+    async def _write(self, session: Session, batch: TickBatch) -> None:
         """In a handful of statements: a hundred people who arrive together cost little more than one.
 
         The rows are locked before the first of them, in the order everybody keeps (``row_locks``).
         """
-        await lock_in_order(session, round_.to_write())
-        await self._complete(session, round_)
-        for ws, halt in round_.to_halt:
+        await lock_in_order(session, batch.to_write())
+        await self._complete(session, batch)
+        for ws, halt in batch.to_halt:
             if await claims.set_error_without_operation(session, ws, halt.error, home=ws.home):
-                round_.changed += 1
-        for ws in round_.to_mark:
-            await self._mark(session, ws, round_)
-        await self._claim(session, round_)
+                batch.changed += 1
+        for ws in batch.to_mark:
+            await self._mark(session, ws, batch)
+        await self._claim(session, batch)
 
-    def _completion(self, ws: WorkspaceView, round_: Round) -> Completion:
+    def _completion(self, ws: WorkspaceView, batch: TickBatch) -> Completion:
         """Planned on at once: the next step of a walk need not wait for the next tick."""
-        at_rest = replace(
+        after = replace(
             ws,
             operation=Operation.NONE,
             error_count=0,
             error_info=None,
             last_retry_at=None,
-            home=home.at_completion(ws, now=round_.now),
+            home=home.at_completion(ws, now=batch.now),
         )
-        return Completion(ws, at_rest, self._next_step(at_rest, round_))
+        return Completion(ws, after, self._next_step(after, batch))
 
-    async def _complete(self, session: Session, round_: Round) -> None:
-        if not round_.to_complete:
+    async def _complete(self, session: Session, batch: TickBatch) -> None:
+        if not batch.to_complete:
             return
         written = await bulk_claims.complete_all(
             session,
             [
-                bulk_claims.Done(claims.Claim.of(each.of), each.at_rest.home, each.of.op_acted_at)
-                for each in round_.to_complete
+                bulk_claims.Completion(claims.Claim.of(each.of), each.after.home, each.of.op_acted_at)
+                for each in batch.to_complete
             ],
         )
         going_on = []
-        for each in round_.to_complete:
+        for each in batch.to_complete:
             ws = each.of
             if ws.id not in written:
                 log.info("completion dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))
                 continue
-            self._count_completion(ws, round_)
+            self._count_completion(ws, batch)
             if each.then is not None:
-                going_on.append((each.at_rest, each.then))
-        round_.to_claim[:0] = going_on  # not behind new walks
+                going_on.append((each.after, each.then))
+        batch.to_claim[:0] = going_on  # not behind new walks
 
-    def _count_completion(self, ws: WorkspaceView, round_: Round) -> None:
-        round_.changed += 1
+    def _count_completion(self, ws: WorkspaceView, batch: TickBatch) -> None:
+        batch.changed += 1
         OPERATIONS.labels(ws.operation.value, "done").inc()
         if ws.op_started_at is not None:
-            elapsed = (round_.now - ws.op_started_at).total_seconds()
+            elapsed = (batch.now - ws.op_started_at).total_seconds()
             OPERATION_SECONDS.labels(ws.operation.value).observe(elapsed)
         log.info(
             "operation complete", workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value
         )
 
-    async def _mark(self, session: Session, ws: WorkspaceView, round_: Round) -> None:
+    async def _mark(self, session: Session, ws: WorkspaceView, batch: TickBatch) -> None:
         kept = home.marked(ws.home)
         if await claims.mark_home(session, ws, home=kept):
             log.info("home marked", workspace_id=str(ws.id))
-            round_.changed += 1
+            batch.changed += 1
             after = replace(ws, home=kept)
-            then = self._next_step(after, round_)
+            then = self._next_step(after, batch)
             if then is not None:
-                round_.to_claim.append((after, then))
+                batch.to_claim.append((after, then))
 
-    def _next_step(self, ws: WorkspaceView, round_: Round) -> Operation | None:
+    def _next_step(self, ws: WorkspaceView, batch: TickBatch) -> Operation | None:
         if ws.health_status is not HealthStatus.OK or self._executions.is_busy(ws.id):
             return None
-        decision = plan(ws, now=round_.now, policy=self._policy)
+        decision = plan(ws, now=batch.now, policy=self._policy)
         return decision.operation if isinstance(decision, Claim) else None
 
-    async def _claim(self, session: Session, round_: Round) -> None:
+    async def _claim(self, session: Session, batch: TickBatch) -> None:
         """Into free slots only: waiting for one uses up nobody's time limit."""
         admitted = [
             Step(ws, operation, home.at_claim(ws, operation))
-            for ws, operation in round_.to_claim
-            if round_.may_claim and self._has_slot(operation, round_, among=round_.taken)
+            for ws, operation in batch.to_claim
+            if batch.may_claim and self._has_slot(operation, batch, among=batch.taken)
         ]
         if not admitted:
             return
@@ -329,14 +331,14 @@ class Reconciler:
             claim = claimed.get(step.workspace.id)
             if claim is None:  # a wish or an observation came in between: the next tick sees it
                 continue
-            round_.changed += 1
-            round_.to_run.append(
+            batch.changed += 1
+            batch.to_run.append(
                 replace(
                     step.workspace,
                     operation=step.operation,
                     op_id=claim.op_id,
                     op_seq=claim.op_seq,
-                    op_started_at=round_.now,
+                    op_started_at=batch.now,
                     op_acted_at=None,
                     error_count=0,
                     last_retry_at=None,
@@ -344,24 +346,24 @@ class Reconciler:
                 )
             )
 
-    def _has_slot(self, operation: Operation, round_: Round, *, among: Counter[Lane]) -> bool:
+    def _has_slot(self, operation: Operation, batch: TickBatch, *, among: Counter[Lane]) -> bool:
         """Whether one more of these fits into the slots of its lane, while its engines are here."""
         lane = lane_of(operation)
-        if not self._engines.are_here(operation):
+        if not self._breakers.are_here(operation):
             return False
-        if among[lane] >= round_.free[lane]:
-            round_.short_of_slots = True
+        if among[lane] >= batch.free[lane]:
+            batch.short_of_slots = True
             return False
         among[lane] += 1
         return True
 
-    def _act(self, round_: Round) -> None:
+    def _act(self, batch: TickBatch) -> None:
         """After the commit: let the decided actions begin beside the loop."""
-        for ws in round_.to_run:
+        for ws in batch.to_run:
             self._worker.run(ws)
-        for ws, expire in round_.to_expire:
+        for ws, expire in batch.to_expire:
             self._worker.expire(ws, expire.error)
-        for ws, fail in round_.to_fail:
+        for ws, fail in batch.to_fail:
             self._worker.fail(ws, fail.failure)
-        for ws, crash in round_.to_examine:
+        for ws, crash in batch.to_examine:
             self._worker.examine_crash(ws, crash)

@@ -17,9 +17,9 @@ from prometheus_client import Counter
 
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.reconciler.actions import Acted, Actions, Archived, Call, Effect, Restored
-from codehub.coordinators.reconciler.breakers import Engines
+from codehub.coordinators.reconciler.breakers import CircuitBreakers
 from codehub.coordinators.reconciler.executions import Execution, Executions, lane_of
-from codehub.coordinators.wake_signal import Nudges
+from codehub.coordinators.wake_signal import CoordinatorHints
 from codehub.domain import home
 from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.endings import Ending
@@ -57,8 +57,8 @@ class Worker:
         actions: Actions,
         runtime: Runtime,
         executions: Executions,
-        engines: Engines,
-        nudges: Nudges,
+        breakers: CircuitBreakers,
+        coordinator_hints: CoordinatorHints,
         clock: RemoteClock,
         policy: Policy,
         on_progress: ProgressSink,
@@ -70,8 +70,8 @@ class Worker:
         self._actions = actions
         self._runtime = runtime
         self._executions = executions
-        self._engines = engines
-        self._nudges = nudges
+        self._breakers = breakers
+        self._coordinator_hints = coordinator_hints
         self._clock = clock
         self._policy = policy
         self._on_progress = on_progress
@@ -120,7 +120,7 @@ class Worker:
             failure = EffectError(FailureCode.UNEXPECTED, f"Unexpected: {type(error).__name__}")
             await self._failed(ws, failure, execution)
         else:
-            self._engines.succeeded(ws.operation, now=self._clock.now())
+            self._breakers.succeeded(ws.operation, now=self._clock.now())
             await self._write(ws, partial(self._write_effect, ws, effect, execution))
 
     def _call(self, ws: WorkspaceView, execution: Execution) -> Call:
@@ -169,7 +169,7 @@ class Worker:
         # An archive's second half is planned, not looked for.
         if written and not isinstance(effect, Archived):
             execution.awaits_look = True
-            await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
+            await self._coordinator_hints.wake(HintTarget.OBSERVER, [ws.id])
         return written
 
     async def _read_end(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
@@ -177,13 +177,13 @@ class Worker:
         takes over before that does not know it, and acts once more.
         """
         now = await self._lead.database_time()
-        await self._nudges.wake(HintTarget.OBSERVER, [claim.workspace_id for claim in ended])
+        await self._coordinator_hints.wake(HintTarget.OBSERVER, [claim.workspace_id for claim in ended])
         return dict.fromkeys(ended, now)
 
     async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> None:
         """Count it, or blame the engine: what an engine's absence did to a workspace is nobody's error."""
         now = self._clock.now()
-        if await self._engines.blames_engine(failure, workspace_id=ws.id, now=now):
+        if await self._breakers.is_outage(failure, workspace_id=ws.id, now=now):
             return
         match after_failure(ws, failure, now=now, policy=self._policy):
             case Drop(highest_op_seq=highest):
@@ -266,7 +266,7 @@ class Worker:
             await set_actor(session, "reconciler", error.message)
             written = await claims.go_terminal(session, claims.Claim.of(ws), error)
         if written:
-            await self._nudges.wake(HintTarget.OBSERVER, [ws.id])
+            await self._coordinator_hints.wake(HintTarget.OBSERVER, [ws.id])
         return written
 
     async def _record_crash(self, ws: WorkspaceView, crash: Crashed, execution: Execution) -> None:
@@ -303,12 +303,12 @@ class Worker:
 
         await self._write(ws, write)
         if not crash.soon:
-            await self._nudges.wake(HintTarget.RECONCILER, [ws.id])
+            await self._coordinator_hints.wake(HintTarget.RECONCILER, [ws.id])
 
     async def _write_end_of_run(self, ws: WorkspaceView) -> bool:
         async with self._lead.transaction() as session:
             written = await claims.mark_home(session, ws, home=home.at_crash(ws.home, crashes=0))
-        await self._nudges.wake(HintTarget.RECONCILER, [ws.id])
+        await self._coordinator_hints.wake(HintTarget.RECONCILER, [ws.id])
         return written
 
     async def _log_tail(self, ws: WorkspaceView) -> str:

@@ -12,17 +12,24 @@ from uuid import UUID
 import structlog
 
 from codehub.kit.tasks import hear_out
-from codehub.proxy.access.cache import Access
+from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.access.fetch_metadata import may_enter
-from codehub.proxy.access.internal_endpoints import OwnEndpoints, safe_next
-from codehub.proxy.access.policy import Verdict, judge
+from codehub.proxy.access.internal_endpoints import InternalEndpoints, safe_next
+from codehub.proxy.access.policy import AccessDecision, decide
 from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import Identity
-from codehub.proxy.interfaces import Directory, Ports, Principal, WakeOutcome, WakeResult, WorkspaceTarget
+from codehub.proxy.interfaces import (
+    Directory,
+    Interfaces,
+    Principal,
+    WakeOutcome,
+    WakeResult,
+    WorkspaceTarget,
+)
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.pages import PageContext, Pages
-from codehub.proxy.routing import Door, Route, label_of
+from codehub.proxy.routing import Route, RouteKind, label_of
 from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream.destinations import Destination, Destinations
 
@@ -40,14 +47,14 @@ class Onward:
     path: bytes
 
 
-class Concierge:
+class Admission:
     def __init__(
         self,
-        ports: Ports,
+        ports: Interfaces,
         settings: ProxySettings,
         *,
-        access: Access,
-        own: OwnEndpoints,
+        access: DirectoryCache,
+        own: InternalEndpoints,
         pages: Pages,
         metrics: Metrics,
         destinations: Destinations,
@@ -81,7 +88,7 @@ class Concierge:
 
     async def _receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
         principal = await self._principal(identity)
-        if route.door is Door.OWN:
+        if route.kind is RouteKind.INTERNAL:
             if not identity.by_token and not may_enter(request, self._scheme):
                 return self.foreign_page(request)
             answer = await self._own.serve(request, route, principal)
@@ -91,49 +98,49 @@ class Concierge:
         target = None
         if principal is not None and route.workspace_id is not None:
             target = await self._access.target(route.workspace_id)
-        verdict = judge(
+        decision = decide(
             request,
             route,
             principal=principal,
             target=target,
             scheme=self._scheme,
             by_token=identity.by_token,
-            own_origins=self._settings.base_domain is not None,
+            workspace_hosts=self._settings.base_domain is not None,
         )
-        return await self._carry_out(verdict, request, route, principal, target)
+        return await self._carry_out(decision, request, route, principal, target)
 
     async def _carry_out(
         self,
-        verdict: Verdict,
+        decision: AccessDecision,
         request: RequestHead,
         route: Route,
         principal: Principal | None,
         target: WorkspaceTarget | None,
     ) -> Answer | Onward:
-        if verdict is Verdict.SIGN_IN:
+        if decision is AccessDecision.SIGN_IN:
             return redirect(303, self._sign_in_url(request, route))
-        if verdict is Verdict.UNAUTHORIZED:
+        if decision is AccessDecision.UNAUTHORIZED:
             return unauthorized()
-        if verdict is Verdict.FOREIGN_PAGE:
+        if decision is AccessDecision.FOREIGN_PAGE:
             return self.foreign_page(request)
-        if verdict is Verdict.NOT_FOUND or principal is None or target is None:
+        if decision is AccessDecision.NOT_FOUND or principal is None or target is None:
             return self._pages.not_found(_context(request)) if request.is_navigation else not_found()
-        match verdict:
-            case Verdict.BAD_ORIGIN:
+        match decision:
+            case AccessDecision.BAD_ORIGIN:
                 return self.bad_origin()
-            case Verdict.MOVE:
+            case AccessDecision.MOVE:
                 return self._move(request, route, target)
-            case Verdict.ADD_SLASH:
+            case AccessDecision.ADD_SLASH:
                 return redirect(308, (route.prefix + b"/" + route.path).decode("latin-1"))
-            case Verdict.ENTER_BASE_PATH:
+            case AccessDecision.ENTER_BASE_PATH:
                 return redirect(302, f"/w/{target.id}/" + route.path[1:].decode("latin-1"))
-            case Verdict.BROKEN:
+            case AccessDecision.BROKEN:
                 return self._broken(request, target)
-            case Verdict.WAKE:
+            case AccessDecision.WAKE:
                 return await self._wake(request, route, principal, target)
-            case Verdict.WAIT:
+            case AccessDecision.WAIT:
                 return self._pages.waiting(_context(request, route), target)
-            case Verdict.RELAY:
+            case AccessDecision.RELAY:
                 at = target.address
                 if route.port is not None:
                     at = await self._access.port_address(target.id, route.port)
@@ -193,7 +200,7 @@ class Concierge:
         except Exception as error:  # noqa: BLE001 - only a hint: the observer looks by itself, later
             log.warning("observer not hinted", error=repr(error), workspace_id=str(target.id))
         if request.is_navigation and target.starting_up:
-            return self._pages.waiting(_context(request, own_origin=not to.policy.prefix), target)
+            return self._pages.waiting(_context(request, on_workspace_host=not to.policy.prefix), target)
         return self.bad_gateway(request, to)
 
     def _port_closed(
@@ -262,7 +269,7 @@ class Concierge:
     def _sign_in_url(self, request: RequestHead, route: Route) -> str:
         """On the dashboard's host ``/login``; from a workspace's own origin by way of the code exchange."""
         here = safe_next(request.target.decode("latin-1"))
-        if not route.own_origin:
+        if not route.on_workspace_host:
             return "/login?next=" + quote(here, safe="")
         port = f"&port={route.port}" if route.port else ""
         path = f"/_codehub/signin?workspace={route.workspace_id or ''}{port}&next={quote(here, safe='')}"
@@ -275,8 +282,8 @@ class Concierge:
 
 
 def _context(
-    request: RequestHead, route: Route | None = None, *, own_origin: bool | None = None
+    request: RequestHead, route: Route | None = None, *, on_workspace_host: bool | None = None
 ) -> PageContext:
-    if own_origin is None:
-        own_origin = route is not None and route.own_origin
-    return PageContext.of(request, own_origin=own_origin)
+    if on_workspace_host is None:
+        on_workspace_host = route is not None and route.on_workspace_host
+    return PageContext.of(request, on_workspace_host=on_workspace_host)

@@ -17,10 +17,10 @@ _START: Final = re.compile(rb"(GET|HEAD|OPTIONS) ([\x21\x22\x24-\x7e]++)")
 _VERSION: Final = b" HTTP/1.1\r\n"
 
 
-class Pass:
+class CachedAdmission:
     """Who asked for what and was let in, until when, and what was written to the upstream for it.
 
-    Worth as much as the two entries of ``Access`` it was made from: it ends with the older of them, and
+    Worth as much as the two entries of ``DirectoryCache`` it was made from: it ends with the older of them, and
     with any change (``generation``). It holds for heads with the very same fields (cookies and all, byte for
     byte) to the same place. Only method and path differ then, so the fields are not read again, and of the
     head for the upstream only the first line is new. A head that repeats the last one in full takes over
@@ -76,7 +76,7 @@ class Pass:
             return False
         block = request.block
         special = block.websocket or block.has_body or block.closes or not block.raw or not block.host
-        return not special and not route.needs_slash and not route.own_origin
+        return not special and not route.needs_slash and not route.on_workspace_host
 
     def exchange_for(self, head: bytes, client: "ClientConnection") -> Exchange | None:
         """If ``head`` is exactly one whole head this pass is good for: an exchange that carries it on."""

@@ -22,7 +22,7 @@ V = TypeVar("V")
 Recollection = tuple[Principal, WorkspaceTarget, float]  # and until when
 
 
-class Memory(Generic[K, V]):
+class TtlCache(Generic[K, V]):
     """A map whose entries age, filled by at most one load per key."""
 
     def __init__(self, *, ttl: float, miss_ttl: float, size: int, metrics: Metrics) -> None:
@@ -86,16 +86,16 @@ class Memory(Generic[K, V]):
         return value
 
 
-class Access:
+class DirectoryCache:
     """The directory behind its memory. Is itself the ``ChangeListener`` the directory reports to."""
 
     def __init__(self, directory: Directory, settings: ProxySettings, metrics: Metrics) -> None:
         self._directory = directory
         self.people_changed = False  # since somebody last looked: open sockets are judged again then
         self.generation = 0  # grows with every change: whoever remembers something notes it
-        self._principals: Memory[str, Principal] = _memory(settings, metrics)
-        self._targets: Memory[UUID, WorkspaceTarget] = _memory(settings, metrics)
-        self._ports: Memory[tuple[UUID, int], Address] = _memory(settings, metrics)
+        self._principals: TtlCache[str, Principal] = _memory(settings, metrics)
+        self._targets: TtlCache[UUID, WorkspaceTarget] = _memory(settings, metrics)
+        self._ports: TtlCache[tuple[UUID, int], Address] = _memory(settings, metrics)
         directory.subscribe(self)
 
     def recall(self, key: str, workspace_id: UUID, now: float) -> Recollection | None:
@@ -143,8 +143,8 @@ class Access:
         self._ports.clear()
 
 
-def _memory(settings: ProxySettings, metrics: Metrics) -> "Memory[K, V]":
-    return Memory(
+def _memory(settings: ProxySettings, metrics: Metrics) -> "TtlCache[K, V]":
+    return TtlCache(
         ttl=settings.cache_ttl,
         miss_ttl=settings.miss_ttl,
         size=settings.cache_entries,

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlsplit
 from uuid import UUID
 
-from codehub.proxy.access.cache import Access
+from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.answers import Answer, method_not_allowed, not_found, problem, redirect, unauthorized
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import PRINCIPAL_HEADER, CookieNames, sign_principal
-from codehub.proxy.interfaces import Phase, Ports, Principal, WakeResult, WorkspaceTarget
+from codehub.proxy.interfaces import Interfaces, Phase, Principal, WakeResult, WorkspaceTarget
 from codehub.proxy.pages import PageContext, Pages
-from codehub.proxy.routing import OWN_PREFIX, Route, label_of, parse_id
+from codehub.proxy.routing import INTERNAL_PREFIX, Route, label_of, parse_id
 from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream.destinations import Destination, Destinations
 
@@ -33,13 +33,13 @@ class ToApi:
     path: bytes
 
 
-class OwnEndpoints:
+class InternalEndpoints:
     def __init__(
         self,
-        ports: Ports,
+        ports: Interfaces,
         settings: ProxySettings,
         *,
-        access: Access,
+        access: DirectoryCache,
         pages: Pages,
         probe: Probe,
         destinations: Destinations,
@@ -54,23 +54,23 @@ class OwnEndpoints:
 
     async def serve(self, request: RequestHead, route: Route, principal: Principal | None) -> Answer | ToApi:
         url = urlsplit(route.path.decode("latin-1"))
-        name, _, argument = url.path[len(OWN_PREFIX) :].partition("/")
+        name, _, argument = url.path[len(INTERNAL_PREFIX) :].partition("/")
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
         if request.websocket or request.method not in (b"GET", b"HEAD"):
             return method_not_allowed("GET", "HEAD")
         if name == self._pages.script_name and not argument:
             return self._pages.script()
-        workspace_id = route.workspace_id if route.own_origin else parse_id(argument.encode("latin-1"))
+        workspace_id = route.workspace_id if route.on_workspace_host else parse_id(argument.encode("latin-1"))
         match name:
             case "ready":
                 return await self._ready(workspace_id, principal)
-            case "events" if route.own_origin:
+            case "events" if route.on_workspace_host:
                 return await self._events(workspace_id, principal)
-            case "auth" if route.own_origin:
+            case "auth" if route.on_workspace_host:
                 return await self._auth(route, query)
-            case "signin" if not route.own_origin:
+            case "signin" if not route.on_workspace_host:
                 return await self._sign_in(request, query, principal)
-            case "limit" if not route.own_origin:
+            case "limit" if not route.on_workspace_host:
                 return await self._limit(request, workspace_id, principal)
         return not_found()
 

@@ -1,6 +1,6 @@
 """Who gets in: the table of spec 06, as a pure function.
 
-``judge`` is asked on every request with what memory knows. Everything it can answer with is a ``Verdict``;
+``decide`` is asked on every request with what memory knows. Everything it can answer with is a ``AccessDecision``;
 carrying one out (waking, rendering a page) is the concierge's work.
 """
 
@@ -13,7 +13,7 @@ from codehub.proxy.interfaces import Phase, Principal, WorkspaceTarget
 from codehub.proxy.routing import Route
 
 
-class Verdict(Enum):
+class AccessDecision(Enum):
     SIGN_IN = "sign in"  # page load of somebody unknown
     UNAUTHORIZED = "unauthorized"
     FOREIGN_PAGE = "foreign page"  # of another site or workspace, and more than a link
@@ -29,7 +29,7 @@ class Verdict(Enum):
     BROKEN = "broken"
 
 
-def judge(
+def decide(
     request: RequestHead,
     route: Route,
     *,
@@ -37,39 +37,41 @@ def judge(
     target: WorkspaceTarget | None,
     scheme: bytes,
     by_token: bool = False,
-    own_origins: bool = False,
-) -> Verdict:
-    """``own_origins``: each workspace has one, and pages of a workspace belong nowhere else."""
+    workspace_hosts: bool = False,
+) -> AccessDecision:
+    """``workspace_hosts``: each workspace has one, and pages of a workspace belong nowhere else."""
     if principal is None:  # before anything else: strangers learn nothing about what exists
-        return Verdict.SIGN_IN if request.is_navigation else Verdict.UNAUTHORIZED
+        return AccessDecision.SIGN_IN if request.is_navigation else AccessDecision.UNAUTHORIZED
     if not by_token and not request.websocket and not may_enter(request, scheme):
-        return Verdict.FOREIGN_PAGE  # whatever it asked for: a page learns nothing about what exists either
+        return (
+            AccessDecision.FOREIGN_PAGE
+        )  # whatever it asked for: a page learns nothing about what exists either
     if target is None or not principal.may_open(target):
-        return Verdict.NOT_FOUND
-    if own_origins and not route.own_origin and not by_token:
+        return AccessDecision.NOT_FOUND
+    if workspace_hosts and not route.on_workspace_host and not by_token:
         # Under a path its pages would be the dashboard's and could act as the person. A page at the own
         # origin could lead there by itself, so the path is closed to browsers, not just left unused.
-        return Verdict.MOVE
-    if request.websocket and not has_own_origin(request, scheme):
-        return Verdict.BAD_ORIGIN
+        return AccessDecision.MOVE
+    if request.websocket and not is_same_origin(request, scheme):
+        return AccessDecision.BAD_ORIGIN
     if route.needs_slash:
-        return Verdict.ADD_SLASH
+        return AccessDecision.ADD_SLASH
     match target.phase:
         case Phase.RUNNING:
-            at_root = route.own_origin and route.path[:2] in (b"/", b"/?")
+            at_root = route.on_workspace_host and route.path[:2] in (b"/", b"/?")
             if at_root and not target.strip_prefix and route.port is None and not request.websocket:
-                return Verdict.ENTER_BASE_PATH
-            return Verdict.RELAY
+                return AccessDecision.ENTER_BASE_PATH
+            return AccessDecision.RELAY
         case Phase.ERROR:
-            return Verdict.BROKEN
+            return AccessDecision.BROKEN
         case Phase.WAKING:
-            return Verdict.WAIT if request.is_visit else Verdict.ASLEEP
+            return AccessDecision.WAIT if request.is_visit else AccessDecision.ASLEEP
         case Phase.ASLEEP:
             # A forgotten tab that reconnects is nobody's wish: only a person opening a page wakes.
-            return Verdict.WAKE if request.is_visit else Verdict.ASLEEP
+            return AccessDecision.WAKE if request.is_visit else AccessDecision.ASLEEP
 
 
-def has_own_origin(request: RequestHead, scheme: bytes) -> bool:
+def is_same_origin(request: RequestHead, scheme: bytes) -> bool:
     """Browsers name the page a WebSocket belongs to and send cookies along whoever it is.
 
     The name must be exactly the origin that was asked. Programs with a token send no Origin and no

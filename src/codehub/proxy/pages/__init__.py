@@ -53,13 +53,13 @@ _FROM_ARCHIVE: Final = frozenset({"new", "archived", "archiving", "provisioning"
 @dataclass(frozen=True, slots=True)
 class PageContext:
     lang: str
-    own_origin: bool = False
+    on_workspace_host: bool = False
 
     @classmethod
-    def of(cls, request: RequestHead, *, own_origin: bool = False) -> "PageContext":
+    def of(cls, request: RequestHead, *, on_workspace_host: bool = False) -> "PageContext":
         chosen = _LANG_COOKIE.search(request.fields.get(b"cookie", b""))
         accepted = request.fields.get(b"accept-language", b"").decode("latin-1")
-        return cls(choose_language(accepted, chosen[1].decode() if chosen else None), own_origin)
+        return cls(choose_language(accepted, chosen[1].decode() if chosen else None), on_workspace_host)
 
 
 class Pages:
@@ -82,8 +82,10 @@ class Pages:
             "page": "waiting",
             "status": target.status,
             "progress": "" if target.progress is None else str(target.progress),
-            "events": "/_codehub/events" if context.own_origin else f"/api/v1/workspaces/{target.id}/events",
-            "ready": "/_codehub/ready" if context.own_origin else f"/_codehub/ready/{target.id}",
+            "events": "/_codehub/events"
+            if context.on_workspace_host
+            else f"/api/v1/workspaces/{target.id}/events",
+            "ready": "/_codehub/ready" if context.on_workspace_host else f"/_codehub/ready/{target.id}",
             "text": json.dumps(spoken, ensure_ascii=False),
         }
         doing = escape(text.get(target.status, text["waking"]))
@@ -123,7 +125,7 @@ class Pages:
     def _stop(self, context: PageContext, target: WorkspaceTarget, item: RunningWorkspace) -> str:
         text = TEXTS[context.lang]
         label = escape(text["stop_label"].format(name=item.name))
-        if context.own_origin:
+        if context.on_workspace_host:
             # A page of this origin must not be able to stop other workspaces: the dashboard's host does it.
             href = escape(f"{self._dashboard}_codehub/limit/{target.id}")
             return f'<a class="button" href="{href}" aria-label="{label}">{escape(text["stop"])}</a>'

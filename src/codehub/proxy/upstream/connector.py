@@ -46,9 +46,9 @@ class Connector:
     async def connect_once(self, to: Destination) -> UpstreamConnection:
         """Raises ``ConnectFailed`` unless the upstream itself took the connection."""
         if to.target is None or isinstance(to.address, UnixAddress):
-            return await self._pool.connect(to.lane, to.address)
+            return await self._pool.connect(to.idle_connections, to.address)
         before = await self._listener(to.target.id, to.address)
-        connection = await self._pool.connect(to.lane, to.address)
+        connection = await self._pool.connect(to.idle_connections, to.address)
         after = await self._listener(to.target.id, to.address)
         if after != before:
             connection.drop()

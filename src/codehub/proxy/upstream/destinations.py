@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from codehub.proxy.interfaces import WorkspaceTarget
-from codehub.proxy.leases import ActivityBook, Requests
+from codehub.proxy.leases import LeaseTracker, Requests
 from codehub.proxy.routing import Route
 from codehub.proxy.settings import Address
 from codehub.proxy.upstream.headers import API_POLICY, Policy
-from codehub.proxy.upstream.pool import Lane, UpstreamPool
+from codehub.proxy.upstream.pool import IdleConnections, UpstreamPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Destination:
     The address comes from the directory alone; nothing in a request can name one.
     """
 
-    lane: Lane
+    idle_connections: IdleConnections
     address: Address
     policy: Policy
     target: WorkspaceTarget | None = None
@@ -30,14 +30,14 @@ class Destination:
 
 
 class Destinations:
-    def __init__(self, pool: UpstreamPool, activity: ActivityBook, api: Address) -> None:
+    def __init__(self, pool: UpstreamPool, activity: LeaseTracker, api: Address) -> None:
         self._pool = pool
         self._activity = activity
         self._api = api
 
     def api(self, *, extra: bytes = b"") -> Destination:
         policy = Policy(to_workspace=False, extra=extra) if extra else API_POLICY
-        return Destination(self._pool.lane("api"), self._api, policy)
+        return Destination(self._pool.idle_connections("api"), self._api, policy)
 
     def workspace(self, target: WorkspaceTarget, route: Route, address: Address | None) -> Destination | None:
         """``address``: the workspace's, or that of the port asked for. None: nobody is there yet."""
@@ -45,12 +45,14 @@ class Destinations:
             return None
         strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
         policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
-        lane = self._pool.lane((target.id, address))
-        return Destination(lane, address, policy, target, route.port, self._activity.requests(target.id))
+        idle_connections = self._pool.idle_connections((target.id, address))
+        return Destination(
+            idle_connections, address, policy, target, route.port, self._activity.requests(target.id)
+        )
 
     def door_of(self, target: WorkspaceTarget) -> Destination | None:
         """The workspace's own port, whatever the route: for asking whether it answers."""
         if target.address is None:
             return None
-        lane = self._pool.lane((target.id, target.address))
-        return Destination(lane, target.address, Policy(to_workspace=True), target)
+        idle_connections = self._pool.idle_connections((target.id, target.address))
+        return Destination(idle_connections, target.address, Policy(to_workspace=True), target)

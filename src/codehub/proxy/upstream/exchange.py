@@ -175,12 +175,12 @@ class Exchange:
         client, upstream = self._client, self._upstream
         if upstream is None or client.closes:
             return False
-        response = upstream.lane.last_head
+        response = upstream.idle_connections.last_head
         if response is None or not data.startswith(response.raw):
             response = recall_response(data[: data.find(b"\r\n\r\n", 0, MAX_RESPONSE_HEAD) + 4])
             if response is None:
                 return False
-            upstream.lane.last_head = response
+            upstream.idle_connections.last_head = response
         size = response.simple_length
         if size != len(data) - len(response.raw) or response.plain is None:
             return False

@@ -100,7 +100,7 @@ def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: 
             continue
         match name:
             case b"set-cookie":
-                if _may_set(value, request.host, own_origin=not policy.prefix):
+                if _may_set(value, request.host, on_workspace_host=not policy.prefix):
                     parts.append(line)
             case b"location":
                 parts.append(b"Location: " + _relocate(value, request.host, policy))
@@ -113,7 +113,7 @@ def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: 
                 pass  # Alt-Svc would move the origin elsewhere; Clear-Site-Data would sign the person out
 
 
-def _may_set(value: bytes, host: bytes, *, own_origin: bool) -> bool:
+def _may_set(value: bytes, host: bytes, *, on_workspace_host: bool) -> bool:
     pair, *attributes = value.split(b";")
     if may_be_read_as_own_cookie(pair):
         return False
@@ -122,7 +122,7 @@ def _may_set(value: bytes, host: bytes, *, own_origin: bool) -> bool:
         if key.strip(b" \t").lower() != b"domain":
             continue
         domain = domain.strip(b" \t").lower().removeprefix(b".")
-        if domain and not (own_origin and domain == host.partition(b":")[0]):
+        if domain and not (on_workspace_host and domain == host.partition(b":")[0]):
             return False
     return True
 

@@ -27,11 +27,11 @@ class ConnectFailed(Exception):
 class UpstreamConnection(asyncio.Protocol):
     """One connection. While ``exchange`` is set, everything that happens on it belongs to that."""
 
-    __slots__ = ("_pool", "exchange", "idle_since", "lane", "transport", "used")
+    __slots__ = ("_pool", "exchange", "idle_connections", "idle_since", "transport", "used")
 
-    def __init__(self, pool: "UpstreamPool", lane: "Lane") -> None:
+    def __init__(self, pool: "UpstreamPool", idle_connections: "IdleConnections") -> None:
         self._pool = pool
-        self.lane = lane
+        self.idle_connections = idle_connections
         self.exchange: Exchange | None = None
         self.used = False  # has carried a request before
         self.idle_since = 0.0
@@ -75,7 +75,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool.discard(self)
 
 
-class Lane:
+class IdleConnections:
     """The kept connections to one upstream, the one used last on top."""
 
     __slots__ = ("__weakref__", "idle", "last_head")
@@ -91,19 +91,19 @@ class UpstreamPool:
         self._size = settings.pool_size
         self._metrics = metrics
         # A lane lives as long as somebody may use it: a connection, or a client that knows the way.
-        self._lanes: WeakValueDictionary[Hashable, Lane] = WeakValueDictionary()
+        self._idle_connections: WeakValueDictionary[Hashable, IdleConnections] = WeakValueDictionary()
         self._open: set[UpstreamConnection] = set()
         self._loop = asyncio.get_running_loop()
 
-    def lane(self, key: Hashable) -> Lane:
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane()
-        return lane
+    def idle_connections(self, key: Hashable) -> IdleConnections:
+        idle_connections = self._idle_connections.get(key)
+        if idle_connections is None:
+            idle_connections = self._idle_connections[key] = IdleConnections()
+        return idle_connections
 
-    def take(self, lane: Lane) -> UpstreamConnection | None:
+    def take(self, idle_connections: IdleConnections) -> UpstreamConnection | None:
         """A kept connection, the one used last: it is the least likely to have been given up meanwhile."""
-        idle = lane.idle
+        idle = idle_connections.idle
         while idle:
             connection = idle.pop()
             if not connection.transport.is_closing():
@@ -111,12 +111,12 @@ class UpstreamPool:
                 return connection
         return None
 
-    async def connect(self, lane: Lane, address: Address) -> UpstreamConnection:
+    async def connect(self, idle_connections: IdleConnections, address: Address) -> UpstreamConnection:
         settings = self._settings
         self._metrics.upstream_connects_total += 1
 
         def make() -> UpstreamConnection:
-            return UpstreamConnection(self, lane)
+            return UpstreamConnection(self, idle_connections)
 
         try:
             async with asyncio.timeout(settings.connect_timeout):
@@ -146,7 +146,7 @@ class UpstreamPool:
     def keep(self, connection: UpstreamConnection) -> None:
         if connection.transport.is_closing():
             return
-        idle = connection.lane.idle
+        idle = connection.idle_connections.idle
         if len(idle) >= self._size:
             connection.transport.abort()
             return
@@ -170,8 +170,8 @@ class UpstreamPool:
             connection.transport.abort()
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        if connection in connection.lane.idle:
-            connection.lane.idle.remove(connection)
+        if connection in connection.idle_connections.idle:
+            connection.idle_connections.idle.remove(connection)
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -14,7 +14,7 @@ from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Address
-from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
 from codehub.runtimes.docker.fences import Fences, require_not_above
 from codehub.runtimes.docker.inventory import Container, address_of
 from codehub.runtimes.docker.names import ACCIDENT, Names, Role
@@ -33,7 +33,7 @@ class NetworkGone(Exception):
 
 
 class Containers:
-    def __init__(self, engine: Engine, names: Names, fences: Fences) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, fences: Fences) -> None:
         self._engine = engine
         self._names = names
         self._fences = fences

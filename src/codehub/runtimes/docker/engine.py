@@ -45,7 +45,7 @@ class Refused(Exception):
     """The engine says no, in its own words."""
 
 
-class Engine:
+class DockerEngine:
     """One connection pool. Made inside a running event loop; connects when first used."""
 
     def __init__(self, url: str, *, call_seconds: float) -> None:

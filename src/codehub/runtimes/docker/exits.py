@@ -13,7 +13,7 @@ import structlog
 
 from codehub.domain.errors import EffectError
 from codehub.kit.tasks import cancel_and_wait
-from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
 from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role, find_workspace
 
 OnDeath = Callable[[UUID], None]
@@ -24,10 +24,10 @@ _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
-class DeathWatch:
-    def __init__(self, engine: Engine, names: Names, on_death: OnDeath | None) -> None:
+class ExitWatch:
+    def __init__(self, engine: DockerEngine, names: Names, on_exit: OnDeath | None) -> None:
         self._engine = engine
-        self._on_death = on_death
+        self._on_death = on_exit
         self._filters = {
             "type": ["container"],
             "event": ["die", "pause", "unpause"],

@@ -32,7 +32,7 @@ from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import Token
-from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
 from codehub.runtimes.docker.inventory import Fence, Things
 from codehub.runtimes.docker.names import Names, Role
 from codehub.runtimes.docker.observe import Looking
@@ -42,7 +42,7 @@ SWEEP_EVERY = timedelta(minutes=2)
 
 
 class Fences:
-    def __init__(self, engine: Engine, names: Names, looking: Looking) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, looking: Looking) -> None:
         self._engine = engine
         self._names = names
         self._looking = looking

@@ -13,7 +13,7 @@ import structlog
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.kit.tasks import cancel_and_wait
-from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +21,7 @@ _REPORT_SECONDS = 10.0
 
 
 class Images:
-    def __init__(self, engine: Engine, allowed: Sequence[str]) -> None:
+    def __init__(self, engine: DockerEngine, allowed: Sequence[str]) -> None:
         self.allowed = list(allowed)
         self._engine = engine
         self._pulls: dict[str, asyncio.Task[None]] = {}

@@ -19,7 +19,7 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import ProgressCallback, StorageJob, StorageKind, StorageResult, Token
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.containers import ending_of
-from codehub.runtimes.docker.engine import Conflict, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
 from codehub.runtimes.docker.frames import STDOUT
 from codehub.runtimes.docker.names import Names, Role
 from codehub.runtimes.docker.order import LOGS, hardening, home_mount
@@ -33,7 +33,7 @@ _KEPT_LINES = 40
 
 
 class Jobs:
-    def __init__(self, engine: Engine, names: Names, settings: JobSettings) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, settings: JobSettings) -> None:
         self._engine = engine
         self._names = names
         self._settings = settings

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Iterable
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
 from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role
 
 
 class Marker:
-    def __init__(self, engine: Engine, names: Names) -> None:
+    def __init__(self, engine: DockerEngine, names: Names) -> None:
         self._engine = engine
         self._names = names
         self._may_create = True

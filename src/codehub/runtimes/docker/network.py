@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
 from codehub.runtimes.docker.names import INSTALLATION, Names
 
 LOOK_AGAIN_SECONDS = 0.5
@@ -28,7 +28,7 @@ NO_TRAFFIC_BETWEEN = {"com.docker.network.bridge.enable_icc": "false"}
 class PrivateNetwork:
     """``given``: an operator's own network, by name; it is used and never made."""
 
-    def __init__(self, engine: Engine, names: Names, *, given: str | None = None) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, *, given: str | None = None) -> None:
         self._engine = engine
         self._names = names
         self._given = given

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from uuid import UUID
 
-from codehub.runtimes.docker.engine import Engine, Filters
+from codehub.runtimes.docker.engine import DockerEngine, Filters
 from codehub.runtimes.docker.inventory import Things, find_strangers, sort_things
 from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import INSTALLATION, Names
@@ -18,7 +18,7 @@ from codehub.runtimes.docker.names import INSTALLATION, Names
 class Looking:
     """Raises ``DOCKER_API_ERROR`` when it could not look: never a partial answer."""
 
-    def __init__(self, engine: Engine, names: Names, marker: Marker) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, marker: Marker) -> None:
         self._engine = engine
         self._names = names
         self._marker = marker

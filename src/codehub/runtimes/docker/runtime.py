@@ -31,8 +31,8 @@ from codehub.runtimes.docker import fences
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.acting import Acting
 from codehub.runtimes.docker.containers import Containers, NetworkGone
-from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
-from codehub.runtimes.docker.exits import DeathWatch, OnDeath
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
+from codehub.runtimes.docker.exits import ExitWatch, OnDeath
 from codehub.runtimes.docker.fences import Fences, is_recorded
 from codehub.runtimes.docker.images import Images
 from codehub.runtimes.docker.inventory import Container, Things, observation
@@ -53,7 +53,7 @@ _LOG_LINES = 1000
 class DockerRuntime:
     """See the module. Made inside a running event loop; ``prepare`` comes before the first use.
 
-    ``on_death`` is called, in the event loop, when a container of a workspace has ended.
+    ``on_exit`` is called, in the event loop, when a container of a workspace has ended.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class DockerRuntime:
         settings: DockerSettings,
         *,
         jobs: JobSettings,
-        on_death: OnDeath | None = None,
+        on_exit: OnDeath | None = None,
     ) -> None:
         self._settings = settings
         self._names = Names(installation_id)
-        self._engine = Engine(settings.engine_url, call_seconds=settings.call_seconds)
+        self._engine = DockerEngine(settings.engine_url, call_seconds=settings.call_seconds)
         self._marker = Marker(self._engine, self._names)
         self._looking = Looking(self._engine, self._names, self._marker)
         self._fences = Fences(self._engine, self._names, self._looking)
@@ -75,7 +75,7 @@ class DockerRuntime:
         self._images = Images(self._engine, settings.images)
         self._jobs = Jobs(self._engine, self._names, jobs)
         self._acting = Acting(self._fences, self._marker)
-        self._deaths = DeathWatch(self._engine, self._names, on_death)
+        self._deaths = ExitWatch(self._engine, self._names, on_exit)
         self._base_paths: dict[str, bool] = {}
         self._sweeping: asyncio.Task[None] | None = None
 

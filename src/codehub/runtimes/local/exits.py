@@ -14,11 +14,11 @@ from codehub.runtimes.local.processes import Identity, is_alive
 OnDeath = Callable[[UUID], None]
 
 
-class DeathWatch:
+class ExitWatch:
     """One descriptor per running workspace. Used from the event loop's thread alone."""
 
-    def __init__(self, on_death: OnDeath | None) -> None:
-        self._on_death = on_death
+    def __init__(self, on_exit: OnDeath | None) -> None:
+        self._on_death = on_exit
         self._watched: dict[UUID, tuple[Identity, int]] = {}
 
     def watch(self, running: Mapping[UUID, Identity]) -> None:

@@ -29,7 +29,7 @@ from codehub.runtimes.base import (
 )
 from codehub.runtimes.local import images as image_rules
 from codehub.runtimes.local import jobs, locks, logs, places, volumes
-from codehub.runtimes.local.exits import DeathWatch, OnDeath
+from codehub.runtimes.local.exits import ExitWatch, OnDeath
 from codehub.runtimes.local.layout import Layout, find_uuid
 from codehub.runtimes.local.observe import Look, look
 from codehub.runtimes.local.port_owners import PortOwners
@@ -49,7 +49,7 @@ _FOLLOW_SECONDS = 0.25
 class LocalRuntime:
     """See the module. ``prepare`` comes before the first use.
 
-    ``on_death`` is called, in the event loop, when a workspace that was observed running has ended.
+    ``on_exit`` is called, in the event loop, when a workspace that was observed running has ended.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LocalRuntime:
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
         hidden: Sequence[Path] = (),
-        on_death: OnDeath | None = None,
+        on_exit: OnDeath | None = None,
     ) -> None:
         self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
@@ -90,7 +90,7 @@ class LocalRuntime:
         self._threads = Threads()
         self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
-        self._deaths = DeathWatch(on_death)
+        self._deaths = ExitWatch(on_exit)
         self._owners = PortOwners()
 
     @property

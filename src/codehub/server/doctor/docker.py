@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable
 
 from codehub.domain.errors import EffectError
-from codehub.runtimes.docker.engine import Conflict, Document, Engine, NotFound, Refused
+from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
 from codehub.server.doctor.findings import Finding, Verdict
 from codehub.server.settings.tree import Settings
 
@@ -31,7 +31,7 @@ START_IT = (
 async def examine_docker(settings: Settings) -> list[Finding]:
     """Never raises for what it finds. While the engine is away there is nothing more to say."""
     docker = settings.docker
-    engine = Engine(docker.host, call_seconds=ANSWER_SECONDS)
+    engine = DockerEngine(docker.host, call_seconds=ANSWER_SECONDS)
     try:
         return [
             _engine(docker.host, await engine.version()),
@@ -62,7 +62,7 @@ def _disk(info: Document) -> Finding:
     return Finding("disk of the engine", Verdict.NOTE, detail, advice)
 
 
-async def _images(engine: Engine, what: str, references: Iterable[str], *, setting: str) -> Finding:
+async def _images(engine: DockerEngine, what: str, references: Iterable[str], *, setting: str) -> Finding:
     references = list(references)
     if not references:
         return Finding(what, Verdict.OK, f"any ({setting}=*); pulled when first wanted")
@@ -80,7 +80,7 @@ async def _images(engine: Engine, what: str, references: Iterable[str], *, setti
     return Finding(what, Verdict.BAD, detail, _how_to_get(lost, setting=setting))
 
 
-async def _is_there(engine: Engine, reference: str) -> bool:
+async def _is_there(engine: DockerEngine, reference: str) -> bool:
     try:
         await engine.image(reference)
     except (NotFound, Refused):
@@ -88,7 +88,7 @@ async def _is_there(engine: Engine, reference: str) -> bool:
     return True
 
 
-async def _why_not(engine: Engine, reference: str) -> str | None:
+async def _why_not(engine: DockerEngine, reference: str) -> str | None:
     """Why the engine could not pull this; None: it could."""
     try:
         async with asyncio.timeout(REGISTRY_SECONDS):
@@ -107,7 +107,7 @@ def _how_to_get(references: Iterable[str], *, setting: str) -> str:
     return f"Build or load it on the engine, check its name, or name another in {setting}."
 
 
-async def _networks(engine: Engine, settings: Settings) -> Finding:
+async def _networks(engine: DockerEngine, settings: Settings) -> Finding:
     docker = settings.docker
     wanted = [] if docker.network is None else [("DOCKER_NETWORK", docker.network)]
     if not settings.archive_url.startswith("file://"):

@@ -37,7 +37,7 @@ from codehub.server.proxy.workspace_cookies import SignedSignIn
 from codehub.services import workspaces
 from codehub.services.errors import LimitReached, NotFound, WorkspaceDeleted
 from codehub.services.identity import Identities
-from codehub.services.intent_batcher import Wishes
+from codehub.services.intent_batcher import IntentBatcher
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, PersonChanged, Resync
@@ -85,7 +85,7 @@ class Directory:
         self._hints = hints
         self._limits = limits
         self._sign_in = sign_in
-        self._wishes = Wishes(sessions)
+        self._wishes = IntentBatcher(sessions)
         self._feeds: list[asyncio.Task[None]] = []
         self.ttls = StandbyTtls(self._records)
 
@@ -122,7 +122,7 @@ class Directory:
         if known is None:
             return WakeOutcome(WakeResult.GONE)
         try:
-            record = await self._wishes.make(
+            record = await self._wishes.submit(
                 partial(
                     workspaces.start,
                     workspace_id=workspace_id,

@@ -17,7 +17,7 @@ import uvloop
 
 from codehub.kit import descriptors, logs, memory
 from codehub.kit.listening import stop_arrivals
-from codehub.proxy.interfaces import Ports
+from codehub.proxy.interfaces import Interfaces
 from codehub.proxy.server import ProxyServer
 from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
 from codehub.server.proxy.activity import ProxyActivity
@@ -89,7 +89,7 @@ async def run_proxy(
         stack.push_async_callback(news.close)
         activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls, news)
         server = ProxyServer(
-            Ports(directory=directory, sign_in=sign_in, activity=activity),
+            Interfaces(directory=directory, sign_in=sign_in, activity=activity),
             _proxy_settings(settings, api=api, secret=installation.secret),
         )
         await _serve(server, sock, numbers=numbers, shares_socket=shares_socket)

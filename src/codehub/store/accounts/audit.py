@@ -35,8 +35,8 @@ async def append(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """``detail`` is read by people: no secrets, no bodies."""
-    given = {"actor": actor, "action": action, "subject": subject, "detail": dict(detail or {})}
-    await session.execute(_APPEND, given)
+    params = {"actor": actor, "action": action, "subject": subject, "detail": dict(detail or {})}
+    await session.execute(_APPEND, params)
 
 
 async def list_page(session: Session, *, cursor: int | None = None, limit: int = 50) -> Page[AuditRecord]:

@@ -123,8 +123,8 @@ async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str 
     """The database's time, if this term is still the current one; then it stays so until the transaction
     ends, and the changes in it are ``actor``'s (``store/db/context``). None: another term has begun.
     """
-    given = {"name": lock_name, "held": epoch, "actor": actor}
-    return (await session.execute(_HOLD, given)).scalars().first()
+    params = {"name": lock_name, "held": epoch, "actor": actor}
+    return (await session.execute(_HOLD, params)).scalars().first()
 
 
 async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, Any]) -> None:

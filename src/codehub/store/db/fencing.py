@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import CTE, Executable, Select, Update, bindparam, func, literal, select, true
 from sqlalchemy.sql.selectable import SelectBase
 
-from codehub.store.db.session import Lender, Prepared, Rows, Session
+from codehub.store.db.session import ConnectionSource, Prepared, Rows, Session
 from codehub.store.errors import TermOver
 from codehub.store.schema.tables import system_locks as locks
 
@@ -44,8 +44,8 @@ class Fence:
 class FencedSession(Session):
     """Takes one statement. Raises ``TermOver`` if the term is: then nothing was written."""
 
-    def __init__(self, lender: Lender, fence: Fence) -> None:
-        super().__init__(lender, autocommit=True)
+    def __init__(self, source: ConnectionSource, fence: Fence) -> None:
+        super().__init__(source, autocommit=True)
         self._fence = {
             "fence_name": fence.lock_name,
             "fence_epoch": fence.epoch,
@@ -59,11 +59,11 @@ class FencedSession(Session):
         assert self._now is not None, "nothing was asked yet"
         return self._now
 
-    async def execute(self, statement: Executable, given: Mapping[str, Any] | None = None) -> Rows[Any]:
+    async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None) -> Rows[Any]:
         if self._now is not None:
             raise RuntimeError("a second statement would be another transaction")
         prepared, returns_rows = _fenced(statement)
-        records = await prepared.fetch(await self._ready(), {**(given or {}), **self._fence})
+        records = await prepared.fetch(await self._ready(), {**(params or {}), **self._fence})
         if not records:
             raise TermOver("another term has begun")
         self._now = records[0]["now"]

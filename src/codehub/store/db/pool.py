@@ -39,7 +39,7 @@ class Pool:
         self._opened_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
         self.lent = 0
 
-    async def lend(self) -> Connection:
+    async def acquire(self) -> Connection:
         """Raises ``TimeoutError`` if none came back in time, or none could be opened in that time."""
         async with asyncio.timeout(self._wait_seconds):
             connection = await self._wait_for_one()
@@ -54,7 +54,7 @@ class Pool:
             self._places.release()
             raise
 
-    def take_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         if not connection.is_closed():
             self._idle.append(_Idle(connection, monotonic()))
         self.lent -= 1

@@ -39,24 +39,24 @@ _DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]
 _REQUIRED = object()
 
 
-class Lender(Protocol):
+class ConnectionSource(Protocol):
     """Where a session has its connection from."""
 
-    async def lend(self) -> Connection: ...
+    async def acquire(self) -> Connection: ...
 
-    def take_back(self, connection: Connection) -> None: ...
+    def release(self, connection: Connection) -> None: ...
 
 
-class Lone:
+class SingleConnection:
     """A connection that is lent to one session after the other, and belongs to somebody else."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def lend(self) -> Connection:
+    async def acquire(self) -> Connection:
         return self._connection
 
-    def take_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         """It never left."""
 
 
@@ -106,18 +106,18 @@ class Session:
     and the server rolls back.
     """
 
-    def __init__(self, lender: Lender, *, autocommit: bool = False) -> None:
-        self._lender = lender
+    def __init__(self, source: ConnectionSource, *, autocommit: bool = False) -> None:
+        self._source = source
         self._autocommit = autocommit
         self._connection: Connection | None = None
         self._transaction: Transaction | None = None
-        self.within: dict[str, Any] = {}
+        self.transaction_flags: dict[str, Any] = {}
         """What holds until the transaction ends."""
 
-    async def execute(self, statement: Executable, given: Mapping[str, Any] | None = None) -> Rows[Any]:
+    async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None) -> Rows[Any]:
         connection = await self._ready()
         try:
-            return await prepared(statement).run(connection, given or {})
+            return await prepared(statement).run(connection, params or {})
         except TimeoutError:
             self._throw_away()  # the server may still be at it, or may never answer again
             raise
@@ -156,11 +156,11 @@ class Session:
         finally:
             connection, self._connection = self._connection, None
             if connection is not None:
-                self._lender.take_back(connection)
+                self._source.release(connection)
 
     async def _ready(self) -> Connection:
         if self._connection is None:
-            self._connection = await self._lender.lend()
+            self._connection = await self._source.acquire()
         if self._transaction is None and not self._autocommit:
             transaction = self._connection.transaction()
             try:
@@ -173,7 +173,7 @@ class Session:
 
     async def _end(self, how: Callable[[Transaction], Awaitable[None]]) -> None:
         transaction, self._transaction = self._transaction, None
-        self.within.clear()
+        self.transaction_flags.clear()
         if transaction is None:
             return
         try:
@@ -204,12 +204,12 @@ async def _roll_back(transaction: Transaction) -> None:
 class Sessions:
     """Sessions on connections of one lender."""
 
-    def __init__(self, lender: Lender, *, autocommit: bool = False) -> None:
-        self._lender = lender
+    def __init__(self, source: ConnectionSource, *, autocommit: bool = False) -> None:
+        self._source = source
         self._autocommit = autocommit
 
     def __call__(self) -> Session:
-        return Session(self._lender, autocommit=self._autocommit)
+        return Session(self._source, autocommit=self._autocommit)
 
     def begin(self) -> AbstractAsyncContextManager[Session]:
         """A session and its transaction, committed at the end."""
@@ -236,14 +236,14 @@ class Prepared:
         readers = enumerate(_reader(column.type) for column in columns)
         self._readers = [(index, reader) for index, reader in readers if reader is not None]
 
-    async def run(self, connection: Connection, given: Mapping[str, Any]) -> Rows[Any]:
+    async def run(self, connection: Connection, params: Mapping[str, Any]) -> Rows[Any]:
         if not self._returns_rows:
-            said = await connection.execute(self._sql, *self._arguments(given))
+            said = await connection.execute(self._sql, *self._arguments(params))
             return Rows((), int(said.rpartition(" ")[2]))
-        return Rows(self.read(await self.fetch(connection, given)))
+        return Rows(self.read(await self.fetch(connection, params)))
 
-    async def fetch(self, connection: Connection, given: Mapping[str, Any]) -> list[asyncpg.Record]:
-        return await connection.fetch(self._sql, *self._arguments(given))
+    async def fetch(self, connection: Connection, params: Mapping[str, Any]) -> list[asyncpg.Record]:
+        return await connection.fetch(self._sql, *self._arguments(params))
 
     def read(self, records: Sequence[asyncpg.Record], *, beginning: int = 0) -> list[Any]:
         """As rows, without the columns before ``beginning``."""
@@ -260,8 +260,8 @@ class Prepared:
             rows.append(make(values[beginning:]))
         return rows
 
-    def _arguments(self, given: Mapping[str, Any]) -> list[Any]:
-        return [take(given) for take in self._values]
+    def _arguments(self, params: Mapping[str, Any]) -> list[Any]:
+        return [take(params) for take in self._values]
 
 
 _known: WeakKeyDictionary[Executable, Prepared] = WeakKeyDictionary()
@@ -280,11 +280,11 @@ def _value(compiled: SQLCompiler, name: str) -> Callable[[Mapping[str, Any]], An
     convert = bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
     default = _REQUIRED if bind.required else bind.effective_value
     if convert is None:
-        return lambda given: given[name] if default is _REQUIRED else given.get(name, default)
+        return lambda params: params[name] if default is _REQUIRED else params.get(name, default)
     said = default if default is _REQUIRED else convert(default)
 
-    def take(given: Mapping[str, Any]) -> Any:
-        return convert(given[name]) if said is _REQUIRED or name in given else said
+    def take(params: Mapping[str, Any]) -> Any:
+        return convert(params[name]) if said is _REQUIRED or name in params else said
 
     return take
 

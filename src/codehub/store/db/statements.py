@@ -39,23 +39,23 @@ async def now(session: Session) -> datetime:
     return cast(datetime, (await session.execute(_NOW)).scalar_one())
 
 
-def given_rows(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
+def param_rows(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
     """Rows handed in as one array a column, ``given_…``: the same statement however many there are."""
     arrays = (bindparam(f"given_{each}", type_=ARRAY(type_)) for each, type_ in columns.items())
     typed = (column(each, type_) for each, type_ in columns.items())
     return func.unnest(*arrays).table_valued(*typed).render_derived().alias(name)
 
 
-def given(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
-    """The arrays that ``given_rows`` asks for."""
+def params(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """The arrays that ``param_rows`` asks for."""
     return {f"given_{name}": values for name, values in columns.items()}
 
 
 async def rows_written(
-    session: Session, statement: Executable, given: Mapping[str, Any] | None = None
+    session: Session, statement: Executable, params: Mapping[str, Any] | None = None
 ) -> int:
     """Run a write and tell how many rows it met. For a fenced one, zero means: not yours any more."""
-    return (await session.execute(statement, given)).rowcount
+    return (await session.execute(statement, params)).rowcount
 
 
 def uuid_array(ids: Iterable[UUID]) -> "BindParameter[Sequence[UUID]]":

@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, nu
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.db.statements import given, given_rows
+from codehub.store.db.statements import param_rows, params
 from codehub.store.schema.tables import (
     desired_state_type,
     health_status_type,
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Done:
+class Completion:
     """An operation whose target was observed; ``home`` is what ``domain/home.at_completion`` says."""
 
     claim: Claim
@@ -50,7 +50,7 @@ class Done:
     acted_at: datetime | None
 
 
-_PLANNED = given_rows(
+_PLANNED = param_rows(
     "planned",
     id=Uuid(),
     operation=operation_type,
@@ -91,7 +91,7 @@ _CLAIM = (
     .returning(w.c.id, w.c.operation, w.c.op_id, w.c.op_seq)
 )
 
-_DONE = given_rows(
+_DONE = param_rows(
     "done",
     id=Uuid(),
     op_id=Uuid(),
@@ -121,7 +121,7 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim
     The caller has locked the rows in order (``row_locks``).
     """
     views = [step.workspace for step in steps]
-    arrays = given(
+    arrays = params(
         id=[ws.id for ws in views],
         operation=[step.operation for step in steps],
         op_id=[uuid4() for _ in steps],
@@ -137,9 +137,9 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim
     return {row.id: Claim(*row) for row in await session.execute(_CLAIM, arrays)}
 
 
-async def complete_all(session: Session, done: Sequence[Done]) -> set[UUID]:
+async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID]:
     """Their targets were observed, which counts as use. The caller has locked the rows in order."""
-    arrays = given(
+    arrays = params(
         id=[each.claim.workspace_id for each in done],
         op_id=[each.claim.op_id for each in done],
         operation=[each.claim.operation for each in done],

@@ -44,7 +44,7 @@ USED_NOW = {w.c.last_access_at: func.clock_timestamp()}
 """For whoever writes the row for another reason, in which it counts as used."""
 
 
-def _wish(*, expecting: bool, touching: bool) -> Executable:
+def _desired_state_update(*, expecting: bool, touching: bool) -> Executable:
     statement = (
         update(w)
         .where(w.c.id == bindparam("workspace_id"), w.c.deleted_at.is_(None))
@@ -57,8 +57,8 @@ def _wish(*, expecting: bool, touching: bool) -> Executable:
     return statement.returning(*RECORD_COLUMNS)
 
 
-_WISH = {
-    (expecting, touching): _wish(expecting=expecting, touching=touching)
+_SET_DESIRED_STATE = {
+    (expecting, touching): _desired_state_update(expecting=expecting, touching=touching)
     for expecting in (True, False)
     for touching in (True, False)
 }
@@ -79,7 +79,7 @@ async def create(
     desired_state: DesiredState = DesiredState.PENDING,
 ) -> WorkspaceRecord:
     """A new workspace. Raises ``NameTaken``; the transaction is still usable then."""
-    given = {
+    params = {
         "id": workspace_id,
         "owner_id": owner_id,
         "name": name,
@@ -90,7 +90,7 @@ async def create(
         "archive_ttl_seconds": archive_ttl_seconds,
         "desired_state": desired_state,
     }
-    row = (await session.execute(_CREATE, given)).first()
+    row = (await session.execute(_CREATE, params)).first()
     if row is None:
         raise _name_is_taken(name)
     return to_record(row)
@@ -128,10 +128,10 @@ async def set_desired(
 
     ``touch``: it is a person's wish, which counts as use. A deleted workspace takes no wishes.
     """
-    given: dict[str, Any] = {"workspace_id": workspace_id, "wish": desired_state}
+    params: dict[str, Any] = {"workspace_id": workspace_id, "wish": desired_state}
     if expected is not None:
-        given["expected"] = expected
-    row = (await session.execute(_WISH[expected is not None, touch], given)).first()
+        params["expected"] = expected
+    row = (await session.execute(_SET_DESIRED_STATE[expected is not None, touch], params)).first()
     return to_record(row) if row is not None else None
 
 

@@ -37,9 +37,9 @@ class Usage:
 
 async def lock_limits(session: Session) -> None:
     """From here to the end of the transaction, no other one takes a place. Once is enough for each."""
-    if not session.within.get(_LOCKED):
+    if not session.transaction_flags.get(_LOCKED):
         await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
-        session.within[_LOCKED] = True
+        session.transaction_flags[_LOCKED] = True
 
 
 async def usage(session: Session, owner_id: UUID) -> Usage:
@@ -50,8 +50,8 @@ async def usage(session: Session, owner_id: UUID) -> Usage:
 
 async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
     """The same, and from here on changes are ``actor``'s, because of ``cause`` (``store/db/context``)."""
-    given = {"owner": owner_id, "actor": actor, "cause": cause}
-    user, total, *_ = (await session.execute(_USAGE_FOR, given)).one()
+    params = {"owner": owner_id, "actor": actor, "cause": cause}
+    user, total, *_ = (await session.execute(_USAGE_FOR, params)).one()
     return Usage(user=user, total=total)
 
 

@@ -30,7 +30,7 @@ from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session
-from codehub.store.db.statements import given, given_rows, rows_written
+from codehub.store.db.statements import param_rows, params, rows_written
 from codehub.store.schema.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
 from codehub.store.schema.tables import workspaces as w
 
@@ -88,7 +88,7 @@ _WATCHED = select(func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())).label("ids"), 
 _NAMED = select(w.c.id, *_SAID).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
 
 _SEEN_AT = bindparam("seen_at", type_=DateTime(timezone=True))
-_SEEN = given_rows("seen", id=Uuid(), observed_status=observed_status_type, health_status=health_status_type)
+_SEEN = param_rows("seen", id=Uuid(), observed_status=observed_status_type, health_status=health_status_type)
 _WRITE = (
     update(w)
     .where(
@@ -150,7 +150,7 @@ async def write_observations(
     if not observed:
         return []
     await lock_in_order(session, [row.id for row in observed])
-    seen = given(
+    seen = params(
         id=[row.id for row in observed],
         observed_status=[row.observed_status for row in observed],
         health_status=[row.health_status for row in observed],

@@ -70,34 +70,34 @@ async def list_page(
     Ids are time-ordered, so the last id is the whole cursor: rows that come or go elsewhere in the list
     neither repeat nor skip any.
     """
-    given: dict[str, Any] = {
+    params: dict[str, Any] = {
         "status": status,
         "owner_id": owner_id,
         "pattern": like_pattern(q) if q else None,
         "cursor": cursor,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    statement = _page_statement(frozenset(given), gone=status == "deleted")
-    rows = (await session.execute(statement, {**given, "most": limit + 1})).all()
+    params = {name: value for name, value in params.items() if value is not None}
+    statement = _page_statement(frozenset(params), gone=status == "deleted")
+    rows = (await session.execute(statement, {**params, "most": limit + 1})).all()
     items = [to_record(row) for row in rows]
     more = len(items) > limit
     return Page(items[:limit], str(items[limit - 1].view.id) if more else None)
 
 
 @cache
-def _page_statement(given: frozenset[str], *, gone: bool) -> Select[*tuple[Any, ...]]:
+def _page_statement(params: frozenset[str], *, gone: bool) -> Select[*tuple[Any, ...]]:
     """Built once for each combination of filters: building costs as much as asking."""
     statement = _RECORD.order_by(w.c.id.desc()).limit(bindparam("most", type_=Integer()))
     if not gone:
         statement = statement.where(NOT_GONE)
-    if "status" in given:
+    if "status" in params:
         statement = statement.where(w.c.status == bindparam("status"))
-    if "owner_id" in given:
+    if "owner_id" in params:
         statement = statement.where(w.c.owner_id == bindparam("owner_id"))
-    if "pattern" in given:
+    if "pattern" in params:
         pattern = bindparam("pattern", type_=Text())
         statement = statement.where(or_(w.c.name.ilike(pattern), w.c.description.ilike(pattern)))
-    if "cursor" in given:
+    if "cursor" in params:
         statement = statement.where(w.c.id < bindparam("cursor"))
     return statement
 

@@ -33,7 +33,7 @@ from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store.accounts.users import UserRecord
 from codehub.store.db import connections
 from codehub.store.db.pool import Pool
-from tests.support.control import Cell
+from tests.support.control import ControlEnvironment
 from tests.support.instance import COMMAND, Outcome, codehub, environment
 from tests.support.waiting import until
 
@@ -41,8 +41,8 @@ PASSWORD = "correct horse battery"
 
 
 @dataclass
-class Hub:
-    cell: Cell
+class CliEnvironment:
+    cell: ControlEnvironment
     pool: Pool
     link: RedisLink
     passwords: Passwords
@@ -146,12 +146,12 @@ class Hub:
 class Person:
     """Somebody at a shell."""
 
-    hub: Hub
+    environment: CliEnvironment
     username: str
 
     async def run(self, *arguments: str, stdin: str = "", **variables: str) -> Outcome:
         return await codehub(
-            *arguments, stdin=stdin, **{**self.hub.environment_of(self.username), **variables}
+            *arguments, stdin=stdin, **{**self.environment.environment_of(self.username), **variables}
         )
 
     @asynccontextmanager
@@ -160,7 +160,7 @@ class Person:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
-            env=environment(**self.hub.environment_of(self.username)),
+            env=environment(**self.environment.environment_of(self.username)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -178,7 +178,7 @@ class Person:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "codehub.cli.main"),
             *arguments,
-            env=environment(**self.hub.environment_of(self.username), TERM="xterm", COLUMNS="200"),
+            env=environment(**self.environment.environment_of(self.username), TERM="xterm", COLUMNS="200"),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -38,7 +38,7 @@ PASSWORD = "correct horse battery"
 
 
 @dataclass(repr=False)  # it would print half the program
-class World:
+class ApiEnvironment:
     app: FastAPI
     dependencies: ApiDependencies
     sessions: Sessions
@@ -110,7 +110,7 @@ async def make_world(
     passwords: Passwords,
     directory: Path,
     settings: ApiSettings | None = None,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[ApiEnvironment]:
     live = LiveFeed(link)
     fake = FakeEngine(images=("fake", "other"))
     archives = directory / "archives"
@@ -132,7 +132,7 @@ async def make_world(
         publisher=publisher,
     )
     app = create_app(dependencies)
-    world = World(
+    environment = ApiEnvironment(
         app=app,
         dependencies=dependencies,
         sessions=sessions,
@@ -146,9 +146,9 @@ async def make_world(
     live.start()
     try:
         async with app.router.lifespan_context(app):
-            yield world
+            yield environment
     finally:
-        for client in world.clients:
+        for client in environment.clients:
             await client.aclose()
         await live.close()
 

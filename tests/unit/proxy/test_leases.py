@@ -8,7 +8,7 @@ import pytest
 
 from codehub.proxy import leases
 from codehub.proxy.interfaces import Use
-from codehub.proxy.leases import ActivityBook
+from codehub.proxy.leases import LeaseTracker
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.settings import ProxySettings, UnixAddress
 
@@ -53,14 +53,14 @@ class Time:
 
 
 @pytest.fixture
-async def made(monkeypatch: pytest.MonkeyPatch) -> tuple[ActivityBook, Port, Time]:
+async def made(monkeypatch: pytest.MonkeyPatch) -> tuple[LeaseTracker, Port, Time]:
     port, clock = Port(), Time()
-    book = ActivityBook(port, ProxySettings(api=UnixAddress("/x"), internal_secret=b""), Metrics())
+    book = LeaseTracker(port, ProxySettings(api=UnixAddress("/x"), internal_secret=b""), Metrics())
     monkeypatch.setattr(book, "_loop", clock)
     return book, port, clock
 
 
-Made = tuple[ActivityBook, Port, Time]
+Made = tuple[LeaseTracker, Port, Time]
 
 
 async def test_a_burst_of_requests_is_one_lease_and_one_touch(made: Made) -> None:
@@ -191,7 +191,7 @@ async def test_closing_gives_everything_back(made: Made) -> None:
 
 
 async def test_a_proxy_that_stops_in_the_middle_of_a_call_still_gives_every_lease_back(
-    made: tuple[ActivityBook, Port, Time], monkeypatch: pytest.MonkeyPatch
+    made: tuple[LeaseTracker, Port, Time], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book, port, _ = made
     closed = book.socket_opened(WORKSPACE)

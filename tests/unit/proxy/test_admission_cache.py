@@ -6,14 +6,14 @@ from uuid import UUID
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codehub.proxy.access.admission_cache import Pass
+from codehub.proxy.access.admission_cache import CachedAdmission
 from codehub.proxy.client_connection import ClientConnection
 from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
 from codehub.proxy.routing import Route, Router
 from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.headers import Policy
-from codehub.proxy.upstream.pool import Lane
+from codehub.proxy.upstream.pool import IdleConnections
 
 WORKSPACE = UUID("0123abcd-0000-4000-8000-0123456789ab")
 PREFIX = f"/w/{WORKSPACE}".encode()
@@ -24,12 +24,12 @@ ROUTER = Router(ProxySettings(api=UnixAddress("/nowhere"), internal_secret=b""))
 CLIENT = cast(ClientConnection, None)  # an exchange that is never started asks nothing of it
 
 
-def pass_for(path: bytes, *, strips: bool) -> Pass:
+def pass_for(path: bytes, *, strips: bool) -> CachedAdmission:
     request, route = read(b"GET %b%b HTTP/1.1\r\n%b" % (PREFIX, path, BLOCK))
     policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
-    to = Destination(Lane(), TcpAddress("127.0.0.1", 1), policy, port=route.port)
-    assert Pass.may_be_kept(request, route, scheme=b"http")
-    return Pass(request, route, to, rest=REST, until=1.0, generation=0, longest=LONGEST)
+    to = Destination(IdleConnections(), TcpAddress("127.0.0.1", 1), policy, port=route.port)
+    assert CachedAdmission.may_be_kept(request, route, scheme=b"http")
+    return CachedAdmission(request, route, to, rest=REST, until=1.0, generation=0, longest=LONGEST)
 
 
 def read(head: bytes) -> tuple[RequestHead, Route]:
@@ -77,7 +77,7 @@ def test_whatever_it_lets_through_would_have_gone_the_same_way(
     request, route = read(head)
     first = read(b"GET %b%b HTTP/1.1\r\n%b" % (PREFIX, path, BLOCK))[1]
     assert (route.workspace_id, route.port, route.prefix) == (WORKSPACE, first.port, first.prefix)
-    assert Pass.may_be_kept(request, route, scheme=b"http")
+    assert CachedAdmission.may_be_kept(request, route, scheme=b"http")
     assert request.is_replayable
     assert request.minor
     assert not request.wants_close
