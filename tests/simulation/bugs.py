@@ -13,8 +13,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from codehub.coordinators import archive_gc, event_listener, observer
-from codehub.coordinators.reconciler import actions, breakers, executions, tick, worker
-from codehub.domain import completion, home, plan
+from codehub.coordinators.reconciler import actions, breakers, executions, worker
+from codehub.domain import completion, home, plan, tick_plan
 from codehub.domain.errors import EffectError
 from codehub.domain.retention import Sorted, StoredAttempt
 from codehub.domain.states import ObservedStatus, Operation
@@ -101,9 +101,9 @@ def deleted_before_committed() -> list[Patch]:
 
 @_bug()
 def trust_kept_at_archive_commit() -> list[Patch]:
-    async def commit(session: Any, claim: claims.Claim, key: str, *, home: HomeContext) -> bool:
-        kept = replace(home, restore_marker=key)
-        return await queries.commit_archive_key(session, claim, key, home=kept)
+    async def commit(session: Any, claim: claims.Claim, archive_key: str, *, home: HomeContext) -> bool:
+        kept = replace(home, restore_marker=archive_key)
+        return await queries.commit_archive_key(session, claim, archive_key, home=kept)
 
     return [(claims, "commit_archive_key", commit)]
 
@@ -120,11 +120,11 @@ def the_checksum_of_another_archive_is_kept() -> list[Patch]:
 
 @_bug(job=0.3)
 def archiving_gives_up_for_good() -> list[Patch]:
-    def release(self: worker.Worker, ws: WorkspaceView, error: Any, retry_at: datetime) -> Awaitable[bool]:
-        del retry_at
-        return self._write_terminal(ws, replace(error, is_terminal=True))
+    async def release(session: Any, claim: claims.Claim, error: Any, *, home: HomeContext) -> bool:
+        del home
+        return await queries.go_terminal(session, claim, replace(error, is_terminal=True))
 
-    return [(worker.Worker, "_write_release", release)]
+    return [(claims, "release", release)]
 
 
 @_bug(job=0.3)
@@ -216,7 +216,7 @@ def no_adoption() -> list[Patch]:
         adopts = isinstance(decision, plan.Act) and decision.kind is plan.ActKind.ADOPT
         return plan.Wait("somebody does it") if adopts else decision
 
-    return [(tick, "plan", without)]
+    return [(tick_plan, "plan", without)]
 
 
 @_bug()
@@ -224,10 +224,11 @@ def leaking_slots() -> list[Patch]:
     start = executions.Executions.start
 
     def leak(self: Any, ws: WorkspaceView, work: Any, *, lane: Any) -> None:
-        async def fails_to_give_back(execution: Any) -> None:
-            await work(execution)
+        async def fails_to_give_back(execution: Any) -> Any:
+            outcome = await work(execution)
             if execution.op_id is not None and execution.op_id.int % 3 == 0:
                 self._slots[lane] -= 1
+            return outcome
 
         start(self, ws, fails_to_give_back, lane=lane)
 
@@ -239,9 +240,9 @@ def a_cut_action_keeps_its_slot() -> list[Patch]:
     start = executions.Executions.start
 
     def leak(self: Any, ws: WorkspaceView, work: Any, *, lane: Any) -> None:
-        async def fails_to_give_back(execution: Any) -> None:
+        async def fails_to_give_back(execution: Any) -> Any:
             try:
-                await work(execution)
+                return await work(execution)
             except asyncio.CancelledError:
                 self._slots[lane] -= 1
                 raise

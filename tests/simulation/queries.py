@@ -142,14 +142,14 @@ async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
 # claims
 
 
-async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim]:
+async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, WorkspaceView]:
     names = " ".join(sorted({step.operation.value for step in steps}))
     await session.db.statement(session.transaction, f"claim {names}")
-    claims = [await _claim(session, step) for step in steps]
-    return {claim.workspace_id: claim for claim in claims if claim is not None}
+    claimed = [await _claim(session, step) for step in steps]
+    return {ws.id: ws for ws in claimed if ws is not None}
 
 
-async def _claim(session: Session, step: Step) -> Claim | None:
+async def _claim(session: Session, step: Step) -> WorkspaceView | None:
     op_id = UUID(int=session.db.random.getrandbits(128), version=4)
     after = await update(
         session,
@@ -166,7 +166,7 @@ async def _claim(session: Session, step: Step) -> Claim | None:
             "home": step.home,
         },
     )
-    return Claim(step.workspace.id, step.operation, op_id, after.view.op_seq) if after else None
+    return after.view if after else None
 
 
 async def holds(session: Session, claim: Claim) -> bool:

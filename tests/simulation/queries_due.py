@@ -6,9 +6,10 @@ from uuid import UUID
 
 from codehub.domain.limits import holds_place
 from codehub.domain.states import DesiredState, Operation
+from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.cluster.orphans import ArchiveOwner
-from codehub.store.workspaces.due import Lane, Work
+from codehub.store.workspaces.due import Work
 from codehub.store.workspaces.limits import LIMITS_LOCK_KEY, Usage
 from codehub.store.workspaces.records import WorkspaceRecord
 from tests.simulation import rows

@@ -11,8 +11,8 @@ from typing import Any
 
 from codehub.domain.limits import holds_place
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
-from codehub.store.workspaces.due import Lane
 from codehub.store.workspaces.records import WorkspaceRecord
 
 VISIBLE = (

@@ -164,7 +164,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
     if name == "claim_all":
         result = dict(sorted(result.items()))
         for workspace_id, made in result.items():
-            side.claims.setdefault(workspace_id, []).append(made)
+            side.claims.setdefault(workspace_id, []).append(Claim.of(made))
     return name, result
 
 

@@ -113,14 +113,14 @@ class EventListener:
         """Everybody begins again; whatever was queued is included in that."""
         self._untold = []
         self._owes_resync = not await self._live.publish_resync()
-        await self._coordinator_hints.wake(HintTarget.OBSERVER)
-        await self._coordinator_hints.wake(HintTarget.RECONCILER)
+        await self._coordinator_hints.send(HintTarget.OBSERVER)
+        await self._coordinator_hints.send(HintTarget.RECONCILER)
 
     async def _hint(self, changes: list[Change]) -> None:
         for target, columns in WAKES.items():
             ids = {each.id for each in changes if each.changed & columns}
             if ids:
-                await self._coordinator_hints.wake(target, ids)
+                await self._coordinator_hints.send(target, ids)
 
     async def _tell(self) -> None:
         if monotonic() < self._tell_at and all(map(_may_be_answered, self._untold)):

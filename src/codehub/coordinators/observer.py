@@ -216,7 +216,7 @@ class Observer:
     async def _tell(self, looked_at: Sequence[UUID]) -> None:
         """Also of what did not change: a fresh stamp may be all that a completion waits for."""
         if looked_at:
-            await self._coordinator_hints.wake(HintTarget.RECONCILER, looked_at)
+            await self._coordinator_hints.send(HintTarget.RECONCILER, looked_at)
 
     async def _sweep_orphans(self, strange: Mapping[UUID, Sighting], *, now: datetime) -> None:
         """Ours, but of no workspace here: containers go after a delay, volumes are a person's call."""

@@ -129,7 +129,7 @@ class TtlManager:
         # The rest is due already. Not if nothing could be lowered: then it would be the same ones again.
         self._more = lowered > 0 and max(len(idle), len(forgotten) + 1) > batch
         if lowered:
-            await self._coordinator_hints.wake(HintTarget.RECONCILER)
+            await self._coordinator_hints.send(HintTarget.RECONCILER)
         return TickReport(seen=running + len(forgotten), changed=lowered)
 
     async def _find_idle(self, *, now: datetime) -> tuple[int, list[WorkspaceView]]:

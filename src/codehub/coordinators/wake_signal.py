@@ -78,7 +78,7 @@ class CoordinatorHints:
     def register(self, target: HintTarget, wake_signal: WakeSignal, *, is_leader: Callable[[], bool]) -> None:
         self._local[target] = (wake_signal, is_leader)
 
-    async def wake(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
+    async def send(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
         wake_signal, is_leader = self._local.get(target, (None, None))
         if wake_signal is not None and is_leader is not None and is_leader():
             wake_signal.set(ids)

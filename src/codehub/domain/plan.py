@@ -9,7 +9,7 @@ above convergence (only a person lifts it), trust above progress (a half-restore
 on and never archived).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -33,6 +33,7 @@ class Attempt:
     started_at: datetime | None = None  # of the current or last own attempt; None: never tried
     ended_at: datetime | None = None
     progress_at: datetime | None = None
+    acted_at: datetime | None = None  # by the database's clock; None: not ended, or its end is in the row
     timeout_counts_from: datetime | None = None  # waiting for an engine that was away uses up no limit
 
 
@@ -205,6 +206,8 @@ def _judge_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attemp
         if elapsed > policy.limits[ws.operation]:
             return _over_limit(ws, elapsed=elapsed, now=now)
         return Wait("acting")
+    if attempt.acted_at is not None:  # known to this leader alone until the completion writes it
+        ws = replace(ws, op_acted_at=attempt.acted_at)
     if ws.op_acted_at is not None:
         return _judge_effect(ws, now=now, policy=policy, acted_at=ws.op_acted_at)
     if _is_expired(ws, now=now, policy=policy, attempt=attempt):

@@ -28,6 +28,7 @@ from codehub.coordinators.ttl_manager import ActivitySource, TtlManager
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.policy import Policy
 from codehub.domain.states import Operation
+from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
 from codehub.runtimes.base import Limits, Runtime, StorageProgress
@@ -35,7 +36,6 @@ from codehub.server.settings.tree import Settings
 from codehub.signals.hints import HintChannel, HintTarget
 from codehub.signals.live import LivePublisher
 from codehub.store.db.connections import coordinator_connector
-from codehub.store.workspaces.due import Lane
 
 log = structlog.get_logger(__name__)
 
@@ -171,7 +171,7 @@ class _Builder:
         executions = Executions(
             slots={Lane.CONTROL: config.max_concurrent, Lane.STORAGE: config.max_storage_jobs},
             clock=clock.now,
-            on_end=wake_signal.set,
+            wake=wake_signal.set,
         )
         worker = Worker(
             leadership=leadership,

@@ -27,7 +27,8 @@ ACTED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 async def claim_one(
     session: Session, seen: WorkspaceView, operation: Operation, *, home: HomeContext
 ) -> Claim | None:
-    return (await bulk_claims.claim_all(session, [Step(seen, operation, home)])).get(seen.id)
+    claimed = await bulk_claims.claim_all(session, [Step(seen, operation, home)])
+    return Claim.of(claimed[seen.id]) if seen.id in claimed else None
 
 
 async def test_of_two_claims_at_once_one_wins(session: Session, session_factory: Sessions) -> None:
@@ -187,14 +188,14 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
         if number == 1:
             assert (ws.operation, ws.home) == (Operation.NONE, seen[1].home)
         else:
-            assert Claim.of(ws) == claimed[ws.id]
+            assert ws == claimed[ws.id]
             assert (ws.operation, ws.home.crashes) == (wanted[number].operation, number)
 
     # Three end well, one of them under an operation that is not its own any more.
-    foreign = replace(claimed[ids[2]], op_id=uuid4())
+    foreign = replace(Claim.of(claimed[ids[2]]), op_id=uuid4())
     ended = [
-        Completion(claimed[ids[3]], KEPT, ACTED_AT),
-        Completion(claimed[ids[4]], HomeContext(), None),
+        Completion(Claim.of(claimed[ids[3]]), KEPT, ACTED_AT),
+        Completion(Claim.of(claimed[ids[4]]), HomeContext(), None),
         Completion(foreign, KEPT, ACTED_AT),
     ]
     assert await bulk_claims.complete_all(session, ended) == {ids[3], ids[4]}

@@ -40,7 +40,7 @@ async def claim(session: Session, workspace_id: UUID, looking: Session) -> Claim
     seen = await view(looking, workspace_id)
     await looking.rollback()
     claimed = await bulk_claims.claim_all(session, [Step(seen, Operation.PROVISIONING, seen.home)])
-    return claimed.get(workspace_id)
+    return Claim.of(claimed[workspace_id]) if workspace_id in claimed else None
 
 
 async def claim_fenced(fenced: Fenced, workspace_id: UUID, looking: Session) -> Claim | None:

@@ -52,12 +52,17 @@ class CircuitBreakers:
         self._looked_at: datetime | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    def are_here(self, operation: Operation) -> bool:
-        return not any(self._breakers[engine].is_open for engine in NEEDS[operation])
+    def available(self) -> frozenset[Operation]:
+        """Operations whose backends all answer, as far as is known."""
+        return frozenset(
+            operation
+            for operation, backends in NEEDS.items()
+            if not any(self._breakers[backend].is_open for backend in backends)
+        )
 
     def timeout_counts_from(self, operation: Operation) -> datetime | None:
-        """When an engine this operation needs last came back: limits count from there."""
-        moments = [self._breakers[engine].closed_at for engine in NEEDS[operation]]
+        """When a backend this operation needs last came back: its timeout counts from there."""
+        moments = [self._breakers[backend].closed_at for backend in NEEDS.get(operation, ())]
         return max((moment for moment in moments if moment), default=None)
 
     def away(self) -> dict[str, str]:

@@ -1,25 +1,23 @@
 """The actions a leader has running beside its loop: bounded, one per workspace, each written back.
 
 A slot is taken before a claim is committed and given back when the action has ended *and* its outcome is
-written, so queueing never uses up an operation's time limit. What this leader remembers of its own attempts
+written, so queueing never uses up an operation's timeout. What this leader remembers of its own attempts
 (``Attempt``) is memory, not truth: a new leader begins without it and adopts what it finds in flight.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from codehub.coordinators.reconciler.outcomes import HINTED_AFTER, Outcome
 from codehub.domain.plan import Attempt
-from codehub.domain.states import STORAGE_OPERATIONS, Operation
+from codehub.domain.states import Operation
+from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.tasks import cancel_and_wait
-from codehub.store.workspaces.due import Lane
-
-
-def lane_of(operation: Operation) -> Lane:
-    return Lane.STORAGE if operation in STORAGE_OPERATIONS else Lane.CONTROL
+from codehub.signals.hints import HintTarget
 
 
 @dataclass
@@ -35,28 +33,25 @@ class Execution:
     progress_at: datetime | None = None
     # By the database's clock, read once the effect was there. None: not there yet, or its end is in the row.
     acted_at: datetime | None = None
-    # The Observer was told of the effect, and its look will wake the Reconciler: to do so earlier is in vain.
-    awaits_look: bool = False
 
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
 
 
-Work = Callable[[Execution], Awaitable[None]]
+Work = Callable[[Execution], Awaitable[Outcome]]
 
 
 class Executions:
-    """``clock``: the database's time, as this leader carries it forward."""
+    """``clock``: the database's time, as this leader carries it forward. ``wake``: the Reconciler's."""
 
     def __init__(
-        self, *, slots: dict[Lane, int], clock: Callable[[], datetime], on_end: Callable[[], None]
+        self, *, slots: dict[Lane, int], clock: Callable[[], datetime], wake: Callable[[], None]
     ) -> None:
         self._slots = slots
         self._clock = clock
-        self._on_end = on_end
+        self._wake = wake
         self._by_workspace: dict[UUID, Execution] = {}
-        self.short_of_slots = False  # somebody waits for a slot: every one that comes free is news
 
     def free(self, lane: Lane) -> int:
         used = sum(1 for each in self._by_workspace.values() if each.is_running and each.lane is lane)
@@ -69,25 +64,14 @@ class Executions:
     def running(self) -> int:
         return sum(1 for each in self._by_workspace.values() if each.is_running)
 
-    def attempt(self, ws: WorkspaceView, *, timeout_counts_from: datetime | None) -> Attempt:
-        """What this leader knows of its own attempts at the operation in flight."""
-        execution = self._by_workspace.get(ws.id)
-        if execution is None or execution.op_id != ws.op_id:
-            return Attempt(acting=self.is_busy(ws.id), timeout_counts_from=timeout_counts_from)
-        return Attempt(
-            acting=execution.is_running,
-            started_at=execution.started_at,
-            ended_at=execution.ended_at,
-            progress_at=execution.progress_at,
-            timeout_counts_from=timeout_counts_from,
-        )
-
-    def recall(self, ws: WorkspaceView) -> WorkspaceView:
-        """The row with what only this leader knows yet: when its action ended."""
-        execution = self._by_workspace.get(ws.id)
-        if execution is None or execution.acted_at is None or execution.op_id != ws.op_id:
-            return ws
-        return replace(ws, op_acted_at=execution.acted_at)
+    def attempts(
+        self,
+        workspaces: Iterable[WorkspaceView],
+        *,
+        timeout_counts_from: Callable[[Operation], datetime | None],
+    ) -> dict[UUID, Attempt]:
+        """What this leader knows of its own attempts, for the workspaces it knows anything of."""
+        return {ws.id: self._attempt(ws, timeout_counts_from(ws.operation)) for ws in workspaces}
 
     def start(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
         """Run ``work`` beside the loop. The caller has seen that the workspace is not busy."""
@@ -98,10 +82,10 @@ class Executions:
         """Cancel what runs for this workspace, and once it has ended run ``work`` in its place."""
         before = self._by_workspace.get(ws.id)
 
-        async def cancel_then_work(execution: Execution) -> None:
+        async def cancel_then_work(execution: Execution) -> Outcome:
             if before is not None and before.task is not None:
                 await cancel_and_wait([before.task])
-            await work(execution)
+            return await work(execution)
 
         self._launch(ws, cancel_then_work, lane=lane)
 
@@ -115,15 +99,30 @@ class Executions:
         executions, self._by_workspace = self._by_workspace, {}
         await cancel_and_wait([each.task for each in executions.values() if each.task is not None])
 
+    def _attempt(self, ws: WorkspaceView, timeout_counts_from: datetime | None) -> Attempt:
+        execution = self._by_workspace.get(ws.id)
+        if execution is None or execution.op_id != ws.op_id:
+            return Attempt(acting=self.is_busy(ws.id), timeout_counts_from=timeout_counts_from)
+        return Attempt(
+            acting=execution.is_running,
+            started_at=execution.started_at,
+            ended_at=execution.ended_at,
+            progress_at=execution.progress_at,
+            acted_at=execution.acted_at,
+            timeout_counts_from=timeout_counts_from,
+        )
+
     def _launch(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
         execution = Execution(ws.id, ws.op_id, lane, started_at=self._clock())
         execution.task = asyncio.create_task(self._run(execution, work), name=f"act-{ws.id}")
         self._by_workspace[ws.id] = execution
 
     async def _run(self, execution: Execution, work: Work) -> None:
+        outcome = Outcome.DROPPED  # unless it says otherwise: cancelled, or a bug
         try:
-            await work(execution)
+            outcome = await work(execution)
         finally:
             execution.ended_at = self._clock()
-            if self.short_of_slots or not execution.awaits_look:
-                self._on_end()
+            lane_was_full = self.free(execution.lane) <= 0  # somebody may wait for this slot
+            if lane_was_full or HintTarget.RECONCILER in HINTED_AFTER[outcome]:
+                self._wake()

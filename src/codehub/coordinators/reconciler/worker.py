@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import assert_never
+from uuid import UUID
 
 import structlog
 from prometheus_client import Counter
@@ -18,7 +19,8 @@ from prometheus_client import Counter
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.reconciler.actions import Acted, Actions, Archived, Call, Effect, Restored
 from codehub.coordinators.reconciler.breakers import CircuitBreakers
-from codehub.coordinators.reconciler.executions import Execution, Executions, lane_of
+from codehub.coordinators.reconciler.executions import Execution, Executions
+from codehub.coordinators.reconciler.outcomes import HINTED_AFTER, Outcome
 from codehub.coordinators.wake_signal import CoordinatorHints
 from codehub.domain import home
 from codehub.domain.causes import Cause, CauseCode
@@ -27,6 +29,7 @@ from codehub.domain.errors import EffectError, ErrorInfo, FailureCode
 from codehub.domain.plan import Crashed, crash_error
 from codehub.domain.policy import Drop, GiveUp, Policy, Release, Retry, after_failure, release_archiving
 from codehub.domain.states import STORAGE_OPERATIONS, Operation
+from codehub.domain.tick_plan import lane_of
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.batching import Batched
 from codehub.kit.remote_clock import RemoteClock
@@ -34,6 +37,7 @@ from codehub.kit.tasks import finish
 from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
 from codehub.signals.hints import HintTarget
 from codehub.store.db.context import set_actor
+from codehub.store.db.session import Session
 from codehub.store.workspaces import claims, events, queries
 
 log = structlog.get_logger(__name__)
@@ -94,34 +98,34 @@ class Worker:
         self._executions.replace(ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation))
 
     def expire(self, ws: WorkspaceView, error: ErrorInfo) -> None:
-        """Over its limit: cancel, confirm gone, then go terminal. Archiving: give up for a while."""
+        """Over its timeout: cancel, confirm gone, then go terminal. Archiving: give up for a while."""
         retry_at = None
         if ws.operation is Operation.ARCHIVING:
             released = release_archiving(ws, error, now=self._clock.now(), policy=self._policy)
             error, retry_at = released.error, released.retry_at
-        ending = partial(self._give_up, ws, error, retry_at=retry_at)
-        self._executions.replace(ws, ending, lane=lane_of(ws.operation))
+        give_up = partial(self._give_up, ws, error, retry_at=retry_at)
+        self._executions.replace(ws, give_up, lane=lane_of(ws.operation))
 
     def examine_crash(self, ws: WorkspaceView, crash: Crashed) -> None:
-        """It ended unasked: ask how, read its last words and write the failure down."""
+        """It ended unasked: ask how, read its last output and write the failure down."""
         self._executions.start(ws, partial(self._record_crash, ws, crash), lane=lane_of(Operation.STARTING))
 
-    async def _execute(self, ws: WorkspaceView, execution: Execution) -> None:
+    async def _execute(self, ws: WorkspaceView, execution: Execution) -> Outcome:
         bound = log.bind(workspace_id=str(ws.id), op_id=str(ws.op_id), operation=ws.operation.value)
         try:
             effect = await self._actions.perform(self._call(ws, execution))
         except LeadershipLost as error:
             bound.info("action dropped: not leading", error=str(error))
+            return Outcome.DROPPED
         except EffectError as error:
             bound.warning("action failed", code=error.failure.value, error=error.message)
-            await self._failed(ws, error, execution)
+            return await self._failed(ws, error, execution)
         except Exception as error:  # noqa: BLE001 - a bug fails this operation, not the loop
             bound.error("action failed unexpectedly", exc_info=error)
             failure = EffectError(FailureCode.UNEXPECTED, f"Unexpected: {type(error).__name__}")
-            await self._failed(ws, failure, execution)
-        else:
-            self._breakers.succeeded(ws.operation, now=self._clock.now())
-            await self._write(ws, partial(self._write_effect, ws, effect, execution))
+            return await self._failed(ws, failure, execution)
+        self._breakers.succeeded(ws.operation, now=self._clock.now())
+        return await self._record_effect(ws, effect, execution)
 
     def _call(self, ws: WorkspaceView, execution: Execution) -> Call:
         async def on_progress(progress: StorageProgress) -> None:
@@ -146,77 +150,75 @@ class Worker:
         if not await finish(ask()):
             raise NotMine("the operation has another owner")
 
-    async def _write_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> bool:
+    async def _record_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> Outcome:
         claim = claims.Claim.of(ws)
-        if isinstance(effect, Acted):
-            execution.acted_at = await self._ends.get(claim)
-            execution.awaits_look = True
-            return True
+        match effect:
+            case Acted():
+
+                async def note_end() -> bool:
+                    execution.acted_at = await self._ends.get(claim)
+                    return True
+
+                return await self._write(ws, note_end, Outcome.ACTED, hint=False)  # ``_read_end`` has hinted
+            case Restored(archive_key=key, bound=bound):
+                write = partial(_mark_restored, ws, archive_key=key, bound=bound)
+                return await self._write(ws, partial(self._in_transaction, write), Outcome.RESTORED)
+            case Archived(archive_key=key, sizes=sizes, sha256=sha256):
+                kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes)
+                write = partial(claims.commit_archive_key, claim=claim, archive_key=key, home=kept)
+                return await self._write(ws, partial(self._in_transaction, write), Outcome.ARCHIVED)
+            case _:
+                assert_never(effect)
+
+    async def _in_transaction(self, write: Callable[[Session], Awaitable[bool]], cause: str = "") -> bool:
+        """Run one write of this operation. ``cause``: what the timeline says of it."""
         async with self._lead.transaction(actor="reconciler") as session:
-            match effect:
-                case Restored(archive_key=key, bound=bound):
-                    written = await claims.mark_restored(
-                        session, claim, home=home.at_restored(ws.home, archive_key=key)
-                    )
-                    if written and not bound:
-                        cause = Cause(CauseCode.RESTORED_UNBOUND).text
-                        await events.append_note(session, ws.id, actor="reconciler", cause=cause)
-                case Archived(archive_key=key, sizes=sizes, sha256=sha256):
-                    kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes)
-                    written = await claims.commit_archive_key(session, claim, key, home=kept)
-                case _:
-                    assert_never(effect)
-        # An archive's second half is planned, not looked for.
-        if written and not isinstance(effect, Archived):
-            execution.awaits_look = True
-            await self._coordinator_hints.wake(HintTarget.OBSERVER, [ws.id])
-        return written
+            if cause:
+                await set_actor(session, "reconciler", cause)
+            return await write(session)
 
     async def _read_end(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
         """When these actions had ended, by the database's clock. It is written with their completion; who
         takes over before that does not know it, and acts once more.
         """
         now = await self._lead.database_time()
-        await self._coordinator_hints.wake(HintTarget.OBSERVER, [claim.workspace_id for claim in ended])
+        await self._hint(Outcome.ACTED, [claim.workspace_id for claim in ended])
         return dict.fromkeys(ended, now)
 
-    async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> None:
-        """Count it, or blame the engine: what an engine's absence did to a workspace is nobody's error."""
+    async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> Outcome:
+        """Count it, or blame the backend: what a backend's absence did to a workspace is nobody's error."""
         now = self._clock.now()
         if await self._breakers.is_outage(failure, workspace_id=ws.id, now=now):
-            return
+            return Outcome.OUTAGE
+        claim = claims.Claim.of(ws)
         match after_failure(ws, failure, now=now, policy=self._policy):
             case Drop(highest_op_seq=highest):
                 log.info("result dropped: a newer actor was here", workspace_id=str(ws.id))
                 if highest is not None:
-                    await self._write(ws, partial(self._write_catch_up, ws, highest))
+                    write = partial(claims.catch_up, claim=claim, seen_op_seq=highest)
+                    await self._write(ws, partial(self._in_transaction, write), Outcome.DROPPED)
+                return Outcome.DROPPED
             case Retry(error=error):
                 self._on_outcome(ws.operation, "retried")
-                await self._write(ws, partial(self._write_retry, ws, error))
+                retry = partial(claims.record_failure, claim=claim, error=error, home=home.at_failure(ws))
+                return await self._write(
+                    ws, partial(self._in_transaction, retry, error.message), Outcome.RETRYING
+                )
             case GiveUp(error=error):
-                await self._give_up(ws, error, execution)
+                return await self._give_up(ws, error, execution)
             case Release(error=error, retry_at=retry_at):
-                await self._give_up(ws, error, execution, retry_at=retry_at)
-
-    async def _write_catch_up(self, ws: WorkspaceView, seen_op_seq: int) -> bool:
-        async with self._lead.transaction() as session:
-            return await claims.catch_up(session, claims.Claim.of(ws), seen_op_seq=seen_op_seq)
-
-    async def _write_retry(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
-        async with self._lead.transaction() as session:
-            await set_actor(session, "reconciler", error.message)
-            return await claims.record_failure(session, claims.Claim.of(ws), error, home=home.at_failure(ws))
+                return await self._give_up(ws, error, execution, retry_at=retry_at)
 
     async def _give_up(
         self, ws: WorkspaceView, error: ErrorInfo, execution: Execution, *, retry_at: datetime | None = None
-    ) -> None:
+    ) -> Outcome:
         """Terminal, or until ``retry_at``. Not before nothing of the operation can still touch the volume."""
         del execution
         try:
             await self._leave_in_order(ws)
         except (EffectError, LeadershipLost) as gone:
             log.warning("cannot confirm that nothing is left of it", workspace_id=str(ws.id), error=str(gone))
-            return  # judged again at a later tick
+            return Outcome.DROPPED  # judged again at a later tick
         self._on_outcome(ws.operation, "failed")
         log.error(
             "operation gave up",
@@ -226,10 +228,15 @@ class Worker:
             reason=error.reason.value,
             error=error.message,
         )
-        if retry_at is None:
-            await self._write(ws, partial(self._write_terminal, ws, error))
-        else:
-            await self._write(ws, partial(self._write_release, ws, error, retry_at))
+        claim = claims.Claim.of(ws)
+        if retry_at is not None:
+            kept = home.at_archiving_given_up(ws.home, retry_at=retry_at)
+            release = partial(claims.release, claim=claim, error=error, home=kept)
+            return await self._write(
+                ws, partial(self._in_transaction, release, error.message), Outcome.RETRYING
+            )
+        write = partial(claims.go_terminal, claim=claim, error=error)
+        return await self._write(ws, partial(self._in_transaction, write, error.message), Outcome.GAVE_UP)
 
     async def _leave_in_order(self, ws: WorkspaceView) -> None:
         """Whatever still works on the volume ends; of a workspace that is deleted by now, nothing stays.
@@ -255,30 +262,16 @@ class Worker:
 
         return await finish(ask())
 
-    async def _write_release(self, ws: WorkspaceView, error: ErrorInfo, retry_at: datetime) -> bool:
-        kept = home.at_archiving_given_up(ws.home, retry_at=retry_at)
-        async with self._lead.transaction() as session:
-            await set_actor(session, "reconciler", error.message)
-            return await claims.release(session, claims.Claim.of(ws), error, home=kept)
-
-    async def _write_terminal(self, ws: WorkspaceView, error: ErrorInfo) -> bool:
-        async with self._lead.transaction() as session:
-            await set_actor(session, "reconciler", error.message)
-            written = await claims.go_terminal(session, claims.Claim.of(ws), error)
-        if written:
-            await self._coordinator_hints.wake(HintTarget.OBSERVER, [ws.id])
-        return written
-
-    async def _record_crash(self, ws: WorkspaceView, crash: Crashed, execution: Execution) -> None:
+    async def _record_crash(self, ws: WorkspaceView, crash: Crashed, execution: Execution) -> Outcome:
         del execution
         try:
             ending = await self._runtime.ending(ws.id)
         except EffectError as failure:
             log.info("how it ended is not known", workspace_id=str(ws.id), error=failure.message)
-            return  # the engine is away: judged again at a later tick
+            return Outcome.OUTAGE  # judged again at a later tick
         if ending is None and not crash.soon:  # nothing to tell: a machine that was rebooted, for example
-            await self._write(ws, partial(self._write_end_of_run, ws))
-            return
+            mark = partial(claims.mark_home, workspace=ws, home=home.at_crash(ws.home, crashes=0))
+            return await self._write(ws, partial(self._in_transaction, mark), Outcome.CRASH_RECORDED)
         ending = ending or Ending()
         tail = await self._log_tail(ws)
         error = crash_error(crash, ending, log_tail=tail, now=self._clock.now(), policy=self._policy)
@@ -292,24 +285,15 @@ class Worker:
             exit_code=ending.exit_code,
             crashes=error.error_count,
         )
-
-        async def write() -> bool:
-            kept = home.at_crash(ws.home, crashes=crash.crashes)
-            async with self._lead.transaction() as session:
-                await set_actor(session, "reconciler", error.message)
-                if error.is_terminal:
-                    return await claims.set_error_without_operation(session, ws, error, home=kept)
-                return await claims.record_crash(session, ws, error, home=kept, wait=crash.soon)
-
-        await self._write(ws, write)
-        if not crash.soon:
-            await self._coordinator_hints.wake(HintTarget.RECONCILER, [ws.id])
-
-    async def _write_end_of_run(self, ws: WorkspaceView) -> bool:
-        async with self._lead.transaction() as session:
-            written = await claims.mark_home(session, ws, home=home.at_crash(ws.home, crashes=0))
-        await self._coordinator_hints.wake(HintTarget.RECONCILER, [ws.id])
-        return written
+        kept = home.at_crash(ws.home, crashes=crash.crashes)
+        record = (
+            partial(claims.set_error_without_operation, workspace=ws, error=error, home=kept)
+            if error.is_terminal
+            else partial(claims.record_crash, workspace=ws, error=error, home=kept, wait=crash.soon)
+        )
+        return await self._write(
+            ws, partial(self._in_transaction, record, error.message), Outcome.CRASH_RECORDED
+        )
 
     async def _log_tail(self, ws: WorkspaceView) -> str:
         """The last lines, as far as they can be had: their absence must not hide the crash."""
@@ -321,7 +305,11 @@ class Worker:
             return f"(no output: {error.message})"
         return tail.decode(errors="replace")
 
-    async def _write(self, ws: WorkspaceView, write: Callable[[], Awaitable[bool]]) -> None:
+    async def _write(
+        self, ws: WorkspaceView, write: Callable[[], Awaitable[bool]], outcome: Outcome, *, hint: bool = True
+    ) -> Outcome:
+        """Write an outcome down, also if this task is cancelled meanwhile, and hint who looks next."""
+
         async def run() -> bool:
             return await write()
 
@@ -329,6 +317,25 @@ class Worker:
             written = await finish(run())
         except LeadershipLost as error:
             log.info("outcome not written: not leading", workspace_id=str(ws.id), error=str(error))
-            return
+            return Outcome.DROPPED
         if not written:
             log.info("outcome dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))
+            return Outcome.DROPPED
+        if hint:
+            await self._hint(outcome, [ws.id])
+        return outcome
+
+    async def _hint(self, outcome: Outcome, ids: Sequence[UUID]) -> None:
+        """To other coordinators; the Reconciler itself is woken when the execution ends."""
+        for target in HINTED_AFTER[outcome] - {HintTarget.RECONCILER}:
+            await self._coordinator_hints.send(target, ids)
+
+
+async def _mark_restored(ws: WorkspaceView, session: Session, *, archive_key: str, bound: bool) -> bool:
+    """``bound``: the archive is known to be this workspace's own. Otherwise the timeline says so."""
+    kept = home.at_restored(ws.home, archive_key=archive_key)
+    written = await claims.mark_restored(session, claims.Claim.of(ws), home=kept)
+    if written and not bound:
+        cause = Cause(CauseCode.RESTORED_UNBOUND).text
+        await events.append_note(session, ws.id, actor="reconciler", cause=cause)
+    return written

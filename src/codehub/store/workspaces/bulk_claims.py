@@ -30,6 +30,7 @@ from codehub.store.schema.tables import (
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces.claims import Claim
 from codehub.store.workspaces.intents import USED_NOW
+from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ _CLAIM = (
         last_retry_at=None,
         home_ctx=_PLANNED.c.home,
     )
-    .returning(w.c.id, w.c.operation, w.c.op_id, w.c.op_seq)
+    .returning(*VIEW_COLUMNS)
 )
 
 _DONE = param_rows(
@@ -115,8 +116,8 @@ _COMPLETE = (
 )
 
 
-async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim]:
-    """Begin these operations where the workspace still is what the plan saw. Who is missing: plan again.
+async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, WorkspaceView]:
+    """Claim workspaces that are still as planned; returns them as claimed. Who is missing is planned again.
 
     The caller has locked the rows in order (``row_locks``).
     """
@@ -134,7 +135,7 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Claim
         has_error=[ws.error_info is not None for ws in views],
         home=[step.home.as_json() for step in steps],
     )
-    return {row.id: Claim(*row) for row in await session.execute(_CLAIM, arrays)}
+    return {row.id: to_view(row) for row in await session.execute(_CLAIM, arrays)}
 
 
 async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID]:

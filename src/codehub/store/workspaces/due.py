@@ -7,24 +7,17 @@ is. ``domain/plan`` has the last word on each row.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from uuid import UUID
 
 from sqlalchemy import Integer, bindparam, cast, func, or_, select, union_all
 
-from codehub.domain.states import DesiredState, Operation
+from codehub.domain.states import DesiredState
+from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.db.session import Session
 from codehub.store.schema.tables import IN_FLIGHT, timestamptz
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces.records import VIEW_COLUMNS, AnyRow, to_view
-
-
-class Lane(StrEnum):
-    """Steps that share slots. A home that waits for a storage slot never stands before a start."""
-
-    CONTROL = "control"
-    STORAGE = "storage"
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,7 @@ async def load_in_flight(session: Session, *, retried_before: datetime) -> list[
 
 
 async def load_work(session: Session, *, limit: int, retried_before: datetime) -> Work:
-    """What is in flight, and up to ``limit`` workspaces of each lane that need a step, the oldest wish first.
+    """What is in flight, and up to ``limit`` workspaces of each lane that need a step, the oldest first.
 
     One that crashed after ``retried_before`` is backing off and takes nobody's place here, unless its
     person has deleted it meanwhile.
@@ -92,12 +85,3 @@ def _by_id(ws: WorkspaceView) -> UUID:
 
 def _oldest_first(row: AnyRow) -> tuple[datetime, UUID]:
     return (row.due_since, row.id)
-
-
-async def count_in_flight(session: Session) -> dict[Operation, int]:
-    """How many operations of each kind hold a slot, those that back off included."""
-    rows = await session.execute(select(w.c.operation).where(IN_FLIGHT))
-    counts: dict[Operation, int] = {}
-    for operation in rows.scalars():
-        counts[operation] = counts.get(operation, 0) + 1
-    return counts

@@ -1,0 +1,119 @@
+"""Write what a tick planned (``domain/tick_plan``), fenced by the leader's term.
+
+Every write compares: a claim with all that the plan read, a completion with its ``op_id`` and ``operation``.
+A workspace somebody else changed meanwhile is missing from the answer and planned again at the next tick.
+
+One write to one row is sent as a single fenced statement, anything else as one transaction that locks its
+rows in order first. A process that dies before the commit has written nothing; one that dies after it leaves
+operations in flight, which the next leader adopts.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from codehub.domain import home
+from codehub.domain.states import Operation
+from codehub.domain.tick_plan import BeginOperation, CompleteOperation, HaltWorkspace, MarkHome, Written
+from codehub.domain.workspace import WorkspaceView
+from codehub.store.db.row_locks import lock_in_order
+from codehub.store.db.session import Session
+from codehub.store.workspaces import bulk_claims, claims
+from codehub.store.workspaces.bulk_claims import Completion, Step
+from codehub.store.workspaces.claims import Claim
+
+
+class FencedSessions(Protocol):
+    """What a leader writes through: both kinds commit only while its term lasts."""
+
+    def statement(self, *, actor: str = "") -> AbstractAsyncContextManager[Session]:
+        """For exactly one statement, in one round trip."""
+
+    def transaction(self, *, actor: str = "") -> AbstractAsyncContextManager[Session]: ...
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was written. ``begun``: the workspaces as claimed, whose actions may run now."""
+
+    begun: Sequence[WorkspaceView] = ()
+    completed: Sequence[CompleteOperation] = ()
+    marked: Sequence[MarkHome] = ()
+    halted: Sequence[HaltWorkspace] = ()
+    dropped: Sequence[CompleteOperation] = ()
+
+    @property
+    def changed(self) -> int:
+        return len(self.begun) + len(self.completed) + len(self.marked) + len(self.halted)
+
+
+async def apply(sessions: FencedSessions, transitions: Sequence[Written], *, actor: str) -> Applied:
+    """Write these transitions, at most one per workspace. Idempotent: the second time nothing matches."""
+    if not transitions:
+        return Applied()
+    begin = sessions.statement if _is_one_statement(transitions) else sessions.transaction
+    async with begin(actor=actor) as session:
+        await lock_in_order(session, {transition.workspace.id for transition in transitions})
+        return await _write(session, transitions)
+
+
+def _is_one_statement(transitions: Sequence[Written]) -> bool:
+    if len(transitions) > 1:  # the rows are locked first
+        return False
+    match transitions[0]:
+        case CompleteOperation(next_operation=following) | MarkHome(next_operation=following):
+            return following is None
+        case _:
+            return True
+
+
+async def _write(session: Session, transitions: Sequence[Written]) -> Applied:
+    """Completions first, then halts and marks, then all claims in one statement."""
+    completions = [each for each in transitions if isinstance(each, CompleteOperation)]
+    written = await _complete(session, completions)
+    completed = [each for each in completions if each.workspace.id in written]
+    halted = [
+        each
+        for each in transitions
+        if isinstance(each, HaltWorkspace)
+        and await claims.set_error_without_operation(
+            session, each.workspace, each.error, home=each.workspace.home
+        )
+    ]
+    marked = [
+        each
+        for each in transitions
+        if isinstance(each, MarkHome)
+        and await claims.mark_home(session, each.workspace, home=each.after.home)
+    ]
+    going_on: list[CompleteOperation | MarkHome] = [*completed, *marked]
+    steps = [_step(each.after, each.next_operation) for each in going_on if each.next_operation is not None]
+    steps += [
+        _step(each.workspace, each.operation) for each in transitions if isinstance(each, BeginOperation)
+    ]
+    begun = await bulk_claims.claim_all(session, steps) if steps else {}
+    return Applied(
+        begun=[begun[step.workspace.id] for step in steps if step.workspace.id in begun],
+        completed=completed,
+        marked=marked,
+        halted=halted,
+        dropped=[each for each in completions if each.workspace.id not in written],
+    )
+
+
+async def _complete(session: Session, completions: Sequence[CompleteOperation]) -> set[UUID]:
+    if not completions:
+        return set()
+    return await bulk_claims.complete_all(
+        session,
+        [
+            Completion(Claim.of(each.workspace), each.after.home, each.workspace.op_acted_at)
+            for each in completions
+        ],
+    )
+
+
+def _step(workspace: WorkspaceView, operation: Operation) -> Step:
+    return Step(workspace, operation, home.at_claim(workspace, operation))
