@@ -6,7 +6,6 @@ workspaces too. Building and validating a model for each would cost several time
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -17,9 +16,10 @@ from codehub.api.live.progress import ProgressCache
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
 from codehub.domain.ttl import Activity, Transition, next_transition
+from codehub.kit.cache import TtlCache
 from codehub.store.workspaces.records import WorkspaceRecord
 
-MAX_REMEMBERED = 4096
+MAX_CACHED = 4096
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
@@ -28,7 +28,7 @@ class WorkspaceRenderer:
     def __init__(self, *, base_url: str, base_domain: str | None, progress: ProgressCache) -> None:
         self._progress = progress
         self._url = _url_pattern(base_url, base_domain)
-        self._remembered: OrderedDict[UUID, tuple[WorkspaceRecord, str]] = OrderedDict()
+        self._rendered: TtlCache[UUID, tuple[WorkspaceRecord, str]] = TtlCache(size=MAX_CACHED)
 
     def render(self, record: WorkspaceRecord, activity: Activity | None, *, now: datetime) -> str:
         """The whole JSON object. ``activity`` None: nobody can tell."""
@@ -63,14 +63,11 @@ class WorkspaceRenderer:
 
     def _columns(self, record: WorkspaceRecord) -> str:
         """The part that depends on the row alone, without its closing brace. Equal rows, equal bytes."""
-        known = self._remembered.get(record.view.id)
+        known = self._rendered.get(record.view.id)
         if known is not None and known[0] == record:
             return known[1]
         columns = _encode({**_columns_of(record), "url": self._url.format(id=record.view.id)})[:-1]
-        self._remembered[record.view.id] = (record, columns)
-        self._remembered.move_to_end(record.view.id)
-        if len(self._remembered) > MAX_REMEMBERED:
-            self._remembered.popitem(last=False)
+        self._rendered.put(record.view.id, (record, columns))
         return columns
 
 

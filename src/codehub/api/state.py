@@ -9,10 +9,9 @@ from fastapi import Depends, Request, Response
 
 from codehub.api.dependencies import ApiDependencies
 from codehub.api.live.activity import ActivityCache
-from codehub.api.live.people import PeopleRevocation
 from codehub.api.live.progress import ProgressCache
 from codehub.api.live.renderer import EventRenderer
-from codehub.api.live.revocation import StreamRevoker
+from codehub.api.live.revocation import PeopleRevocation, StreamRevoker
 from codehub.api.pages import Pages
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.domain.workspace import WorkspaceView

@@ -25,8 +25,8 @@ from codehub.archives.request import JobRequest
 from codehub.archives.store import ArchiveStore
 from codehub.archives.survey import Survey, estimate_bytes, survey_volume
 from codehub.archives.tarball import pack
-from codehub.archives.threads import blocking_in_thread, finish_in_thread
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.threads import in_executor, in_thread
 
 _ESTIMATE_AFTER_SECONDS = 2.0
 """How long packing must last before the home is sized up for a progress bar. That costs a tenth of the time
@@ -65,7 +65,7 @@ async def _make(
     volume: Path, path: ArchivePath, store: ArchiveStore, reporter: Reporter, *, binding: Binding
 ) -> ArchiveMeta:
     """Upload and read back; the meta that may be written now."""
-    survey = asyncio.create_task(finish_in_thread(survey_volume, volume))
+    survey = asyncio.create_task(in_thread(survey_volume, volume))
     patience = 0 if store.needs_expected_size else _ESTIMATE_AFTER_SECONDS
     estimate = asyncio.create_task(_estimate(volume, after_seconds=patience))
     try:
@@ -99,7 +99,7 @@ async def _make(
 async def _estimate(volume: Path, *, after_seconds: float) -> int:
     await asyncio.sleep(after_seconds)
     stop = threading.Event()
-    return await blocking_in_thread(partial(estimate_bytes, volume, stop=stop), unblock=stop.set)
+    return await in_executor(None, partial(estimate_bytes, volume, stop=stop), unblock=stop.set)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ async def _upload(
 
 async def _hash(digest: "hashlib._Hash", piece: bytes, reporter: Reporter) -> None:
     with reporter.phase("hash"):
-        await finish_in_thread(digest.update, piece)
+        await in_thread(digest.update, piece)
 
 
 def _report_packing(
@@ -180,7 +180,7 @@ async def _read_back(
     done = 0
     async with aclosing(store.stream(path, size=packed.bytes)) as pieces:
         async for piece in pieces:
-            await finish_in_thread(digest.update, piece)
+            await in_thread(digest.update, piece)
             done += len(piece)
             reporter.progress(
                 done_bytes=packed.uncompressed_bytes * (packed.bytes + done) // packed.bytes,

@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 
 import zstandard
 
+from codehub.archives.read_ahead import read_ahead
 from codehub.archives.tarball import PIPE_BYTES, Tar
-from codehub.archives.threads import read_ahead
 
 LEVEL = 3
 MAX_COMPRESSION_THREADS = 8

@@ -27,8 +27,8 @@ from codehub.archives.request import JobRequest, Swap
 from codehub.archives.store import ArchiveStore
 from codehub.archives.swap import BesideVolume, InsideVolume, StagingPlace
 from codehub.archives.tarball import Tar, unpack
-from codehub.archives.threads import blocking_in_thread, finish_in_thread
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.threads import in_executor, in_thread
 from codehub.kit.trees import remove_tree
 
 MARGIN_BYTES = 16 * 1024 * 1024
@@ -45,8 +45,8 @@ async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
     require_ours(meta, path, request)
     place = _staging_place(request)
     try:
-        await finish_in_thread(place.sweep)
-        await finish_in_thread(require_space, place.file_system, meta)
+        await in_thread(place.sweep)
+        await in_thread(require_space, place.file_system, meta)
         await _restore_into(place, path, meta, store, reporter)
     except OSError as error:
         raise EffectError(
@@ -224,7 +224,7 @@ class _Sink(io.RawIOBase):
 async def _restore_into(
     place: StagingPlace, path: ArchivePath, meta: ArchiveMeta, store: ArchiveStore, reporter: Reporter
 ) -> None:
-    home = await finish_in_thread(place.make)
+    home = await in_thread(place.make)
     try:
         try:
             with reporter.phase("unpack"):
@@ -234,17 +234,17 @@ async def _restore_into(
                 raise
             # "Damaged" is final: nobody tries again after it. So it is said only when a second reading
             # agrees, and a bit that flipped on the wire is not taken for lost data.
-            await finish_in_thread(remove_tree, home)
-            home = await finish_in_thread(place.make)
+            await in_thread(remove_tree, home)
+            home = await in_thread(place.make)
             with reporter.phase("unpack"):
                 await _unpack(home, path, meta, store, reporter)
         with reporter.phase("make_durable"):
-            await finish_in_thread(place.make_durable, home)
+            await in_thread(place.make_durable, home)
         with reporter.phase("publish"):
-            await finish_in_thread(place.publish, home)
+            await in_thread(place.publish, home)
     except BaseException:
         with suppress(OSError):
-            await finish_in_thread(place.sweep)
+            await in_thread(place.sweep)
         raise
 
 
@@ -268,18 +268,18 @@ async def _unpack(
             async for piece in pieces:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(_hash(unpacker, piece, reporter))
-                    both.create_task(blocking_in_thread(partial(unpacker.feed, piece), unblock=tar.kill))
+                    both.create_task(in_executor(None, partial(unpacker.feed, piece), unblock=tar.kill))
                 reporter.progress(
                     done_bytes=unpacker.bytes, total_bytes=meta.bytes, files=unpacker.check.files
                 )
-        await blocking_in_thread(partial(unpacker.finish, path.key), unblock=tar.kill)
+        await in_executor(None, partial(unpacker.finish, path.key), unblock=tar.kill)
     finally:
         tar.close()
 
 
 async def _hash(unpacker: Unpacker, piece: bytes, reporter: Reporter) -> None:
     with reporter.phase("hash"):
-        await finish_in_thread(unpacker.hash, piece)
+        await in_thread(unpacker.hash, piece)
 
 
 def _staging_place(request: JobRequest) -> StagingPlace:

@@ -20,8 +20,9 @@ from obstore.store import ObjectStore
 
 from codehub.archives.directory import DirectoryReader, DirectoryWriter
 from codehub.archives.faults import translated
-from codehub.archives.threads import finish_in_thread, read_ahead
+from codehub.archives.read_ahead import read_ahead
 from codehub.domain.errors import EffectError
+from codehub.kit.threads import in_thread
 
 RANGE_BYTES = 4 * 1024 * 1024
 RANGES_AHEAD = 3
@@ -61,7 +62,7 @@ def part_size_for(expected_bytes: int) -> int:
 
 async def read_file(directory: Path, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
     """``read_object`` for a directory store: one piece ahead of the reader."""
-    reader = await finish_in_thread(partial(DirectoryReader, directory, key, size=size))
+    reader = await in_thread(partial(DirectoryReader, directory, key, size=size))
     try:
         # A read of a file ends by itself: nothing to unblock.
         async with aclosing(read_ahead(reader.next_piece, unblock=lambda: None)) as pieces:
@@ -167,7 +168,7 @@ class _FileWriter:
 
     async def __aenter__(self) -> Self:
         with self._translated("creating the file"):
-            self._writer = await finish_in_thread(DirectoryWriter, self._directory, self._key)
+            self._writer = await in_thread(DirectoryWriter, self._directory, self._key)
         return self
 
     async def __aexit__(
@@ -176,12 +177,12 @@ class _FileWriter:
         assert self._writer is not None
         finish = self._writer.close if kind is None else self._writer.abort
         with _secondary_to(error), self._translated("finishing the file"):
-            await finish_in_thread(finish)
+            await in_thread(finish)
 
     async def write(self, data: bytes) -> None:
         assert self._writer is not None
         with self._translated("writing"):
-            await finish_in_thread(self._writer.write, data)
+            await in_thread(self._writer.write, data)
 
     def _translated(self, doing: str) -> AbstractContextManager[None]:
         return translated(doing, endpoint=self._endpoint)

@@ -9,15 +9,13 @@ Secrets are looked up by their SHA-256 and never kept: the memory is keyed by th
 asked for in the same moment are looked up together, by a query that began after each was asked.
 """
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 from uuid import UUID
 
 from codehub.kit.batching import Batched
-from codehub.kit.clock import monotonic
+from codehub.kit.cache import TtlCache
 from codehub.services.workspaces import Actor
 from codehub.store.accounts import sessions, tokens, users
 from codehub.store.accounts.secrets import hash_secret
@@ -28,12 +26,9 @@ IDLE = timedelta(days=14)
 ABSOLUTE = timedelta(days=90)
 TOKEN_PREFIX = "chp_"
 
-BELIEVE_SECONDS = 2.0
+CACHE_SECONDS = 2.0
 TOUCH_SECONDS = 300.0
-MAX_REMEMBERED = 10_000
-
-K = TypeVar("K")
-V = TypeVar("V")
+MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True)
@@ -72,8 +67,8 @@ class Identities:
         self._announce = announce
         self._sessions = sessions_
         self._reading = reading
-        self._remembered: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
-        self._touched: OrderedDict[UUID, float] = OrderedDict()
+        self._known: TtlCache[str, Principal] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
+        self._touched: TtlCache[UUID, bool] = TtlCache(size=MAX_CACHED, ttl=TOUCH_SECONDS)
         self._asking_sessions: Batched[str, Principal] = Batched(self._load_sessions)
         self._asking_tokens: Batched[str, Principal] = Batched(self._load_tokens)
         self._asking_users: Batched[str, Principal] = Batched(self._load_users)
@@ -98,8 +93,7 @@ class Identities:
     def forget(self, user_id: UUID) -> None:
         """Believe nothing that was read about this person before."""
         self._forgotten += 1
-        for key in [key for key, (_, known) in self._remembered.items() if known.user.id == user_id]:
-            del self._remembered[key]
+        self._known.forget_where(lambda principal: principal.user.id == user_id)
 
     async def ended(self, principals: Collection[Principal]) -> set[Principal]:
         """Which of these count no more. Two or three queries however many there are."""
@@ -126,16 +120,16 @@ class Identities:
             return session_id not in await sessions.find_valid_ids(session, {session_id})
 
     async def _find(self, key: str, asking: Batched[str, Principal], *, fresh: bool) -> Principal | None:
-        known = self._remembered.get(key)
-        if known is not None and not fresh and known[0] > monotonic():
-            return known[1]
+        known = None if fresh else self._known.get(key)
+        if known is not None:
+            return known
         generation = self._forgotten
         principal = await asking.get(key[1:])
         if principal is None:
-            self._remembered.pop(key, None)
+            self._known.forget(key)
             return None
         if generation == self._forgotten:
-            _remember(self._remembered, key, (monotonic() + BELIEVE_SECONDS, principal))
+            self._known.put(key, principal)
         return principal
 
     async def _load_sessions(self, hashes: Sequence[str]) -> Mapping[str, Principal]:
@@ -170,15 +164,7 @@ class Identities:
 
     def _is_due(self, id_: UUID) -> bool:
         """Whether its use should be written down again: coarsely, by this process's own clock."""
-        now = monotonic()
-        if now - self._touched.get(id_, -TOUCH_SECONDS) < TOUCH_SECONDS:
+        if self._touched.get(id_):
             return False
-        _remember(self._touched, id_, now)
+        self._touched.put(id_, True)
         return True
-
-
-def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > MAX_REMEMBERED:
-        memory.popitem(last=False)

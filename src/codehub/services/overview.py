@@ -13,6 +13,7 @@ import structlog
 from codehub.archives.store import ArchiveObject
 from codehub.domain.errors import EffectError
 from codehub.domain.states import ContainerState
+from codehub.kit.cache import TtlCache
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Observation
 from codehub.store.cluster import orphans
@@ -23,9 +24,9 @@ from codehub.store.workspaces import queries
 
 log = structlog.get_logger(__name__)
 
-SIZES_BELIEVE_SECONDS = 300.0
+SIZES_CACHE_SECONDS = 300.0
 SIZES_WAIT_SECONDS = 3.0
-COUNTS_BELIEVE_SECONDS = 5.0
+COUNTS_CACHE_SECONDS = 5.0
 
 
 class Sighted(Protocol):
@@ -67,9 +68,9 @@ class Overviews:
         self._reading = reading
         self._runtime = runtime
         self._archives = archives
-        self._counts: tuple[float, Mapping[str, int]] = (0.0, {})
+        self._counts: TtlCache[str, Mapping[str, int]] = TtlCache(size=1, ttl=COUNTS_CACHE_SECONDS)
         self._bytes: int | None = None
-        self._bytes_at = -SIZES_BELIEVE_SECONDS
+        self._bytes_at = -SIZES_CACHE_SECONDS
         self._adding_up: asyncio.Task[None] | None = None
 
     async def look(self) -> Overview:
@@ -82,11 +83,12 @@ class Overviews:
 
     async def counts(self) -> Mapping[str, int]:
         """For measurements: at most five seconds old."""
-        if monotonic() > self._counts[0]:
+        found = self._counts.get("counts")
+        if found is None:
             async with self._reading() as session:
                 found = await queries.count_by_status(session)
-            self._counts = (monotonic() + COUNTS_BELIEVE_SECONDS, found)
-        return self._counts[1]
+            self._counts.put("counts", found)
+        return found
 
     async def orphans(self) -> list[Orphan]:
         """Containers and volumes nobody knows, archives the GC will take, and those it keeps for a person to
@@ -107,7 +109,7 @@ class Overviews:
 
     async def _archive_bytes(self) -> int | None:
         """Listing a large store takes long: it goes on in the background and the next one asking has it."""
-        if monotonic() - self._bytes_at > SIZES_BELIEVE_SECONDS and self._adding_up is None:
+        if monotonic() - self._bytes_at > SIZES_CACHE_SECONDS and self._adding_up is None:
             self._adding_up = asyncio.create_task(self._add_up(), name="archive-sizes")
         if self._adding_up is not None and self._bytes is None:
             await asyncio.wait({self._adding_up}, timeout=SIZES_WAIT_SECONDS)

@@ -11,6 +11,7 @@ the state. A reader can never hold the feed back, nor the memory of the process.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -242,3 +243,22 @@ class LiveSubscription:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+async def follow(
+    subscribe: Callable[[], LiveSubscription],
+    on_notice: Callable[[Notice], None],
+    *,
+    on_gap: Callable[[], None] = lambda: None,
+) -> None:
+    """Pass on every notice until the feed closes. ``on_gap``: some were missed, what they said is unknown."""
+    while True:
+        try:
+            with subscribe() as subscription:
+                async for notice in subscription:
+                    on_notice(notice)
+            return
+        except FellBehind:
+            on_gap()
+        except FeedClosed:
+            return

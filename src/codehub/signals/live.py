@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from codehub.signals.connection import RedisLink, RedisUnavailable
-from codehub.signals.feed import FeedClosed, FellBehind, LiveFeed, LiveSubscription
+from codehub.signals.feed import FeedClosed, FellBehind, LiveFeed, LiveSubscription, follow
 from codehub.signals.notices import (
     LIVE_CHANNEL,
     PEOPLE_CHANNEL,
@@ -46,6 +46,7 @@ __all__ = [
     "PersonChanged",
     "Progress",
     "Resync",
+    "follow",
 ]
 
 PROGRESS_INTERVAL_SECONDS = 0.5

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from codehub.domain.states import Role
 from codehub.kit import logs
-from codehub.services.identity import BELIEVE_SECONDS
+from codehub.services.identity import CACHE_SECONDS
 from codehub.store.accounts.secrets import hash_secret
 from tests.integration.api.environment import BASE_URL, PASSWORD, ApiEnvironment, create_workspace, user_id
 from tests.support.waiting import until
@@ -41,7 +41,7 @@ async def eventually_refused(client: httpx.AsyncClient) -> None:
     async def refused() -> bool:
         return await status(client) == 401
 
-    await until(refused, seconds=BELIEVE_SECONDS + 10, what="401")
+    await until(refused, seconds=CACHE_SECONDS + 10, what="401")
 
 
 async def test_the_cookie_is_for_this_host_and_out_of_reach_of_scripts(environment: ApiEnvironment) -> None:

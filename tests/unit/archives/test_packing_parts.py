@@ -15,9 +15,9 @@ import zstandard
 from codehub.archives import directory
 from codehub.archives.directory import DirectoryWriter
 from codehub.archives.packing import Packer
+from codehub.archives.read_ahead import read_ahead
 from codehub.archives.survey import Survey, estimate_bytes, survey_volume
 from codehub.archives.tarball import PIPE_BYTES, pack
-from codehub.archives.threads import read_ahead
 from codehub.domain.errors import EffectError, FailureCode
 
 SECONDS = 20

@@ -4,25 +4,25 @@ Redis away is no error here: the answer is then None, and people read "unknown".
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from codehub.api.dependencies import ActivityReader
 from codehub.domain.ttl import Activity
 from codehub.kit.batching import Batched
+from codehub.kit.cache import TtlCache
 from codehub.kit.clock import monotonic
 from codehub.signals.connection import RedisUnavailable
 
-BELIEVE_SECONDS = 1.0
+CACHE_SECONDS = 1.0
 ANSWER_WITHIN = 0.5
-MAX_REMEMBERED = 4096
+MAX_CACHED = 4096
 
 
 class ActivityCache:
     def __init__(self, reader: ActivityReader | None) -> None:
         self._reader = reader
-        self._remembered: OrderedDict[UUID, tuple[float, Activity]] = OrderedDict()
+        self._known: TtlCache[UUID, Activity] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
         self._asking: Batched[UUID, Activity] = Batched(self._load, max_batch=1000)
 
     async def read_many(self, ids: Collection[UUID]) -> Mapping[UUID, Activity] | None:
@@ -33,9 +33,9 @@ class ActivityCache:
         known: dict[UUID, Activity] = {}
         unknown: list[UUID] = []
         for each in ids:
-            said = self._remembered.get(each)
-            if said is not None and said[0] > now:
-                known[each] = said[1]
+            entry = self._known.peek(each, now)
+            if entry is not None:
+                known[each] = entry.value
             else:
                 unknown.append(each)
         if unknown:
@@ -64,16 +64,12 @@ class ActivityCache:
             await self._reader.retime(workspace_id, ttl_seconds)
         except RedisUnavailable:
             return False
-        self._remembered.pop(workspace_id, None)
+        self._known.forget(workspace_id)
         return True
 
     async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Activity]:
         assert self._reader is not None
         found = await self._reader.read_many(ids)
-        until = monotonic() + BELIEVE_SECONDS
         for workspace_id, activity in found.items():
-            self._remembered[workspace_id] = (until, activity)
-            self._remembered.move_to_end(workspace_id)
-        while len(self._remembered) > MAX_REMEMBERED:
-            self._remembered.popitem(last=False)
+            self._known.put(workspace_id, activity)
         return found

@@ -5,25 +5,27 @@ restart, a Redis outage) shows as "unknown" until the next message, half a secon
 """
 
 import asyncio
-from collections import OrderedDict
 from uuid import UUID
 
 from codehub.domain.states import Operation
+from codehub.kit.cache import TtlCache
 from codehub.kit.tasks import cancel_and_wait
-from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, Progress
+from codehub.signals.live import Change, LiveFeed, Notice, Progress, follow
 
-MAX_REMEMBERED = 4096
+MAX_CACHED = 4096
 
 
 class ProgressCache:
     def __init__(self, feed: LiveFeed) -> None:
         self._feed = feed
-        self._last: OrderedDict[UUID, tuple[str, int]] = OrderedDict()
+        self._last: TtlCache[UUID, tuple[str, int]] = TtlCache(size=MAX_CACHED)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.create_task(self._listen(), name="progress-board")
+            self._task = asyncio.create_task(
+                follow(self._feed.subscribe_all, self._receive), name="progress-cache"
+            )
 
     async def close(self) -> None:
         if self._task is not None:
@@ -35,27 +37,15 @@ class ProgressCache:
         said = self._last.get(workspace_id)
         return said[1] if said is not None and said[0] == operation.value else None
 
-    async def _listen(self) -> None:
-        while True:
-            try:
-                with self._feed.subscribe_all() as everything:
-                    async for notice in everything:
-                        if isinstance(notice, Progress):
-                            self._note(notice)
-                        elif isinstance(notice, Change) and "operation" in notice.changed:
-                            self._last.pop(notice.id, None)
-                return  # the feed has closed
-            except FellBehind:
-                continue  # what was missed comes again in half a second
-            except FeedClosed:
-                return
+    def _receive(self, notice: Notice) -> None:
+        if isinstance(notice, Progress):
+            self._note(notice)
+        elif isinstance(notice, Change) and "operation" in notice.changed:
+            self._last.forget(notice.id)
 
     def _note(self, notice: Progress) -> None:
         operation, percent = notice.progress.get("operation"), notice.progress.get("percent")
         if not isinstance(operation, str) or type(percent) is not int:
-            self._last.pop(notice.id, None)
+            self._last.forget(notice.id)
             return
-        self._last[notice.id] = (operation, min(100, max(0, percent)))
-        self._last.move_to_end(notice.id)
-        if len(self._last) > MAX_REMEMBERED:
-            self._last.popitem(last=False)
+        self._last.put(notice.id, (operation, min(100, max(0, percent))))

@@ -4,7 +4,6 @@ A notice only says *that* a workspace changed. All streams of this process that 
 moment share one query and one rendering, so a thousand browsers cost one look at the database.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +12,10 @@ from uuid import UUID
 from codehub.api.live.activity import ActivityCache
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.kit.batching import Batched
+from codehub.kit.cache import TtlCache
 from codehub.store.workspaces.records import WorkspaceRecord
 
-MAX_REMEMBERED = 2048
+MAX_CACHED = 2048
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class EventRenderer:
         self._records = records
         self._activity = activity
         self._renderer = renderer
-        self._newest: OrderedDict[UUID, RenderedWorkspace] = OrderedDict()
+        self._newest: TtlCache[UUID, RenderedWorkspace] = TtlCache(size=MAX_CACHED)
         self._loading: Batched[UUID, RenderedWorkspace] = Batched(self._load)
         self._asking: Batched[UUID, str] = Batched(self._load_activities)
 
@@ -72,13 +72,10 @@ class EventRenderer:
     async def render(self, records: Sequence[WorkspaceRecord]) -> list[RenderedWorkspace]:
         """Frames of records that were just read, in the same order."""
         activities = await self._activity.read_many([record.view.id for record in records])
-        frames = [_frame(record, self._renderer.one(record, activities)) for record in records]
-        for frame in frames:
-            self._newest[frame.workspace_id] = frame
-            self._newest.move_to_end(frame.workspace_id)
-        while len(self._newest) > MAX_REMEMBERED:
-            self._newest.popitem(last=False)
-        return frames
+        rendered = [_rendered(record, self._renderer.one(record, activities)) for record in records]
+        for each in rendered:
+            self._newest.put(each.workspace_id, each)
+        return rendered
 
     async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, RenderedWorkspace]:
         found = await self._records.get_many(ids)
@@ -90,7 +87,7 @@ class EventRenderer:
         return {each: self._renderer.activity(record, activities) for each, record in found.items()}
 
 
-def _frame(record: WorkspaceRecord, text: str) -> RenderedWorkspace:
+def _rendered(record: WorkspaceRecord, text: str) -> RenderedWorkspace:
     error = record.view.error_info
     return RenderedWorkspace(
         workspace_id=record.view.id,

@@ -6,12 +6,13 @@ the one request a 503, never the connection's place in line.
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote
 from uuid import UUID
 
 import structlog
 
-from codehub.kit.tasks import hear_out
+from codehub.kit.single_flight import SingleFlight
 from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.access.fetch_metadata import may_enter
 from codehub.proxy.access.internal_endpoints import InternalEndpoints, safe_next
@@ -68,7 +69,7 @@ class Admission:
         self._metrics = metrics
         self._scheme = settings.scheme.encode()
         self._tell_at = float("-inf")
-        self._wakes: dict[tuple[UUID, UUID], asyncio.Task[WakeOutcome]] = {}
+        self._wakes: SingleFlight[tuple[UUID, UUID], WakeOutcome] = SingleFlight()
 
     async def receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
         try:
@@ -173,14 +174,9 @@ class Admission:
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         """Once per person and workspace at a time; finishes even if the person leaves meanwhile."""
         key = (workspace_id, principal.user_id)
-        task = self._wakes.get(key)
-        if task is None:
+        if not self._wakes.is_running(key):
             self._metrics.wakes_total += 1
-            task = asyncio.create_task(self._directory.wake(workspace_id, principal))
-            self._wakes[key] = task
-            task.add_done_callback(lambda _: self._wakes.pop(key, None))
-            task.add_done_callback(hear_out)
-        outcome = await asyncio.shield(task)
+        outcome = await self._wakes.run(key, partial(self._directory.wake, workspace_id, principal))
         self._access.workspace_changed(workspace_id)
         return outcome
 

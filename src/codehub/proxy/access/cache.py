@@ -5,12 +5,13 @@ reported by the directory throws the entry away *and* forgets a load under way: 
 old state, so whoever asks after the change starts a new one, and the old result is not kept.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from codehub.kit.tasks import hear_out
+from codehub.kit.cache import TtlCache
+from codehub.kit.single_flight import SingleFlight
 from codehub.proxy.interfaces import Credential, Directory, Principal, WorkspaceTarget
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.settings import Address, ProxySettings
@@ -22,67 +23,49 @@ V = TypeVar("V")
 Recollection = tuple[Principal, WorkspaceTarget, float]  # and until when
 
 
-class TtlCache(Generic[K, V]):
-    """A map whose entries age, filled by at most one load per key."""
+class LoadedCache(Generic[K, V]):
+    """A cache that loads what it does not know, once however many ask. "Nobody" is remembered for less long.
+
+    Forgetting a key also forgets the load under way: it may have read the state before the change.
+    """
 
     def __init__(self, *, ttl: float, miss_ttl: float, size: int, metrics: Metrics) -> None:
-        self._ttl = ttl
         self._miss_ttl = miss_ttl
-        self._size = size
         self._metrics = metrics
-        self._entries: dict[K, tuple[V | None, float]] = {}
-        self._loads: dict[K, asyncio.Task[V | None]] = {}
-
-    def peek(self, key: K, now: float) -> tuple[V | None, float] | None:
-        """What is known and until when; None: nothing is."""
-        entry = self._entries.get(key)
-        return entry if entry is not None and entry[1] > now else None
+        self._known: TtlCache[K, V | None] = TtlCache(size=size, ttl=ttl)
+        self._loads: SingleFlight[K, V | None] = SingleFlight()
+        self._generation = 0  # of all keys: what was read before one must not be kept after it
+        self.peek = self._known.peek
+        self.expire = self._known.expire
 
     async def get(self, key: K, load: Callable[[], Awaitable[V | None]]) -> V | None:
-        now = asyncio.get_running_loop().time()
-        known = self.peek(key, now)
+        known = self._known.peek(key)
         if known is not None:
-            return known[0]
-        task = self._loads.get(key)
-        if task is None:
+            return known.value
+        if not self._loads.is_running(key):
             self._metrics.cache_misses_total += 1
-            task = asyncio.create_task(self._load(key, load))
-            task.add_done_callback(hear_out)
-            self._loads[key] = task
-        # Shielded: the first to ask may leave while others still wait.
-        return await asyncio.shield(task)
+        return await self._loads.run(key, partial(self._load, key, load))
 
     def forget(self, key: K) -> None:
-        self._entries.pop(key, None)
-        self._loads.pop(key, None)
+        self._generation += 1
+        self._known.forget(key)
+        self._loads.forget(key)
 
     def forget_where(self, test: Callable[[V | None], bool]) -> None:
-        for key in [key for key, (value, _) in self._entries.items() if test(value)]:
-            del self._entries[key]
-        self._loads.clear()  # what they will bring is unknown
+        self._generation += 1
+        self._known.forget_where(test)
+        self._loads.forget_all()  # what they will bring is unknown
 
     def clear(self) -> None:
-        self._entries.clear()
-        self._loads.clear()
-
-    def expire(self, now: float) -> None:
-        for key in [key for key, entry in self._entries.items() if entry[1] <= now]:
-            del self._entries[key]
+        self._generation += 1
+        self._known.clear()
+        self._loads.forget_all()
 
     async def _load(self, key: K, load: Callable[[], Awaitable[V | None]]) -> V | None:
-        me = asyncio.current_task()
-        try:
-            value = await load()
-        except BaseException:
-            if self._loads.get(key) is me:
-                del self._loads[key]
-            raise
-        if self._loads.get(key) is me:
-            del self._loads[key]
-            if len(self._entries) >= self._size:
-                self._entries.clear()
-            now = asyncio.get_running_loop().time()
-            self._entries[key] = (value, now + (self._miss_ttl if value is None else self._ttl))
+        generation = self._generation
+        value = await load()
+        if generation == self._generation:
+            self._known.put(key, value, ttl=self._miss_ttl if value is None else None)
         return value
 
 
@@ -93,9 +76,9 @@ class DirectoryCache:
         self._directory = directory
         self.people_changed = False  # since somebody last looked: open sockets are judged again then
         self.generation = 0  # grows with every change: whoever remembers something notes it
-        self._principals: TtlCache[str, Principal] = _memory(settings, metrics)
-        self._targets: TtlCache[UUID, WorkspaceTarget] = _memory(settings, metrics)
-        self._ports: TtlCache[tuple[UUID, int], Address] = _memory(settings, metrics)
+        self._principals: LoadedCache[str, Principal] = _memory(settings, metrics)
+        self._targets: LoadedCache[UUID, WorkspaceTarget] = _memory(settings, metrics)
+        self._ports: LoadedCache[tuple[UUID, int], Address] = _memory(settings, metrics)
         directory.subscribe(self)
 
     def recall(self, key: str, workspace_id: UUID, now: float) -> Recollection | None:
@@ -143,8 +126,8 @@ class DirectoryCache:
         self._ports.clear()
 
 
-def _memory(settings: ProxySettings, metrics: Metrics) -> "TtlCache[K, V]":
-    return TtlCache(
+def _memory(settings: ProxySettings, metrics: Metrics) -> "LoadedCache[K, V]":
+    return LoadedCache(
         ttl=settings.cache_ttl,
         miss_ttl=settings.miss_ttl,
         size=settings.cache_entries,

@@ -5,14 +5,14 @@ stops nobody. One that is not is pulled, once however many workspaces wait for i
 that began it: a start that runs out of time while a large image comes down finds it there when tried again.
 """
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.kit.tasks import cancel_and_wait
+from codehub.kit.single_flight import SingleFlight
 from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
 
 log = structlog.get_logger(__name__)
@@ -24,7 +24,7 @@ class Images:
     def __init__(self, engine: DockerEngine, allowed: Sequence[str]) -> None:
         self.allowed = list(allowed)
         self._engine = engine
-        self._pulls: dict[str, asyncio.Task[None]] = {}
+        self._pulls: SingleFlight[str, None] = SingleFlight()
 
     def require_allowed(self, reference: str) -> None:
         if not reference or (self.allowed and reference not in self.allowed):
@@ -37,7 +37,7 @@ class Images:
         try:
             return await self._engine.image(reference)
         except NotFound:
-            await self._pull_once(reference)
+            await self._pulls.run(reference, partial(self._pull, reference))
         except Refused as error:
             raise _failed(reference, str(error)) from error
         try:
@@ -53,19 +53,7 @@ class Images:
             return None
 
     async def close(self) -> None:
-        await cancel_and_wait(self._pulls.values())
-
-    async def _pull_once(self, reference: str) -> None:
-        task = self._pulls.get(reference)
-        if task is None:
-            task = self._pulls[reference] = asyncio.create_task(self._pull(reference))
-            task.add_done_callback(lambda done: self._forget(reference, done))
-        await asyncio.shield(task)
-
-    def _forget(self, reference: str, task: "asyncio.Task[None]") -> None:
-        self._pulls.pop(reference, None)
-        if not task.cancelled():
-            task.exception()  # those who waited have it; perhaps nobody waits any more
+        await self._pulls.close()
 
     async def _pull(self, reference: str) -> None:
         log.info("pulling image", image=reference)

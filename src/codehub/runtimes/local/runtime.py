@@ -16,6 +16,7 @@ from uuid import UUID
 
 from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.kit.threads import wait_for_end
 from codehub.runtimes.base import (
     Address,
     Endpoint,
@@ -40,7 +41,7 @@ from codehub.runtimes.local.sandbox_check import make_sandbox
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, Child
 from codehub.runtimes.local.start import Order, Started, settle, start_process
 from codehub.runtimes.local.stop import end_all
-from codehub.runtimes.local.threads import Threads, to_the_end
+from codehub.runtimes.local.threads import Threads
 from codehub.runtimes.local.trash import TrashSweeper
 
 _FOLLOW_SECONDS = 0.25
@@ -268,7 +269,7 @@ class LocalRuntime:
             try:
                 await asyncio.shield(ending)
             except asyncio.CancelledError:
-                await to_the_end(ending)
+                await wait_for_end(ending)
                 raise
 
     async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:

@@ -40,7 +40,7 @@ from codehub.services.identity import Identities
 from codehub.services.intent_batcher import IntentBatcher
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.hints import Hints, HintTarget
-from codehub.signals.live import Change, FeedClosed, FellBehind, LiveFeed, PersonChanged, Resync
+from codehub.signals.live import Change, LiveFeed, Notice, PersonChanged, Resync, follow
 from codehub.store.db.session import Sessions
 from codehub.store.workspaces.queries import find_many
 from codehub.store.workspaces.records import WorkspaceRecord
@@ -85,7 +85,7 @@ class Directory:
         self._hints = hints
         self._limits = limits
         self._sign_in = sign_in
-        self._wishes = IntentBatcher(sessions)
+        self._intent_batcher = IntentBatcher(sessions)
         self._feeds: list[asyncio.Task[None]] = []
         self.ttls = StandbyTtls(self._records)
 
@@ -122,7 +122,7 @@ class Directory:
         if known is None:
             return WakeOutcome(WakeResult.GONE)
         try:
-            record = await self._wishes.submit(
+            record = await self._intent_batcher.submit(
                 partial(
                     workspaces.start,
                     workspace_id=workspace_id,
@@ -149,44 +149,33 @@ class Directory:
         await self._hints.publish(HintTarget.OBSERVER, [workspace_id])
 
     def subscribe(self, listener: ChangeListener) -> None:
+        """Whoever was signed out or disabled loses open sockets now; without the hint, at the next sweep."""
+
+        def on_change(notice: Notice) -> None:
+            if isinstance(notice, Change):
+                self.ttls.doubt(notice.id)
+                listener.workspace_changed(notice.id)
+            elif isinstance(notice, Resync):
+                missed_changes()
+
+        def missed_changes() -> None:
+            self.ttls.doubt()
+            listener.everything_changed()
+
+        def on_person(notice: Notice) -> None:
+            if isinstance(notice, PersonChanged):
+                self._identities.forget(notice.user_id)
+                listener.user_changed(notice.user_id)
+
+        changes = follow(self._live.subscribe_all, on_change, on_gap=missed_changes)
+        people = follow(self._live.subscribe_people, on_person, on_gap=listener.everything_changed)
         self._feeds = [
-            asyncio.create_task(self._follow(listener), name="proxy-changes"),
-            asyncio.create_task(self._follow_people(listener), name="proxy-people"),
+            asyncio.create_task(changes, name="proxy-changes"),
+            asyncio.create_task(people, name="proxy-people"),
         ]
 
     async def close(self) -> None:
         await cancel_and_wait(self._feeds)
-
-    async def _follow(self, listener: ChangeListener) -> None:
-        while True:
-            try:
-                with self._live.subscribe_all() as changes:
-                    async for notice in changes:
-                        if isinstance(notice, Change):
-                            self.ttls.doubt(notice.id)
-                            listener.workspace_changed(notice.id)
-                        elif isinstance(notice, Resync):
-                            self.ttls.doubt()
-                            listener.everything_changed()
-            except FellBehind:
-                self.ttls.doubt()
-                listener.everything_changed()
-            except FeedClosed:
-                return
-
-    async def _follow_people(self, listener: ChangeListener) -> None:
-        """Whoever was signed out or disabled loses open sockets now; without the hint, in the next round."""
-        while True:
-            try:
-                with self._live.subscribe_people() as people:
-                    async for notice in people:
-                        if isinstance(notice, PersonChanged):
-                            self._identities.forget(notice.user_id)
-                            listener.user_changed(notice.user_id)
-            except FellBehind:
-                listener.everything_changed()
-            except FeedClosed:
-                return
 
     async def _of_workspace_cookie(self, credential: Credential) -> Principal | None:
         """The cookie of a workspace's own origin lives as long as the session it was made from."""
