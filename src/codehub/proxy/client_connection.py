@@ -7,7 +7,7 @@ task per connection, while what the client sends meanwhile waits in a small buff
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
 import structlog
@@ -16,6 +16,7 @@ from codehub.proxy.access.admission_cache import CachedAdmission
 from codehub.proxy.access.policy import AccessDecision, decide, is_same_origin
 from codehub.proxy.answers import Answer, refused
 from codehub.proxy.connection import READ_AHEAD, Connection
+from codehub.proxy.engine import ProxyEngine
 from codehub.proxy.http1.framing import FramingError
 from codehub.proxy.http1.request import Refused, RequestHead, parse_request
 from codehub.proxy.identity import Identity, identify
@@ -24,9 +25,6 @@ from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import Exchange
 from codehub.proxy.upstream.headers import Policy, forwarded_lines, upstream_fields
 from codehub.proxy.upstream.pool import ConnectFailed, keep_alive
-
-if TYPE_CHECKING:
-    from codehub.proxy.server import ProxyEngine
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +41,7 @@ class ClientConnection(Connection):
         "_reading",
     )
 
-    def __init__(self, engine: "ProxyEngine") -> None:
+    def __init__(self, engine: ProxyEngine) -> None:
         super().__init__(engine)
         self._address = b""
         self._reading = False  # a head has begun to arrive

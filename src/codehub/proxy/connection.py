@@ -8,17 +8,15 @@ a limit, looked at about once a second (``sweep``) so that the hot path sets no 
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from codehub.proxy.answers import Answer, refused
+from codehub.proxy.engine import ProxyEngine
 from codehub.proxy.http1.request import FieldMemory, RequestHead
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import Exchange
 from codehub.proxy.upstream.pool import UpstreamConnection
 from codehub.proxy.upstream.tunnel import Tunnel
-
-if TYPE_CHECKING:
-    from codehub.proxy.server import ProxyEngine
 
 READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
 FORGET_AFTER = 5.0
@@ -47,7 +45,7 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, engine: "ProxyEngine") -> None:
+    def __init__(self, engine: ProxyEngine) -> None:
         self._engine = engine
         self._loop = engine.loop
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)

@@ -13,6 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Origin
 
+from codehub.proxy.client_connection import ClientConnection
 from codehub.proxy.interfaces import Phase, Use
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
@@ -261,6 +262,7 @@ async def test_a_client_may_be_slow_for_a_while_and_not_for_ever(make_environmen
         engine = environment.server._engine
         assert engine is not None
         (connection,) = [each for each in engine.connections if each.is_tunnel()]
+        assert isinstance(connection, ClientConnection)
         connection.pause_writing()  # the client takes no more for a moment
         engine.sweep(1.0)
         connection.resume_writing()

@@ -1,16 +1,13 @@
 """A connection's memory of having been let in, and the short way it opens for the requests that follow."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from codehub.proxy.access.fetch_metadata import is_from_own_page
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.routing import Route
 from codehub.proxy.upstream.destinations import Destination
-from codehub.proxy.upstream.exchange import Exchange
-
-if TYPE_CHECKING:
-    from codehub.proxy.client_connection import ClientConnection
+from codehub.proxy.upstream.exchange import ClientSide, Exchange
 
 # What ``grammar.REQUEST_LINE`` allows, for methods that may go over a kept connection.
 _START: Final = re.compile(rb"(GET|HEAD|OPTIONS) ([\x21\x22\x24-\x7e]++)")
@@ -78,7 +75,7 @@ class CachedAdmission:
         special = block.websocket or block.has_body or block.closes or not block.raw or not block.host
         return not special and not route.needs_slash and not route.on_workspace_host
 
-    def exchange_for(self, head: bytes, client: "ClientConnection") -> Exchange | None:
+    def exchange_for(self, head: bytes, client: ClientSide) -> Exchange | None:
         """If ``head`` is exactly one whole head this pass is good for: an exchange that carries it on."""
         if head == self._last_head:
             last = self._last

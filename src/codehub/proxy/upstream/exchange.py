@@ -5,7 +5,8 @@ other side from being read. A response counts as complete only when its framing 
 ends before, the client's connection is reset, so a half download never looks like a whole one.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import Protocol
 
 from codehub.proxy.http1.framing import Body, FramingError, UntilClose
 from codehub.proxy.http1.request import RequestHead
@@ -14,11 +15,34 @@ from codehub.proxy.upstream.headers import Policy, client_head
 from codehub.proxy.upstream.pool import UpstreamConnection
 from codehub.proxy.upstream.tunnel import Tunnel
 
-if TYPE_CHECKING:
-    from codehub.proxy.client_connection import ClientConnection
-
 MAX_RESPONSE_HEAD = 64 * 1024
 MAX_INTERIM = 32
+
+
+class ClientSide(Protocol):
+    """What an exchange needs of the client's connection."""
+
+    closes: bool  # after the response under way
+    touched: bool  # bytes moved since the last sweep
+
+    @property
+    def transport(self) -> asyncio.Transport: ...
+
+    def exchange_done(self, *, close: bool) -> None:
+        """The response ended where its framing says; ``close``: the connection ends with it."""
+
+    def replay(self, exchange: "Exchange") -> None:
+        """The kept upstream connection was dead before it answered: send the request again."""
+
+    def upstream_broke(self, exchange: "Exchange") -> None: ...
+
+    def upstream_full(self, *, full: bool) -> None: ...
+
+    def tunnel_opened(self) -> None: ...
+
+    def tunnel_closed(self) -> None: ...
+
+    def join(self, upstream: UpstreamConnection) -> Tunnel: ...
 
 
 class Exchange:
@@ -42,7 +66,7 @@ class Exchange:
         "tunnel",
     )
 
-    def __init__(self, client: "ClientConnection", request: RequestHead, head: bytes, policy: Policy) -> None:
+    def __init__(self, client: ClientSide, request: RequestHead, head: bytes, policy: Policy) -> None:
         self.request = request
         self.head = head  # as sent upstream; kept to send it again
         self.sending: Body = request.body()

@@ -8,7 +8,7 @@ connections. A kept connection that speaks without being asked is thrown away.
 import asyncio
 import socket
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 from weakref import WeakValueDictionary
 
 from codehub.kit.unix_sockets import connect_without_links
@@ -16,12 +16,21 @@ from codehub.proxy.http1.response import ResponseHead
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.settings import Address, ProxySettings, TcpAddress
 
-if TYPE_CHECKING:
-    from codehub.proxy.upstream.exchange import Exchange
-
 
 class ConnectFailed(Exception):
     """Nobody answers at the upstream's address."""
+
+
+class UpstreamUser(Protocol):
+    """Whom everything that happens on a connection in use is reported to."""
+
+    def upstream_data(self, data: bytes) -> None: ...
+
+    def upstream_eof(self) -> bool: ...
+
+    def upstream_full(self, *, full: bool) -> None: ...
+
+    def upstream_lost(self, exc: Exception | None) -> None: ...
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -32,7 +41,7 @@ class UpstreamConnection(asyncio.Protocol):
     def __init__(self, pool: "UpstreamPool", idle_connections: "IdleConnections") -> None:
         self._pool = pool
         self.idle_connections = idle_connections
-        self.exchange: Exchange | None = None
+        self.exchange: UpstreamUser | None = None
         self.used = False  # has carried a request before
         self.idle_since = 0.0
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
