@@ -15,7 +15,7 @@ import structlog
 from codehub.proxy.access.admission_cache import CachedAdmission
 from codehub.proxy.access.policy import AccessDecision, decide, is_same_origin
 from codehub.proxy.answers import Answer, refused
-from codehub.proxy.connection import READ_AHEAD, Connection
+from codehub.proxy.connection import READ_AHEAD, Connection, ConnectionState
 from codehub.proxy.engine import ProxyEngine
 from codehub.proxy.http1.framing import FramingError
 from codehub.proxy.http1.request import Refused, RequestHead, parse_request
@@ -24,7 +24,7 @@ from codehub.proxy.routing import Route, RouteKind
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import Exchange
 from codehub.proxy.upstream.headers import Policy, forwarded_lines, upstream_fields
-from codehub.proxy.upstream.pool import ConnectFailed, keep_alive
+from codehub.proxy.upstream.pool import ConnectFailed, UpstreamConnection, keep_alive
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ class ClientConnection(Connection):
 
     def data_received(self, data: bytes) -> None:
         self.touched = True
-        if self._lingered is not None:
+        if self.state is ConnectionState.LINGERING:
             self._lingered += len(data)
             if self._lingered > LINGER_LIMIT:
                 self.transport.abort()
@@ -79,7 +79,7 @@ class ClientConnection(Connection):
             if not data:
                 return
         self._buffer = self._buffer + data if self._buffer else data
-        if exchange is None and self._task is None and not self._full:  # ready for the next request
+        if self.is_idle():
             if not (self._cached_admissions and self._forward_cached(self._buffer)):
                 self._read_head()
         elif len(self._buffer) > READ_AHEAD:
@@ -89,13 +89,13 @@ class ClientConnection(Connection):
         """A client may close its side and still wait for its answer; in mid-request it broke off."""
         exchange = self.exchange
         self.quiet = 0.0
-        if exchange is not None and exchange.tunnel:
+        if exchange is not None and self.state is ConnectionState.TUNNEL:
             return exchange.client_eof()
         if exchange is not None and exchange.sending.done:
             # Nobody half-closes an event stream: the tab is gone.
             self._eof = True
             return not exchange.is_stream
-        if self._task is not None and exchange is None:
+        if self.state is ConnectionState.ADMITTING:
             self._eof = True
             return True
         return False
@@ -107,8 +107,7 @@ class ClientConnection(Connection):
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.abandon()
-            if exchange.tunnel:
-                self._engine.metrics.websockets_open -= 1
+        self._transition(ConnectionState.CLOSED)
         self._end_activity()
 
     def pause_writing(self) -> None:
@@ -227,8 +226,7 @@ class ClientConnection(Connection):
         self._to = to
         if to.requests is not None:
             to.requests.began(now)
-        self.exchange = exchange
-        exchange.start(upstream)
+        self._begin(exchange, upstream)
         return True
 
     def _recall(
@@ -294,8 +292,12 @@ class ClientConnection(Connection):
         if upstream is None:
             self._spawn(self._connect(exchange, to))
         else:
-            self.exchange = exchange
-            exchange.start(upstream)
+            self._begin(exchange, upstream)
+
+    def _begin(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
+        self._transition(ConnectionState.EXCHANGING)
+        self.exchange = exchange
+        exchange.start(upstream)
 
     def _forwarded_lines(self, request: RequestHead, policy: Policy) -> bytes:
         engine = self._engine
@@ -323,8 +325,7 @@ class ClientConnection(Connection):
             self._answer(exchange.request, answer)
             return
         self._task = None
-        self.exchange = exchange
-        exchange.start(upstream)
+        self._begin(exchange, upstream)
         if self._full:
             exchange.client_full(full=True)
         if self._buffer and not exchange.sending.done:
@@ -336,6 +337,7 @@ class ClientConnection(Connection):
         self._update_reading()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._transition(ConnectionState.ADMITTING)
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._look_after)
 

@@ -1,13 +1,15 @@
-"""The life of a client's connection: waiting, busy, lingering, closed — and how long each may take.
+"""The states of a client's connection, what leads from one to the next, and how long each may take.
 
-``ClientConnection`` reads requests and sends them on their way; here is what follows from a response that
-ended, an upstream that broke, a client that dawdles. Nobody holds a connection for ever: every state has
-a limit, looked at about once a second (``sweep``) so that the hot path sets no timers.
+``ClientConnection`` reads requests and sends them on; here is what follows from a response that ended, an
+upstream that broke, a client that is slow. Nobody holds a connection for ever: every state has a timeout,
+enforced about once a second (``sweep``) so that the hot path sets no timers.
 """
 
 import asyncio
 import socket
 import struct
+from collections.abc import Mapping
+from enum import Enum
 from typing import cast
 
 from codehub.proxy.answers import Answer, refused
@@ -21,6 +23,27 @@ from codehub.proxy.upstream.tunnel import Tunnel
 READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
 FORGET_AFTER = 5.0
 RESET = struct.pack("ii", 1, 0)
+
+
+class ConnectionState(Enum):
+    READING = "reading"  # waits for a request head, or reads one
+    ADMITTING = "admitting"  # a task finds out whether and where it goes, or connects
+    EXCHANGING = "exchanging"  # one request and its response
+    TUNNEL = "tunnel"  # bytes both ways, until either side ends
+    LINGERING = "lingering"  # answered for the last time; reads on, so that the answer arrives
+    CLOSED = "closed"  # closed, or closing once everything written has left
+
+
+_S = ConnectionState
+TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
+    _S.READING: frozenset({_S.READING, _S.ADMITTING, _S.EXCHANGING, _S.LINGERING, _S.CLOSED}),
+    _S.ADMITTING: frozenset({_S.READING, _S.ADMITTING, _S.EXCHANGING, _S.LINGERING, _S.CLOSED}),
+    # Back to ADMITTING: the kept upstream connection was dead, and the request is sent over a new one.
+    _S.EXCHANGING: frozenset({_S.READING, _S.ADMITTING, _S.TUNNEL, _S.LINGERING, _S.CLOSED}),
+    _S.TUNNEL: frozenset({_S.CLOSED}),
+    _S.LINGERING: frozenset({_S.CLOSED}),
+    _S.CLOSED: frozenset({_S.CLOSED}),
+}
 
 
 class Connection(asyncio.Protocol):
@@ -41,6 +64,7 @@ class Connection(asyncio.Protocol):
         "deadline",
         "exchange",
         "quiet",
+        "state",
         "touched",
         "transport",
     )
@@ -49,21 +73,29 @@ class Connection(asyncio.Protocol):
         self._engine = engine
         self._loop = engine.loop
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.exchange: Exchange | None = None
+        self.state = ConnectionState.READING
+        self.exchange: Exchange | None = None  # in EXCHANGING and TUNNEL
         self.closes = False  # after the response under way
         self.touched = False  # bytes moved since the last sweep
         self.quiet = 0.0  # seconds without, while an exchange is under way
         self.deadline = self._loop.time() + engine.settings.head_timeout
         self._keep_alive = engine.settings.keep_alive
         self._buffer = b""  # read, and not yet anybody's
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # in ADMITTING
         self._to: Destination | None = None  # where the exchange under way goes
         self._conn_id: str | None = None  # of the lease, if it is a WebSocket
         self._memory = FieldMemory()
         self._eof = False  # the client has closed its side
         self._full = False  # the client does not take more bytes for now
         self._upstream_is_full = False
-        self._lingered: int | None = None  # bytes thrown away since the last answer
+        self._lingered = 0  # bytes thrown away in LINGERING
+
+    def _transition(self, to: ConnectionState) -> None:
+        """The only place where the state changes."""
+        assert to in TRANSITIONS[self.state], f"{self.state.value} -> {to.value}"
+        if self.state is ConnectionState.TUNNEL:
+            self._engine.metrics.websockets_open -= 1
+        self.state = to
 
     def _read_head(self) -> None:
         raise NotImplementedError
@@ -80,6 +112,7 @@ class Connection(asyncio.Protocol):
         if close:  # the connection ends here, though the client may still be sending
             self._linger()
         else:
+            self._transition(ConnectionState.READING)
             self._next()
 
     def upstream_full(self, *, full: bool) -> None:
@@ -98,6 +131,7 @@ class Connection(asyncio.Protocol):
 
     def tunnel_opened(self) -> None:
         """From here on both sides are bytes without meaning to us."""
+        self._transition(ConnectionState.TUNNEL)
         self._engine.metrics.websockets_open += 1
         self._engine.metrics.websockets_total += 1
         self._forget()
@@ -110,7 +144,6 @@ class Connection(asyncio.Protocol):
         return Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
 
     def tunnel_closed(self) -> None:
-        self._engine.metrics.websockets_open -= 1
         self.exchange = None
         self._end_activity()
         self._close_when_flushed()
@@ -119,10 +152,10 @@ class Connection(asyncio.Protocol):
 
     def is_idle(self) -> bool:
         """Ready for the next request."""
-        return self.exchange is None and self._task is None and self._lingered is None and not self._full
+        return self.state is ConnectionState.READING and not self._full
 
     def is_tunnel(self) -> bool:
-        return self.exchange is not None and self.exchange.tunnel
+        return self.state is ConnectionState.TUNNEL
 
     def _next(self) -> None:
         if self.closes and self._buffer:  # closing on unread bytes would reset the answer away
@@ -154,6 +187,7 @@ class Connection(asyncio.Protocol):
         self._engine.metrics.answers[answer.status] += 1
         head = answer.head(close=self.closes, secure=self._engine.settings.secure)
         self.transport.write(head if request.method == b"HEAD" else head + answer.body)
+        self._transition(ConnectionState.READING)
         self._next()
 
     def _answer_and_close(self, answer: Answer, *, omit_body: bool = False) -> None:
@@ -176,6 +210,7 @@ class Connection(asyncio.Protocol):
             self._answer_and_close(answer)
 
     def _linger(self) -> None:
+        self._transition(ConnectionState.LINGERING)
         self._buffer = b""
         self._lingered = 0
         self.quiet = 0.0
@@ -188,11 +223,13 @@ class Connection(asyncio.Protocol):
             self.transport.write_eof()
 
     def _close_when_flushed(self) -> None:
+        self._transition(ConnectionState.CLOSED)
         self.deadline = self._loop.time() + self._engine.settings.client_stall
         self.transport.close()
 
     def _reset(self) -> None:
         """End the connection so that nobody takes what arrived for a whole: RST instead of FIN."""
+        self._transition(ConnectionState.CLOSED)
         sock = self.transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -259,11 +296,12 @@ class Connection(asyncio.Protocol):
             self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=sending))
 
     def _out_of_time(self) -> None:
-        flushing = self._lingered is not None and self.transport.get_write_buffer_size() > 0
+        lingering = self.state is ConnectionState.LINGERING
+        flushing = lingering and self.transport.get_write_buffer_size() > 0
         if flushing and self.quiet < self._engine.settings.client_stall:
             self.quiet += self._engine.settings.linger
             self.deadline += self._engine.settings.linger
-        elif self._lingered is not None or not self._buffer or self.transport.is_closing():
+        elif lingering or not self._buffer or self.transport.is_closing():
             self.transport.abort()
         else:
             self._engine.metrics.refusals["slow head"] += 1

@@ -272,6 +272,7 @@ async def test_a_client_may_be_slow_for_a_while_and_not_for_ever(make_environmen
         engine.sweep(1.0)
         engine.sweep(1000.0)
         await asyncio.wait_for(socket.wait_closed(), 10)
+    assert engine.metrics.websockets_open == 0
 
 
 def _resident_kib() -> int:
