@@ -41,7 +41,6 @@ class MemberCheck:
 
     def __init__(self) -> None:
         self.files = 0
-        self.directories = 0
         self.bytes = 0
         self._pending = b""  # an incomplete header block, or the part of an extension that has come
         self._skip = 0  # data and padding still to pass by
@@ -160,7 +159,6 @@ class MemberCheck:
             # Programs disagree on whether such a member has data: not a question to leave open.
             raise HostileArchive(f"data where none belongs, in {_show(self._names[0])}")
         if kind == _DIRECTORY:
-            self.directories += 1
             return
         if kind == _SYMLINK:
             self._remember_links()

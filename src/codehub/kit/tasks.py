@@ -18,12 +18,6 @@ async def cancel_and_wait(tasks: Iterable["asyncio.Task[Any]"]) -> None:
             await task
 
 
-def hear_out(task: "asyncio.Task[Any]") -> None:
-    """A done callback for tasks others wait for: if all of them left, its failure is nobody's news."""
-    if not task.cancelled():
-        task.exception()
-
-
 async def finish(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end even if the caller is cancelled; the cancellation follows afterwards.
 

@@ -1,6 +1,6 @@
 """Who is using what, in Redis: leases of open connections and a timer that says "busy lately".
 
-The proxy writes (through ``LeaseKeeper``), the TTL manager reads. Losing Redis, or its memory, may keep a
+The proxy writes (``proxy/leases``), the TTL manager reads. Losing Redis, or its memory, may keep a
 workspace awake too long and must never put one to sleep that is in use. So:
 
 - each open connection is a *lease* that expires unless renewed, never a count that could leak or lie;
@@ -60,10 +60,6 @@ class RedisIdentity:
     age_seconds: float
     now_seconds: float = 0.0  # by Redis's clock
 
-    def memory_lost(self, previous: "RedisIdentity | None") -> bool:
-        """Whether anything may have been forgotten since ``previous`` was seen."""
-        return previous is not None and (self.epoch, self.run_id) != (previous.epoch, previous.run_id)
-
 
 @dataclass(frozen=True)
 class ActivityReading:
@@ -108,10 +104,6 @@ class ActivityLog:
         """Taking one sets the idle timer to ttl + lease: it outlives a proxy that dies, by the ttl."""
         await self.write(leases=[Lease(lease_id, workspace_id, ttl_seconds, kind)])
 
-    async def renew(self, leases: Collection[Lease]) -> None:
-        """The same as taking them: a lease that Redis forgot is simply there again."""
-        await self.write(leases=leases)
-
     async def release(
         self,
         workspace_id: UUID,
@@ -127,10 +119,6 @@ class ActivityLog:
         self, workspace_id: UUID, ttl_seconds: float, kind: ActivityKind = ActivityKind.HTTP
     ) -> None:
         await self.write(touches=[Touch(workspace_id, ttl_seconds, kind)])
-
-    async def start_timer(self, workspace_id: UUID, ttl_seconds: float) -> None:
-        """A workspace has just started: nobody is put to sleep before they could connect."""
-        await self.touch(workspace_id, ttl_seconds, ActivityKind.START)
 
     async def retime(self, workspace_id: UUID, ttl_seconds: float) -> None:
         """The idle period has another length: the timer that runs now is made to fit it."""

@@ -40,9 +40,9 @@ async def make_workspace(session: Session, owner_id: UUID | None = None, **colum
 
 
 async def view(session: Session, workspace_id: UUID) -> WorkspaceView:
-    found = await queries.find_view(session, workspace_id)
+    found = await queries.find(session, workspace_id)
     assert found is not None
-    return found
+    return found.view
 
 
 async def an_error(session: Session, *, terminal: bool = False, count: int = 1) -> ErrorInfo:

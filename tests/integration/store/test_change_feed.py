@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from sqlalchemy import update
 
-from codehub.store.db.connections import connect_raw
+from codehub.store.db.connections import coordinator_connector
 from codehub.store.db.context import set_actor
 from codehub.store.db.session import Session
 from codehub.store.schema.tables import workspaces as w
@@ -85,7 +85,7 @@ class Ear:
 
 @pytest.fixture
 async def ear(database_url: str) -> AsyncIterator[Ear]:
-    connection = await connect_raw(database_url, application_name="test")
+    connection = await coordinator_connector(database_url, application_name="test").connect()
     ear = Ear(connection)
     await ear.listen()
     yield ear

@@ -10,7 +10,6 @@ from sqlalchemy import text
 from codehub.store.db import pool as store_pool
 from codehub.store.db.connections import (
     asyncpg_dsn,
-    connect_raw,
     coordinator_connector,
     create_pool,
     reading_session_factory,
@@ -70,7 +69,9 @@ async def test_a_coordinator_wants_a_server_that_takes_writes() -> None:
 
 async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
     with postgres.run_server(port=postgres.free_port()) as server:
-        connection = await connect_raw(server.tcp_url("postgres"), application_name="test")
+        connection = await coordinator_connector(
+            server.tcp_url("postgres"), application_name="test"
+        ).connect()
         try:
             names = (
                 "tcp_keepalives_idle",
@@ -103,7 +104,7 @@ async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
 async def test_a_pooled_connection_known_to_be_closed_is_not_lent(database_url: str) -> None:
     pool = create_pool(database_url, pool_size=1)
     pid = await backend_pid(pool)
-    killer = await connect_raw(database_url, application_name="killer")
+    killer = await coordinator_connector(database_url, application_name="killer").connect()
     await killer.execute("SELECT pg_terminate_backend($1, 5000)", pid)
     await killer.close()
     assert await backend_pid(pool) != pid

@@ -194,7 +194,6 @@ QUESTIONS: dict[str, tuple[int, Question]] = {
     "a later page of everybody's": (51, lambda s: queries.list_page(s, cursor=number(60_000))),
     "a page of one owner's": (51, lambda s: queries.list_page(s, owner_id=number(7))),
     "a page of everybody's in error": (10, lambda s: queries.list_page(s, status="error")),
-    "a workspace by its name": (1, lambda s: queries.find_by_name(s, number(7), "ws-60007")),
 }
 
 

@@ -38,7 +38,6 @@ async def test_a_new_workspace_has_nothing_and_wants_nothing(session: Session) -
     assert (record.name, record.memo, record.status, ws.version) == ("mine", "m", "new", 1)
     assert (ws.standby_ttl_seconds, ws.archive_ttl_seconds) == (300, 86400)
     assert await queries.find(session, ws.id) == record
-    assert await queries.find_by_name(session, owner, "mine") == record
     assert await queries.find_many(session, [ws.id, uuid4()]) == [record]
     assert await queries.find(session, uuid4()) is None
 

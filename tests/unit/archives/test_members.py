@@ -35,7 +35,7 @@ def check(raw: bytes, *, slices: int = 1 << 20) -> MemberCheck:
 @pytest.mark.parametrize("slices", [1, 7, 511, 512, 513, 1 << 20])
 def test_the_slices_do_not_matter(slices: int) -> None:
     checked = check(HARMLESS, slices=slices)
-    assert (checked.files, checked.directories, checked.bytes) == (8, 1, len(HARMLESS))
+    assert (checked.files, checked.bytes) == (8, len(HARMLESS))
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

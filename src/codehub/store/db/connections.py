@@ -138,12 +138,6 @@ def coordinator_connector(
     )
 
 
-async def connect_raw(url: str, *, application_name: str) -> Connection:
-    """A bare asyncpg connection, for LISTEN: with keepalives, outside any pool."""
-    settings = {"application_name": application_name, **_without_idle_limits(COORDINATOR_SETTINGS)}
-    return await Connector(url, settings=settings, read_write=True).connect()
-
-
 def asyncpg_dsn(url: str) -> str:
     """The URL as asyncpg understands it. Raises ``DatabaseUrlInvalid``, never naming the password."""
     try:
@@ -206,8 +200,3 @@ def _keep_alive(connection: Connection) -> None:
 def _connect_timeout(url: str) -> float:
     value = dict(parse_qsl(urlsplit(url).query)).get("connect_timeout", "")
     return float(value) if value.isdigit() and int(value) > 0 else 10.0
-
-
-def _without_idle_limits(settings: Mapping[str, str]) -> dict[str, str]:
-    # A listener is idle by nature, and nothing is lost if it is frozen: it resyncs.
-    return {key: value for key, value in settings.items() if not key.startswith("idle_")}

@@ -11,29 +11,22 @@ from uuid import UUID
 
 from sqlalchemy import ARRAY, Integer, Select, Text, Uuid, any_, bindparam, func, or_, select
 
-from codehub.domain.workspace import WorkspaceView
 from codehub.store.db.session import Session
 from codehub.store.db.statements import Page, like_pattern
 from codehub.store.schema.tables import NOT_GONE
 from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import RECORD_COLUMNS, VIEW_COLUMNS, WorkspaceRecord, to_record, to_view
+from codehub.store.workspaces.records import RECORD_COLUMNS, WorkspaceRecord, to_record
 
 _RECORD = select(*RECORD_COLUMNS)
 _BY_ID = _RECORD.where(w.c.id == bindparam("workspace_id"))
 _BY_IDS = _RECORD.where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
 _BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
-_VIEW_BY_ID = select(*VIEW_COLUMNS).where(w.c.id == bindparam("workspace_id"))
 
 
 async def find(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
     """The workspace, DELETED ones included: who may see those is the caller's question."""
     row = (await session.execute(_BY_ID, {"workspace_id": workspace_id})).first()
     return to_record(row) if row is not None else None
-
-
-async def find_view(session: Session, workspace_id: UUID) -> WorkspaceView | None:
-    row = (await session.execute(_VIEW_BY_ID, {"workspace_id": workspace_id})).first()
-    return to_view(row) if row is not None else None
 
 
 async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
@@ -47,13 +40,6 @@ async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord |
 
 async def find_many(session: Session, ids: Collection[UUID]) -> list[WorkspaceRecord]:
     return [to_record(row) for row in (await session.execute(_BY_IDS, {"ids": list(ids)})).all()]
-
-
-async def find_by_name(session: Session, owner_id: UUID, name: str) -> WorkspaceRecord | None:
-    """The live workspace of that name: it is unique among these."""
-    statement = _RECORD.where(w.c.owner_id == owner_id, w.c.name == name, w.c.deleted_at.is_(None))
-    row = (await session.execute(statement)).first()
-    return to_record(row) if row is not None else None
 
 
 async def list_page(
