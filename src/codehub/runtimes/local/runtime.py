@@ -131,8 +131,6 @@ class LocalRuntime:
         """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix."""
         return image_rules.uses_base_path(self._images, image_ref)
 
-    # Looking
-
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
         seen = await self._threads.run(self._look, None if ids is None else frozenset(ids))
         self._deaths.watch(seen.running)
