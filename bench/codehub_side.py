@@ -83,8 +83,8 @@ class CodeHub:
         answer = await self.quick.ask("POST", "/api/v1/workspaces", body)
         return str(answer.expect(201).json()["id"])
 
-    async def ask(self, workspace_id: str, wish: str) -> None:
-        (await self.quick.ask("POST", f"/api/v1/workspaces/{workspace_id}/{wish}")).expect(202)
+    async def ask(self, workspace_id: str, action: str) -> None:
+        (await self.quick.ask("POST", f"/api/v1/workspaces/{workspace_id}/{action}")).expect(202)
 
     async def delete(self, workspace_id: str) -> None:
         (await self.quick.ask("DELETE", f"/api/v1/workspaces/{workspace_id}")).expect(202)

@@ -1,8 +1,8 @@
-"""From the wish to a workspace that answers, on Docker, against the bare engine calls behind it.
+"""From the intent to a workspace that answers, on Docker, against the bare engine calls behind it.
 
 The other side makes the same container with the same client and nothing else: create the volume (new only),
 create the container, start it, connect until its port answers. Ours ends when one request through the proxy
-has been answered. So the ratio is what CodeHub adds: the wish, the row, the claim, the token, the looks
+has been answered. So the ratio is what CodeHub adds: the intent, the row, the claim, the token, the looks
 before and after, the news to the browser, and the way through the front door.
 """
 

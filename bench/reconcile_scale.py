@@ -1,8 +1,8 @@
 """What a change costs when many workspaces are known: 10 000 and 100 000, of which one in a hundred changes.
 
 Real coordinators on a real PostgreSQL and Redis; the runtime is the tests' in-memory one, so that what is
-counted is the control plane alone. Nearly all workspaces are archived. Some are then wished RUNNING at once,
-and the ticks until they all run are added up: their time, and the rows PostgreSQL read for them, the wish
+counted is the control plane alone. Nearly all workspaces are archived. Some are then asked RUNNING at once,
+and the ticks until they all run are added up: their time, and the rows PostgreSQL read for them, the intent
 and the idle looks until a session hands in its counts included. Whether they run is asked of the coordinators
 and not of the table whose reads are counted.
 """
@@ -48,7 +48,7 @@ SELECT gen_random_uuid(), $1, 'ws-' || i, 'fake',
        CASE WHEN i <= $3 THEN '{"volume": true}' END::jsonb, 0, clock_timestamp()
   FROM generate_series(1, $2) AS i
 """
-WISH = "UPDATE workspaces SET desired_state = 'RUNNING' WHERE id = ANY($1)"
+SET_RUNNING = "UPDATE workspaces SET desired_state = 'RUNNING' WHERE id = ANY($1)"
 RUN = "SELECT count(*) FROM workspaces WHERE id = ANY($1) AND status = 'running'"
 READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'workspaces'"
 HANDED_IN_SECONDS = 12.0
@@ -88,7 +88,7 @@ async def _round(directory: Path, *, known: int, changing: int) -> dict[str, flo
             await asyncio.sleep(HANDED_IN_SECONDS)  # what the first full look has read is no news
             ticks, ticking, read = _ticks(), _ticking_ms(), await database.fetchval(READ)
             began, started = time.perf_counter(), _started()
-            await database.execute(WISH, ids)
+            await database.execute(SET_RUNNING, ids)
             await database.execute("SELECT pg_stat_force_next_flush()")
             await _until(lambda: _started() - started == changing)
             took = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""From the wish to a workspace that answers: one at a time, and fifty at once.
+"""From the intent to a workspace that answers: one at a time, and fifty at once.
 
 Both sides run the same trivial server. JupyterHub's users exist beforehand and its POST returns once the
 server is ready; a new CodeHub workspace has to get its home first, so it is measured both new and when

@@ -1,6 +1,6 @@
 """kill -9 of the leader while twenty workspaces start: is one forgotten, or started twice?
 
-Two real ``codehub serve`` share a database, a Redis and a machine. The wishes go to the one that does not
+Two real ``codehub serve`` share a database, a Redis and a machine. The intents go to the one that does not
 lead; as soon as the first processes are under way, the leader is killed. Then: when did the other one take
 the lock, when did it act, when was everything up, and how many processes does each workspace have?
 """

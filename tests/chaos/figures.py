@@ -33,8 +33,8 @@ def table(strikes: Sequence[Strike], load: Figures, *, seed: int) -> str:
         by_name[strike.name].append(strike)
     lines = [
         f"seed {seed}: {len(strikes)} faults under load; {load.created} workspaces created, "
-        f"{load.wishes} wishes, {load.written} files written, {load.deleted} deleted, "
-        f"{load.retried_requests} requests asked again, {load.late_wishes} wishes met late",
+        f"{load.intents} intents, {load.written} files written, {load.deleted} deleted, "
+        f"{load.retried_requests} requests asked again, {load.late_intents} intents met late",
         "",
         "| fault | times | operations in flight (sum, max) | lock taken p50 / p99 / max "
         "| first act p50 / p99 / max | at rest p50 / max | errors a person lifted | lost | doubled |",

@@ -1,10 +1,10 @@
 """People who keep both replicas busy, and who remember exactly what they asked for and wrote.
 
 Each tenant has one workspace at a time and is the only one to touch it, so what must be true of it is known
-at any moment: which wish was last acknowledged, and which files with which content its home has. Everything
+at any moment: which intent was last acknowledged, and which files with which content its home has. Everything
 is drawn from the seed. Servers that do not answer are asked again, the other one first: a request whose
 answer got lost may have been carried out, and asking twice must not do it twice. It may also be carried out
-late, by a server that was frozen with it: such a wish counts as the person's, whenever it arrives.
+late, by a server that was frozen with it: such a intent counts as the person's, whenever it arrives.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tests.support.waiting import until
 
 PATIENCE_SECONDS = 120.0
 SMALL_BYTES, LARGE_BYTES = 2_000, 6_000_000
-LIKELY = {  # after this wish, how likely is which
+LIKELY = {  # after this intent, how likely is which
     "start": {"start": 4, "stop": 4, "archive": 4, "delete": 1},
     "stop": {"start": 4, "archive": 5, "delete": 1},
     "archive": {"start": 8, "delete": 1},
@@ -34,10 +34,10 @@ WANTED = {"start": "RUNNING", "stop": "STANDBY", "archive": "PENDING"}
 class Figures:
     created: int = 0
     deleted: int = 0
-    wishes: int = 0
+    intents: int = 0
     written: int = 0
     retried_requests: int = 0
-    late_wishes: int = 0
+    late_intents: int = 0
 
 
 @dataclass
@@ -45,16 +45,16 @@ class Ledger:
     """What one workspace must be like."""
 
     id: str
-    wish: str  # the last one acknowledged
+    intent: str  # the last one acknowledged
     files: dict[str, str] = field(default_factory=dict)  # name → sha256
-    late: set[str] = field(default_factory=set)  # wishes that were never answered, and may yet be met
+    late: set[str] = field(default_factory=set)  # intents that were never answered, and may yet be met
 
     def accept(self, desired_state: str) -> bool:
-        """Whether this is what was asked for; a late wish is from now on the one that counts."""
-        if WANTED[self.wish] == desired_state:
+        """Whether this is what was asked for; a late intent is from now on the one that counts."""
+        if WANTED[self.intent] == desired_state:
             return True
-        late = next((wish for wish in self.late if WANTED[wish] == desired_state), None)
-        self.wish = late or self.wish
+        late = next((intent for intent in self.late if WANTED[intent] == desired_state), None)
+        self.intent = late or self.intent
         return late is not None
 
 
@@ -76,14 +76,14 @@ class Tenant:
         if self.ledger is None:
             await self._create()
             return
-        if self.ledger.wish == "start" and await self._arrives(interrupted):
+        if self.ledger.intent == "start" and await self._arrives(interrupted):
             await asyncio.to_thread(self._write, self.ledger)
-        likely = LIKELY[self.ledger.wish]
-        wish = self._random.choices(list(likely), list(likely.values()))[0]
-        if wish == "delete":
+        likely = LIKELY[self.ledger.intent]
+        intent = self._random.choices(list(likely), list(likely.values()))[0]
+        if intent == "delete":
             await self._delete(self.ledger)
         else:
-            await self._wish(self.ledger, wish)
+            await self._intent(self.ledger, intent)
             if self._random.random() < 0.6:  # the others change their mind while it is under way
                 await self._arrives(interrupted)
 
@@ -108,16 +108,16 @@ class Tenant:
         self.ledger = Ledger(made["id"], "start" if start else "archive")
         self._figures.created += 1
 
-    async def _wish(self, ledger: Ledger, wish: str) -> None:
+    async def _intent(self, ledger: Ledger, intent: str) -> None:
         answer = await self._ask(
-            "POST", f"/workspaces/{ledger.id}/{wish}", on_silence=lambda: ledger.late.add(wish)
+            "POST", f"/workspaces/{ledger.id}/{intent}", on_silence=lambda: ledger.late.add(intent)
         )
         if answer.is_success:
-            ledger.wish = wish
-            self._figures.wishes += 1
-        else:  # a late wish to archive came first, and a stop must not restore
+            ledger.intent = intent
+            self._figures.intents += 1
+        else:  # a late intent to archive came first, and a stop must not restore
             assert "archive" in ledger.late, answer.text
-            ledger.wish = "archive"
+            ledger.intent = "archive"
 
     async def _delete(self, ledger: Ledger) -> None:
         await self._ask("DELETE", f"/workspaces/{ledger.id}")
@@ -125,14 +125,14 @@ class Tenant:
         self._figures.deleted += 1
 
     async def _arrives(self, interrupted: asyncio.Event) -> bool:
-        """Whether the workspace got where it was wished to; False: there was no time to wait for it."""
+        """Whether the workspace got where it was asked to; False: there was no time to wait for it."""
         ledger = self.ledger
         assert ledger is not None
         while True:
             answer = await self._ask("GET", f"/workspaces/{ledger.id}")
             status = answer.json()["status"]
-            if status in (STATUS[ledger.wish], "new") and not interrupted.is_set():
-                return bool(status == STATUS[ledger.wish])
+            if status in (STATUS[ledger.intent], "new") and not interrupted.is_set():
+                return bool(status == STATUS[ledger.intent])
             if interrupted.is_set() or status == "error":
                 return False
             await asyncio.sleep(0.1)
@@ -213,13 +213,13 @@ class Load:
             await tenant.close()
 
     def accept(self, desired: Mapping[str, str]) -> list[str]:
-        """At rest: workspaces whose wish is not what was asked for. Nothing is under way any more."""
+        """At rest: workspaces whose intent is not what was asked for. Nothing is under way any more."""
         wrong = []
         for key, ledger in self.ledgers().items():
-            before = ledger.wish
+            before = ledger.intent
             if key in desired and not ledger.accept(desired[key]):
-                wrong.append(f"the wish to {ledger.wish} {key} is lost: {desired[key]} is wanted")
-            self.figures.late_wishes += ledger.wish != before
+                wrong.append(f"the intent to {ledger.intent} {key} is lost: {desired[key]} is wanted")
+            self.figures.late_intents += ledger.intent != before
             ledger.late.clear()
         return wrong
 

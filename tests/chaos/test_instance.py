@@ -106,7 +106,7 @@ async def _survives_a_restart(instance: Instance, person: Person, server: postgr
     for name in ("wc", "observer", "ttl"):
         await ticks_of(url, name, more=2)
     await person.running("after")
-    await person.wish(workspace_id, "stop")
+    await person.intent(workspace_id, "stop")
     await person.until_status(workspace_id, "standby")
 
 

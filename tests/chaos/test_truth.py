@@ -184,4 +184,4 @@ def test_a_wish_that_was_acknowledged_is_not_forgotten() -> None:
     assert not ledger.accept("PENDING")
     ledger.late.add("archive")  # asked of a server that froze; it was carried out after all
     assert ledger.accept("PENDING")
-    assert ledger.wish == "archive"
+    assert ledger.intent == "archive"

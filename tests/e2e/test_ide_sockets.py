@@ -30,6 +30,6 @@ async def test_an_ide_is_reached_on_its_socket_whatever_the_data_directory_is_ca
         assert (place / "s").is_socket()
         assert len(str(place / "s")) <= LONGEST_PATH
         assert [path.stat().st_mode & 0o777 for path in (place.parent, place)] == [0o700, 0o700]
-        await person.wish(workspace_id, "stop")
+        await person.intent(workspace_id, "stop")
         await person.until_status(workspace_id, "standby")
         assert await instance.end() == 0

@@ -109,7 +109,7 @@ async def test_work_survives_reload_sleep_and_archive_behind_one_link(url: str) 
 
             # The same through the archive.
             await page.goto("about:blank")
-            await person.wish(workspace_id, "archive")
+            await person.intent(workspace_id, "archive")
             await person.until_status(workspace_id, "archived", seconds=120)
             await page.goto(link)
             waiting = page.locator("main[data-page=waiting]")

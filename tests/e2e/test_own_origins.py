@@ -168,7 +168,7 @@ async def test_signing_out_closes_the_own_origin_too(ann: Person, page: Page, ur
 
 async def test_a_sleeping_workspace_wakes_at_its_own_origin(ann: Person, page: Page) -> None:
     workspace_id, origin = await started(ann, "sleeper")
-    await ann.wish(workspace_id, "stop")
+    await ann.intent(workspace_id, "stop")
     await ann.until_status(workspace_id, "standby")
     await page.goto(f"{origin}/work")
     await sign_in(page, ann.username)

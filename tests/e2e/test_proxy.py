@@ -96,7 +96,7 @@ async def test_an_open_socket_keeps_it_awake_and_its_end_lets_it_sleep(ann: Pers
 
 async def test_a_forgotten_tab_never_wakes_and_a_person_does(ann: Person, url: str) -> None:
     workspace_id = await ann.running("forgotten")
-    await ann.wish(workspace_id, "stop")
+    await ann.intent(workspace_id, "stop")
     await ann.until_status(workspace_id, "standby")
     before = (await ann.workspace(workspace_id))["version"]
 
@@ -121,7 +121,7 @@ async def test_a_forgotten_tab_never_wakes_and_a_person_does(ann: Person, url: s
 
 async def test_an_archived_one_wakes_through_its_archive(ann: Person) -> None:
     workspace_id = await ann.running("archived")
-    await ann.wish(workspace_id, "archive")
+    await ann.intent(workspace_id, "archive")
     await ann.until_status(workspace_id, "archived")
     assert (await ann.background(f"/w/{workspace_id}/")).status_code == 503
     page = await ann.navigate(f"/w/{workspace_id}/")

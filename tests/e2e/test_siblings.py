@@ -149,7 +149,7 @@ async def test_a_form_that_takes_the_whole_tab_along(page: Page, victim: str) ->
         await page.evaluate("document.querySelector('form').submit()")
     await expect(page.locator("h1")).to_have_text("Another site's page asked for this")
     assert await seen_by(page, victim) == before
-    await page.get_by_role("link", name="Open it").click()  # the person's own wish
+    await page.get_by_role("link", name="Open it").click()  # the person's own intent
     await expect(page.locator("h1")).to_have_text("recording")
     assert (await seen_by(page, victim))[-1] == "GET /form"
 
@@ -198,7 +198,7 @@ async def test_a_sibling_wakes_nobody_without_taking_the_person_along(
 ) -> None:
     """The last one: the victim sleeps from here on."""
     workspace_id = urlsplit(victim).netloc.partition(".")[0]
-    await ann.wish(workspace_id, "stop")
+    await ann.intent(workspace_id, "stop")
     await ann.until_status(workspace_id, "standby")
     for attack in ATTACKS.values():
         await page.evaluate(attack, victim)

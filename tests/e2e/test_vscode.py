@@ -64,11 +64,11 @@ class Journey:
 
     async def sleeps(self) -> None:
         """With the window left open, which must not keep it awake or wake it."""
-        await self._person.wish(self._workspace_id, "stop")
+        await self._person.intent(self._workspace_id, "stop")
         await self._person.until_status(self._workspace_id, "standby", seconds=SECONDS)
 
     async def is_archived(self) -> None:
-        await self._person.wish(self._workspace_id, "archive")
+        await self._person.intent(self._workspace_id, "archive")
         await self._person.until_status(self._workspace_id, "archived", seconds=SECONDS)
 
     async def finds_everything_again(self, *, steps: int, picture: str) -> None:

@@ -9,7 +9,7 @@ from tests.model.rules import Rules
 from tests.model.state import Budget, Leader, Look, Row, State, content_of
 
 Step = tuple[str, State]
-WISHES = {
+INTENTS = {
     "start": DesiredState.RUNNING,
     "stop": DesiredState.STANDBY,
     "archive": DesiredState.PENDING,
@@ -56,15 +56,15 @@ def storage_job(state: State) -> Iterator[Step]:
         yield "job goes on", state._replace(world=runtime.advance_job(state.world))
 
 
-def person(state: State, wishes: tuple[str, ...], rules: Rules) -> Iterator[Step]:
+def person(state: State, intents: tuple[str, ...], rules: Rules) -> Iterator[Step]:
     row, budget = state.row, state.budget
     if row.deleted:
         return
-    if budget.wishes:
-        spent = budget._replace(wishes=budget.wishes - 1)
-        for wish in wishes:
-            if (changed := _wish(row, wish)) != row:
-                yield f"person wishes {wish}", state._replace(row=changed, budget=spent)
+    if budget.intents:
+        spent = budget._replace(intents=budget.intents - 1)
+        for intent in intents:
+            if (changed := _intent(row, intent)) != row:
+                yield f"person intents {intent}", state._replace(row=changed, budget=spent)
     if budget.edits and state.world.container is ContainerState.RUNNING and state.world.volume is not None:
         world = state.world._replace(volume=state.newest + 1)
         spent = budget._replace(edits=budget.edits - 1)
@@ -88,12 +88,12 @@ def recover(state: State, rules: Rules) -> State:
     return state._replace(row=row, world=world, newest=newest, look=look, budget=budget)
 
 
-def _wish(row: Row, wish: str) -> Row:
-    if wish == "delete":
+def _intent(row: Row, intent: str) -> Row:
+    if intent == "delete":
         return row._replace(deleted=True)
-    if wish == "stop" and row.desired is DesiredState.PENDING:
+    if intent == "stop" and row.desired is DesiredState.PENDING:
         return row  # refused: a stop must not restore
-    return row._replace(desired=WISHES[wish])
+    return row._replace(desired=INTENTS[intent])
 
 
 def faults(state: State) -> Iterator[Step]:

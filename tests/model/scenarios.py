@@ -8,7 +8,7 @@ from codehub.domain.states import DesiredState, ObservedStatus
 from tests.model.search import Scenario
 from tests.model.state import Budget, Row, State, World
 
-WISHES = ("start", "stop", "archive")
+INTENTS = ("start", "stop", "archive")
 
 NEW = State(
     Row(desired=DesiredState.PENDING, observed=ObservedStatus.PENDING, mark=False),
@@ -35,50 +35,50 @@ ARCHIVED = State(
 """Only the archive 0/0 is left."""
 
 
-def _scenario(name: str, start: State, budget: Budget, wishes: tuple[str, ...] = WISHES) -> Scenario:
-    return Scenario(name, start._replace(budget=budget), wishes)
+def _scenario(name: str, start: State, budget: Budget, intents: tuple[str, ...] = INTENTS) -> Scenario:
+    return Scenario(name, start._replace(budget=budget), intents)
 
 
 ALL = [
-    _scenario("first steps", NEW, Budget(wishes=2, edits=1, takeovers=1, failures=1)),
-    _scenario("two leaders", RESTORED, Budget(wishes=3, edits=1, takeovers=1)),
-    _scenario("three leaders in turn", RESTORED, Budget(wishes=2, edits=1, takeovers=2)),
+    _scenario("first steps", NEW, Budget(intents=2, edits=1, takeovers=1, failures=1)),
+    _scenario("two leaders", RESTORED, Budget(intents=3, edits=1, takeovers=1)),
+    _scenario("three leaders in turn", RESTORED, Budget(intents=2, edits=1, takeovers=2)),
     _scenario(
-        "everything fails once", RESTORED, Budget(wishes=2, edits=1, failures=2, timeouts=1, recoveries=1)
+        "everything fails once", RESTORED, Budget(intents=2, edits=1, failures=2, timeouts=1, recoveries=1)
     ),
     _scenario(
         "restore fails under two leaders",
         ARCHIVED,
-        Budget(wishes=2, takeovers=1, timeouts=1, recoveries=1),
+        Budget(intents=2, takeovers=1, timeouts=1, recoveries=1),
         ("start", "archive"),
     ),
     _scenario(
         "archive expires under two leaders",
         FIRST_HOME,
-        Budget(wishes=2, takeovers=1, timeouts=1, recoveries=1),
+        Budget(intents=2, takeovers=1, timeouts=1, recoveries=1),
         ("start", "archive"),
     ),
-    _scenario("container dies", RESTORED, Budget(wishes=3, edits=1, crashes=1)),
+    _scenario("container dies", RESTORED, Budget(intents=3, edits=1, crashes=1)),
     _scenario(
-        "disk away from a new home", NEW, Budget(wishes=2, edits=1, unmounts=1, recoveries=2, timeouts=1)
+        "disk away from a new home", NEW, Budget(intents=2, edits=1, unmounts=1, recoveries=2, timeouts=1)
     ),
     _scenario(
-        "disk away from a restored home", RESTORED, Budget(wishes=2, edits=1, unmounts=1, recoveries=2)
+        "disk away from a restored home", RESTORED, Budget(intents=2, edits=1, unmounts=1, recoveries=2)
     ),
     _scenario(
         "disk away while archiving",
         FIRST_HOME,
-        Budget(wishes=2, timeouts=1, unmounts=1, recoveries=2),
+        Budget(intents=2, timeouts=1, unmounts=1, recoveries=2),
         ("archive", "start"),
     ),
     _scenario(
         "deleted at any moment",
         ARCHIVED,
-        Budget(wishes=2, takeovers=1, failures=1),
+        Budget(intents=2, takeovers=1, failures=1),
         ("start", "delete"),
     ),
     _scenario(
-        "deleted before it was made", NEW, Budget(wishes=2, takeovers=1, timeouts=1), ("start", "delete")
+        "deleted before it was made", NEW, Budget(intents=2, takeovers=1, timeouts=1), ("start", "delete")
     ),
 ]
 

@@ -26,7 +26,7 @@ ENOUGH = 200  # steps that a workspace may need to come to rest
 class Scenario:
     name: str
     start: State
-    wishes: tuple[str, ...]
+    intents: tuple[str, ...]
 
 
 @dataclass
@@ -86,7 +86,7 @@ def _raw_successors(state: State, scenario: Scenario, rules: Rules) -> Iterator[
             yield f"ghost {name}", after._replace(ghost=ghost)
     yield from environment.observer(state, rules)
     yield from environment.storage_job(state)
-    yield from environment.person(state, scenario.wishes, rules)
+    yield from environment.person(state, scenario.intents, rules)
     yield from environment.faults(state)
 
 

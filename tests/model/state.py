@@ -84,7 +84,7 @@ class Look(NamedTuple):
 class Budget(NamedTuple):
     """How much may still happen. A scenario hands it out; what is used up bounds the search."""
 
-    wishes: int = 0
+    intents: int = 0
     edits: int = 0
     recoveries: int = 0
     takeovers: int = 0

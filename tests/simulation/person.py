@@ -1,4 +1,4 @@
-"""People: they wish for things, several at a time, edit their files, connect, and answer errors.
+"""People: they intent for things, several at a time, edit their files, connect, and answer errors.
 
 Everything goes through the services, like the API does, in one transaction each; a request that fails is
 dropped, as by somebody who looks at an error page and goes on.
@@ -68,7 +68,7 @@ class People:
             case "recover":
                 await self.recover(ws)
             case _:
-                await self.wish(ws.id, verb)
+                await self.intent(ws.id, verb)
 
     async def create(self, *, start: bool) -> None:
         self._names += 1
@@ -84,7 +84,7 @@ class People:
             "create", lambda s: workspaces.create(s, new, owner_id=owner, actor=ADMIN, limits=LIMITS)
         )
 
-    async def wish(self, workspace_id: UUID, verb: str) -> None:
+    async def intent(self, workspace_id: UUID, verb: str) -> None:
         requests: dict[str, Request] = {
             "start": lambda s: workspaces.start(s, workspace_id, actor=ADMIN, limits=LIMITS),
             "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN),
@@ -100,7 +100,7 @@ class People:
         error = ws.error_info
         if patient and error is not None and error.context.get("code") == FailureCode.VOLUME_MISSING:
             self._world.remount(ws.id)
-        await self.wish(ws.id, "recover")
+        await self.intent(ws.id, "recover")
 
     def _connect(self, workspace_id: UUID) -> None:
         connected = self._world.presence.connected

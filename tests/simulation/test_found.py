@@ -21,7 +21,7 @@ async def a_stopped_home(world: World, people: People) -> WorkspaceView:
     await people.create(start=True)
     await until(lambda: the_home(world).observed_status is ObservedStatus.RUNNING)
     assert world.edit(the_home(world).id)
-    await people.wish(the_home(world).id, "stop")
+    await people.intent(the_home(world).id, "stop")
     await until(lambda: the_home(world).observed_status is ObservedStatus.STANDBY)
     return the_home(world)
 
@@ -44,7 +44,7 @@ def test_a_disk_that_came_back_is_marked_again() -> None:
         world.unmount(ws.id)
         await until(lambda: the_home(world).health_status is HealthStatus.ERROR)
         world.remount(ws.id)
-        await people.wish(ws.id, "recover")  # before the Observer has looked again
+        await people.intent(ws.id, "recover")  # before the Observer has looked again
         await until(lambda: the_home(world).observed_status is ObservedStatus.STANDBY)
         world.unmount(ws.id)
         await until(lambda: the_home(world).health_status is HealthStatus.ERROR)
@@ -59,13 +59,13 @@ def test_what_a_failed_restore_of_a_deleted_workspace_left_is_removed() -> None:
 
     async def script(world: World, people: People) -> None:
         ws = await a_stopped_home(world, people)
-        await people.wish(ws.id, "archive")
+        await people.intent(ws.id, "archive")
         await until(lambda: the_home(world).observed_status is ObservedStatus.PENDING)
         await until(lambda: the_home(world).operation is Operation.NONE)
         world.archives.away = True
-        await people.wish(ws.id, "start")
+        await people.intent(ws.id, "start")
         await until(lambda: the_home(world).operation is Operation.RESTORING)
-        await people.wish(ws.id, "delete")
+        await people.intent(ws.id, "delete")
         await until(lambda: the_home(world).observed_status is ObservedStatus.DELETED)
         place = world.engine.place(ws.id)
         failed = asyncio.Event()

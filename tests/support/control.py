@@ -155,7 +155,7 @@ class ControlEnvironment:
             )
         return record.view.id
 
-    async def wish(self, workspace_id: UUID, verb: str) -> None:
+    async def intent(self, workspace_id: UUID, verb: str) -> None:
         async with self.sessions() as session, session.begin():
             match verb:
                 case "start":

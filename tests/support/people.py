@@ -93,7 +93,7 @@ class Person:
     async def workspace(self, workspace_id: str) -> dict[str, Any]:
         return dict(await self.api("GET", f"/workspaces/{workspace_id}"))
 
-    async def wish(self, workspace_id: str, verb: str) -> None:
+    async def intent(self, workspace_id: str, verb: str) -> None:
         await self.api("POST", f"/workspaces/{workspace_id}/{verb}")
 
     async def change(self, workspace_id: str, **change: Any) -> None:

@@ -47,7 +47,7 @@ KINDS: Mapping[str, Kind] = {
     "method_not_allowed": Kind(405, "Method not allowed", "This address does not know that method."),
     "name_taken": Kind(409, "Name taken", "a workspace named 'thesis' exists already"),
     "username_taken": Kind(409, "Username taken", "there is a user 'ann' already"),
-    "deleted": Kind(409, "Deleted", "The workspace has been deleted; it takes no more wishes."),
+    "deleted": Kind(409, "Deleted", "Deleted workspaces cannot be changed."),
     "archived": Kind(
         409, "Archived", "The workspace is archived or on its way there; there is nothing to stop."
     ),

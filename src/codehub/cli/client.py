@@ -57,7 +57,7 @@ class NotFound(Refusal):
     code = "not_found"
 
 
-class Wish(StrEnum):
+class WorkspaceAction(StrEnum):
     START = "start"
     STOP = "stop"
     ARCHIVE = "archive"
@@ -140,8 +140,8 @@ class Client:
         path = f"/workspaces/{workspace_id}/keep-awake"
         return cast(Workspace, self._call("POST", path, body={"hours": hours}))
 
-    def wish(self, workspace_id: str, wish: Wish) -> Workspace:
-        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{wish}"))
+    def act(self, workspace_id: str, action: WorkspaceAction) -> Workspace:
+        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{action}"))
 
     def delete_workspace(self, workspace_id: str) -> Workspace:
         return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}"))

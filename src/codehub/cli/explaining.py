@@ -40,7 +40,7 @@ QUIET_SECONDS = 60
 """The Observer and the Reconciler look at least every few seconds: a minute without is worth a word."""
 
 TASKS = {
-    "wc": "carries out wishes",
+    "wc": "carries out what is wanted",
     "observer": "looks at what is there",
     "ttl": "puts idle workspaces to sleep",
     "gc": "clears archives nobody needs",
@@ -107,20 +107,20 @@ def _summary(ws: Workspace) -> str:
         return f"{name} is {status}."
     if status == "error":
         return f"{name} is in error: nothing is done with it until a person lifts that."
-    wish, seen = STATE_WORDS[ws["desired_state"]], STATE_WORDS[ws["observed_status"]]
+    desired, seen = STATE_WORDS[ws["desired_state"]], STATE_WORDS[ws["observed_status"]]
     if status == "new":
         seen = "empty"
     if ws["desired_state"] == ws["observed_status"]:
         return f"{name} is {status}, as wanted."
-    return f"{name} is {status}: it is {seen} and should be {wish}."
+    return f"{name} is {status}: it is {seen} and should be {desired}."
 
 
 def _wanted(ws: Workspace, history: list[HistoryEntry], *, now: datetime) -> str:
-    wish = ws["desired_state"]
+    desired = ws["desired_state"]
     if ws["deleted_at"] is not None:
         return f"gone, for {_for(ws['deleted_at'], now=now)}"
     entry = last_wish(history)
-    return wish if entry is None else f"{wish}, for {_for(entry['at'], now=now)} ({entry_words(entry)})"
+    return desired if entry is None else f"{desired}, for {_for(entry['at'], now=now)} ({entry_words(entry)})"
 
 
 def _seen(ws: Workspace, *, now: datetime) -> str:

@@ -13,7 +13,7 @@ from codehub.cli.words import OPERATION_WORDS, clean
 _BOOKKEEPING = frozenset(
     {"op_id", "op_seq", "op_started_at", "op_acted_at", "error_count", "last_retry_at", "previous_status"}
 )
-_WISHED = {"RUNNING": "Start requested", "STANDBY": "Put to sleep", "PENDING": "Sent to the archive"}
+_CHANGED = {"RUNNING": "Start requested", "STANDBY": "Put to sleep", "PENDING": "Sent to the archive"}
 _OBSERVED = {
     "RUNNING": "Running",
     "STANDBY": "Asleep, files in place",
@@ -75,8 +75,8 @@ def _what(entry: HistoryEntry) -> str:
         return "Failed" if terminal else "Failed, will try again"
     if "error_info" in to and "operation" not in to:
         return "Error cleared"
-    if wished := _WISHED.get(to.get("desired_state", "")):
-        return wished
+    if changed := _CHANGED.get(to.get("desired_state", "")):
+        return changed
     if to.get("archive_key"):
         return "Archive written and checked"
     if operation := OPERATION_WORDS.get(to.get("operation", "")):

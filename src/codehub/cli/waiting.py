@@ -1,4 +1,4 @@
-"""Waiting for what was wished, and saying how it ended."""
+"""Wait for what was asked for, and say how it ended."""
 
 import signal
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def expect(ws: "Workspace", *statuses: str) -> None:
         return
     expect_no_error(ws)
     raise CommandError(
-        f"{clean(ws['name'])} is {ws['status']}: something else was wished of it meanwhile. "
+        f"{clean(ws['name'])} is {ws['status']}: something else was asked of it meanwhile. "
         "`codehub ws explain` says by whom.",
         ExitCode.CONFLICT,
     )

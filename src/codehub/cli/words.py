@@ -123,7 +123,7 @@ def activity_words(ws: Workspace, *, now: datetime) -> str:
     activity = ws["activity"]
     seen = activity["last_seen_at"]
     if seen is None:
-        used = f"last wished for or changed {ago(ws['last_access_at'], now=now)}"
+        used = f"last asked for or changed {ago(ws['last_access_at'], now=now)}"
     else:
         kind = KIND_WORDS.get(activity["kind"] or "", activity["kind"])
         used = f"last used {ago(seen, now=now)}" + (f", by {kind}" if kind else "")
@@ -173,12 +173,12 @@ def age(since: str, *, now: datetime) -> timedelta:
 
 
 def _wish_words(ws: Workspace) -> str:
-    wish, operation = ws["desired_state"], ws["operation"]
+    desired, operation = ws["desired_state"], ws["operation"]
     if operation == "NONE":
-        return {"RUNNING": "about to start", "STANDBY": "about to sleep"}.get(wish, "about to be archived")
-    if LEADS_TO.get(operation) == wish:
+        return {"RUNNING": "about to start", "STANDBY": "about to sleep"}.get(desired, "about to be archived")
+    if LEADS_TO.get(operation) == desired:
         return ""
-    return {"RUNNING": "then starts", "STANDBY": "then sleeps"}.get(wish, "then is archived")
+    return {"RUNNING": "then starts", "STANDBY": "then sleeps"}.get(desired, "then is archived")
 
 
 def _promise(following: NextChange, *, now: datetime) -> str:

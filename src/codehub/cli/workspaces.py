@@ -102,11 +102,11 @@ def start(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
     """Start it: an archived one comes back with every file."""
-    from codehub.cli.client import Wish
+    from codehub.cli.client import WorkspaceAction
 
     _wish(
         workspace,
-        lambda client, ws: client.wish(ws["id"], Wish.START),
+        lambda client, ws: client.act(ws["id"], WorkspaceAction.START),
         expected=("running",) if wait else (),
         timeout=timeout,
         json=json,
@@ -118,11 +118,11 @@ def stop(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
     """Put it to sleep. Its files stay where they are."""
-    from codehub.cli.client import Wish
+    from codehub.cli.client import WorkspaceAction
 
     _wish(
         workspace,
-        lambda client, ws: client.wish(ws["id"], Wish.STOP),
+        lambda client, ws: client.act(ws["id"], WorkspaceAction.STOP),
         expected=("standby",) if wait else (),
         timeout=timeout,
         json=json,
@@ -134,11 +134,11 @@ def archive(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
     """Pack its files into the archive. Starting or opening it brings them back."""
-    from codehub.cli.client import Wish
+    from codehub.cli.client import WorkspaceAction
 
     _wish(
         workspace,
-        lambda client, ws: client.wish(ws["id"], Wish.ARCHIVE),
+        lambda client, ws: client.act(ws["id"], WorkspaceAction.ARCHIVE),
         expected=("archived", "new") if wait else (),
         timeout=timeout,
         json=json,
@@ -166,11 +166,11 @@ def recover(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
     """Lift an error, so that CodeHub tries again. Owners: an archiving that failed; administrators: any."""
-    from codehub.cli.client import Wish
+    from codehub.cli.client import WorkspaceAction
 
     _wish(
         workspace,
-        lambda client, ws: client.wish(ws["id"], Wish.RECOVER),
+        lambda client, ws: client.act(ws["id"], WorkspaceAction.RECOVER),
         expected=("running", "standby", "archived", "new") if wait else (),
         timeout=timeout,
         json=json,
@@ -237,7 +237,7 @@ def _wish(
     timeout: float | None,
     json: bool,
 ) -> None:
-    """Find it, wish something of it, and wait for one of ``expected`` if there are any."""
+    """Find it, ask something of it, and wait for one of ``expected`` if there are any."""
     with connect() as client:
         ws = act(client, get_workspace(client, reference))
         if expected:

@@ -1,8 +1,8 @@
 """The TTL manager: idle workspaces go to sleep, forgotten ones into their archive.
 
 It decides nothing by itself and writes no column: it finds candidates in the database, asks Redis who is
-using them, and then wishes through the services layer like everybody else, as a compare-and-set. Every doubt
-keeps a workspace awake: Redis away, its memory too young to be believed, its clock that jumped, more
+using them, and then sets the desired state through the services layer like everybody else, as a
+compare-and-set. Every doubt keeps a workspace awake: Redis away, its memory too young to be believed, its clock that jumped, more
 workspaces idle at once than people stop working at once.
 """
 
@@ -40,7 +40,7 @@ from codehub.store.workspaces import ttl
 log = structlog.get_logger(__name__)
 
 MASS_IDLE = Counter("codehub_ttl_mass_idle_total", "Ticks that found suspiciously many idle at once")
-LOWERED = Counter("codehub_ttl_transitions_total", "Wishes lowered because a TTL was over", ["to"])
+LOWERED = Counter("codehub_ttl_transitions_total", "Desired states lowered because a TTL was over", ["to"])
 
 CLOCK_SLACK_SECONDS = 5.0
 """Two readings may take this long to arrive, and clocks are set right by small steps."""
@@ -171,7 +171,7 @@ class TtlManager:
         return [ws for ws in idle if ws.id not in self._held or self._held[ws.id] <= now]
 
     async def _lower(self, seen: WorkspaceView, desired: DesiredState, *, cause: str) -> bool:
-        """One short transaction per workspace: a person's wish for one is never behind a hundred others."""
+        """One short transaction per workspace: a person's change of one is never behind a hundred others."""
         async with self._lead.transaction() as session:
             now = self._lead.now
 

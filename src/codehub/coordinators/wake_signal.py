@@ -1,4 +1,4 @@
-"""What one coordinator's loop waits for: a hint, a poke from inside the process, or the interval.
+"""What one coordinator's loop waits for: a hint, a signal from inside the process, or the interval.
 
 However many hints arrive, they make one tick: they are gathered while nobody waits. Nothing here is
 needed for correctness; with every hint lost the interval alone carries the loop.
@@ -15,7 +15,7 @@ PUMP_SECONDS = 3600.0
 
 
 class WakeSignal:
-    """Merges a hint source with in-process pokes."""
+    """Merges a hint source with signals from inside the process."""
 
     def __init__(self, source: HintSource | None = None) -> None:
         self._source = source
@@ -66,9 +66,9 @@ class WakeSignal:
 
 
 class CoordinatorHints:
-    """Wakes another coordinator by the shortest way: a poke if it leads in this process, Redis if not.
+    """Wakes another coordinator by the shortest way: its signal if it leads in this process, Redis if not.
 
-    Redis hears of it either way, after the poke and without anybody waiting for it: an operator may listen.
+    Redis hears of it either way, after the signal and without anybody waiting for it: an operator may listen.
     """
 
     def __init__(self, board: HintChannel) -> None:

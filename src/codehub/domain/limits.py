@@ -1,6 +1,6 @@
 """Who holds a running place, and whether one more may be taken.
 
-The check is made in the transaction that sets the wish RUNNING, under a lock: the numbers here are
+The check is made in the transaction that sets the desired state RUNNING, under a lock: the numbers here are
 exact, and two simultaneous starts can never both take the last place.
 """
 
@@ -32,7 +32,7 @@ def holds_place(ws: WorkspaceView) -> bool:
     What is broken and does not run holds none: nothing follows before a person recovers it, which takes a
     place anew.
 
-    A wish to stop frees the place at once: the step follows within moments, and making a person wait
+    A desired stop frees the place at once: the step follows within moments, and making a person wait
     for it helps nobody. In error no step follows, so a container that failed to stop keeps its place;
     so does one that another operation still holds.
     """

@@ -1,7 +1,7 @@
 """From what exists to what is written down: the Observer's rule, first match wins.
 
 The Observer lists containers and volumes in bulk and asks here what each row should say. Only what
-exists counts: no return value, no event, no wish. ``health`` is a verdict beside the observation and
+exists counts: no return value, no event, no intent. ``health`` is a verdict beside the observation and
 never replaces it, so a broken workspace still shows what is really there.
 """
 

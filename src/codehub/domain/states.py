@@ -1,6 +1,6 @@
 """The four axes of a workspace, and how its three resources map onto them.
 
-Each axis has one writer: people wish (``DesiredState``), the Observer reports (``ObservedStatus``,
+Each axis has one writer: people say what they want (``DesiredState``), the Observer reports (``ObservedStatus``,
 ``HealthStatus``), the Reconciler acts (``Operation``). Nobody derives one axis from another in the
 database, so a stale value on one axis can never masquerade as news on another.
 """

@@ -50,8 +50,8 @@ class Phase(StrEnum):
     """``status`` of the API, folded to what the proxy tells apart."""
 
     RUNNING = "running"
-    ASLEEP = "asleep"  # standby, archived, new, stopping, archiving: only a wish brings it back
-    WAKING = "waking"  # provisioning, restoring, starting on the way to a wished RUNNING
+    ASLEEP = "asleep"  # standby, archived, new, stopping, archiving: only a request brings it back
+    WAKING = "waking"  # provisioning, restoring, starting on the way to RUNNING, which is wanted
     ERROR = "error"
 
 
@@ -139,7 +139,7 @@ class Directory(Protocol):
         """
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
-        """Wish RUNNING in this person's name. Idempotent: a waking workspace answers WAKING."""
+        """Set the desired state RUNNING in this person's name. Idempotent: a waking workspace answers WAKING."""
 
     async def hint_observer(self, workspace_id: UUID) -> None:
         """The address does not answer: look soon whether the container is still there."""

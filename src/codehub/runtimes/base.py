@@ -3,7 +3,7 @@
 All methods are idempotent, know nothing of the database, take ids and give plain values. They may be
 called by a leader that has been replaced without knowing it, so every mutation carries a ``Token``:
 under a per-workspace lock a token lower than the highest one seen is refused with ``STALE_TOKEN``.
-An action that comes late for its own funeral then harms nobody.
+A superseded leader's late call is rejected.
 
 A home has one user at a time. A runtime that can see who else uses a home (Docker: by its mount) refuses to
 start, to run a storage job and to delete while somebody it did not start does so: ``VOLUME_USED_ELSEWHERE``,

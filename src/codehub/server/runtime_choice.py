@@ -39,7 +39,7 @@ class HostedRuntime(Runtime, Protocol):
     async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None: ...
 
     async def stop_all(self) -> None:
-        """End every workspace; homes and wishes stay."""
+        """End every workspace; homes and desired states stay."""
 
 
 async def build_runtime(

@@ -63,7 +63,7 @@ class Application:
             self.control_plane = None
 
     async def stop(self, *, stop_workspaces: bool) -> None:
-        """End it, and give back connections. ``stop_workspaces``: end workspaces too; wishes stay."""
+        """End it, and give back connections. ``stop_workspaces``: end workspaces too; desired states stay."""
         await self.step_down()
         if stop_workspaces:
             try:

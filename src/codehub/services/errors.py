@@ -18,12 +18,12 @@ class NotFound(CodeHubError):
 
 
 class WorkspaceDeleted(CodeHubError):
-    """The workspace has been deleted; it takes no more wishes."""
+    """Deleted workspaces cannot be changed."""
 
     code = "deleted"
 
     def __init__(self, workspace_id: UUID) -> None:
-        super().__init__("The workspace has been deleted; it takes no more wishes.")
+        super().__init__("Deleted workspaces cannot be changed.")
         self.workspace_id = workspace_id
 
 

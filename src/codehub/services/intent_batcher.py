@@ -1,4 +1,4 @@
-"""Wishes of many people in one transaction.
+"""Batch intents: the changes many people ask for in one moment are one transaction.
 
 Whoever may take a running place waits for one lock (``store/workspaces/limits``), from the count to the commit. Fifty
 people who press start together would each hold a connection while they queue there, all that the process
@@ -7,7 +7,7 @@ one transaction.
 
 Two things make that safe. **A refusal has written nothing**: services look first and write last, so
 ``LimitReached`` or ``NameTaken`` leaves the transaction as it was for the others. And if the database itself
-refuses one wish, all of the handful are undone, and each is tried again by itself: whoever made it fail,
+refuses one intent, all of the handful are undone, and each is tried again by itself: whoever made it fail,
 fails alone. A process that dies in here leaves nothing, and nobody was told otherwise.
 """
 
@@ -77,7 +77,7 @@ class IntentBatcher:
         for intent in intents:
             try:
                 outcomes |= await self._apply([intent])
-            except Exception as error:  # noqa: BLE001 - whoever wished it is told
+            except Exception as error:  # noqa: BLE001 - whoever asked is told
                 outcomes[intent] = (None, error)
         return outcomes
 
@@ -101,5 +101,5 @@ def _lock_order(intent: _Intent) -> tuple[bool, UUID]:
 
 
 def _is_of_one(error: Exception) -> bool:
-    """Whether one of the wishes is to blame, and not the database being away for all of them."""
+    """Whether one of the intents is to blame, and not the database being away for all of them."""
     return not is_outage(error)

@@ -2,7 +2,7 @@
 
 Each function is one use case inside the caller's transaction: the API commits its request's session, a
 coordinator passes its own fenced one. All of them take the row's lock, look again, and only then write, so
-of two wishes in the same moment the later one is judged against what the earlier one left.
+of two changes in the same moment the later one is judged against what the earlier one left.
 
 Lock order, everywhere: limits, then the row. A process that dies in here leaves nothing: PostgreSQL
 rolls back and frees both.
@@ -98,7 +98,7 @@ async def start(
     limits: RunningLimits,
     cause: Cause | None = None,
 ) -> WorkspaceRecord:
-    """Wish RUNNING. Asking for what is already wanted takes no new place and changes nothing."""
+    """Set the desired state RUNNING. Asking for what is already wanted takes no new place and changes nothing."""
     # The limits' lock comes first, also for what may turn out to be a no-op: one order for everybody.
     await places.lock_limits(session)
     record = await _locked(session, workspace_id, actor)
@@ -118,7 +118,7 @@ async def start(
 async def stop(
     session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
-    """Wish STANDBY. Refused where PENDING is wanted: a stop must not restore anything."""
+    """Set the desired state STANDBY. Refused where PENDING is wanted: a stop must not restore anything."""
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.STANDBY:
         return record
@@ -131,8 +131,10 @@ async def stop(
 async def archive(
     session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
-    """Wish PENDING: from wherever it is, into the archive. Asked again after archiving was given up, it is
-    tried now."""
+    """Set the desired state PENDING: from wherever it is, into the archive.
+
+    Asked again after archiving was given up, it is tried now.
+    """
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.PENDING:
         if not record.view.archiving_given_up:
@@ -153,7 +155,7 @@ async def lower(
     cause: str,
     still_due: Callable[[WorkspaceView], Awaitable[bool]],
 ) -> bool:
-    """The TTL manager's wish: a compare-and-set against what it read, judged again under the row's lock.
+    """The TTL manager's change: a compare-and-set against what it read, judged again under the row's lock.
 
     A person who pressed start or connected in the same moment has changed the row or the activity by now,
     and wins. Not a use of the workspace: ``last_access_at`` stays.
@@ -197,7 +199,7 @@ async def keep_awake(
 
 
 async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
-    """The person's last word. Said twice, it is said once."""
+    """The person's last word. Idempotent."""
     record = visible(await queries.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
@@ -246,7 +248,7 @@ async def _set_desired_state(
     """Why was said before."""
     written = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
     assert written is not None, "the row is locked"
-    await _audit(session, actor, f"workspace.wish.{desired.value.lower()}", record.view.id)
+    await _audit(session, actor, f"workspace.desired.{desired.value.lower()}", record.view.id)
     return written
 
 

@@ -378,7 +378,7 @@ async def test_everything_is_audited_with_its_doer(environment: ApiEnvironment) 
         ("anonymous", "session.refuse"),
         ("anonymous", "session.refuse"),
         ("user:ann", "workspace.create"),
-        ("user:ann", "workspace.wish.running"),
+        ("user:ann", "workspace.desired.running"),
         ("user:ann", "token.create"),
         ("user:ann", "token.revoke"),
         ("user:ann", "session.end"),

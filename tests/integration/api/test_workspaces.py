@@ -1,4 +1,4 @@
-"""Wishes, limits and lists."""
+"""Requests, limits and lists."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.redis import RedisServer
 WORKSPACES = "/api/v1/workspaces"
 
 
-async def wish(client: httpx.AsyncClient, workspace: dict[str, Any], what: str) -> httpx.Response:
+async def intent(client: httpx.AsyncClient, workspace: dict[str, Any], what: str) -> httpx.Response:
     return await client.post(f"{WORKSPACES}/{workspace['id']}/{what}")
 
 
@@ -44,8 +44,8 @@ async def test_a_workspace_says_whether_it_holds_a_place(environment: ApiEnviron
     ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     assert workspace["holds_place"] is False
-    assert (await wish(ann, workspace, "start")).json()["holds_place"] is True
-    assert (await wish(ann, workspace, "stop")).json()["holds_place"] is False
+    assert (await intent(ann, workspace, "start")).json()["holds_place"] is True
+    assert (await intent(ann, workspace, "stop")).json()["holds_place"] is False
     await execute(
         environment,
         "UPDATE workspaces SET observed_status = 'RUNNING', health_status = 'ERROR', version = version + 1",
@@ -72,11 +72,11 @@ async def test_wishes_are_taken_and_repeating_one_changes_nothing(environment: A
     ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     for what, desired in (("start", "RUNNING"), ("stop", "STANDBY"), ("archive", "PENDING")):
-        first, second = await wish(ann, workspace, what), await wish(ann, workspace, what)
+        first, second = await intent(ann, workspace, what), await intent(ann, workspace, what)
         assert (first.status_code, second.status_code) == (202, 202)
         assert first.json()["desired_state"] == second.json()["desired_state"] == desired
         assert first.json()["version"] == second.json()["version"]
-    refused = await wish(ann, workspace, "stop")
+    refused = await intent(ann, workspace, "stop")
     assert (refused.status_code, refused.json()["code"]) == (409, "archived")
 
 
@@ -87,7 +87,7 @@ async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(environment:
     assert (await ann.delete(path)).json()["status"] == "deleting"
     assert (await ann.delete(path)).status_code == 202
     for what in ("start", "stop", "archive"):
-        answer = await wish(ann, workspace, what)
+        answer = await intent(ann, workspace, what)
         assert (answer.status_code, answer.json()["code"]) == (409, "deleted")
     assert (await ann.patch(path, json={"memo": "late"})).json()["code"] == "deleted"
     await create_workspace(ann)  # its name is free again
@@ -120,7 +120,7 @@ async def test_at_the_limit_one_is_told_what_runs(environment: ApiEnvironment) -
         "global": {"used": 2, "allowed": 100},
         "attempts": 4,
     }
-    assert (await wish(ann, running[0], "start")).status_code == 202, "already wanted: no new place"
+    assert (await intent(ann, running[0], "start")).status_code == 202, "already wanted: no new place"
 
 
 async def test_two_hundred_simultaneous_starts_take_exactly_the_two_places(
@@ -158,7 +158,7 @@ async def test_keep_awake_is_a_promise_that_can_be_taken_back(environment: ApiEn
 async def test_recover_lifts_an_error_and_without_one_changes_nothing(environment: ApiEnvironment) -> None:
     ann, admin = await environment.sign_in("ann"), await environment.sign_in("admin")
     workspace = await create_workspace(ann)
-    before = (await wish(admin, workspace, "recover")).json()
+    before = (await intent(admin, workspace, "recover")).json()
     assert before["version"] == workspace["version"]
     info = (
         '{"reason": "DataLost", "message": "checksum mismatch", "is_terminal": true, "context": {}, '
@@ -167,7 +167,7 @@ async def test_recover_lifts_an_error_and_without_one_changes_nothing(environmen
     await execute(environment, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
     shown = (await ann.get(f"{WORKSPACES}/{workspace['id']}")).json()
     assert (shown["status"], shown["error_info"]["reason"]) == ("error", "DataLost")
-    assert (await wish(admin, workspace, "recover")).json()["error_info"] is None
+    assert (await intent(admin, workspace, "recover")).json()["error_info"] is None
 
 
 async def test_activity_says_who_is_there_and_what_happens_next(

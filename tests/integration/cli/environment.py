@@ -86,7 +86,7 @@ class CliEnvironment:
 
     @asynccontextmanager
     async def controlled(self) -> AsyncIterator[None]:
-        """What is wished is also done."""
+        """What is asked is also done."""
         async with self.cell.replica("node-one") as plane:
             self.plane = plane
             try:

@@ -47,7 +47,11 @@ async def test_there_and_back(environment: CliEnvironment) -> None:
                 "sleeps in 5 min",
                 "idle for 5 min",
             ),
-            *("node-one", "carries out wishes", "Restoring files from the archive, by the reconciler"),
+            *(
+                "node-one",
+                "carries out what is wanted",
+                "Restoring files from the archive, by the reconciler",
+            ),
         ):
             assert words in explained.output
         account = last_json(await ann.run("ws", "explain", "thesis", "--json"))
@@ -159,7 +163,7 @@ async def test_another_wish_meanwhile_is_a_conflict(environment: CliEnvironment)
         async with environment.controlled():
             _, errors = await process.communicate()
     assert process.returncode == 5
-    assert b"something else was wished" in errors
+    assert b"something else was asked" in errors
 
 
 async def test_following_the_output(environment: CliEnvironment) -> None:

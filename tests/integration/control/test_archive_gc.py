@@ -137,7 +137,7 @@ async def test_the_only_copy_is_kept(environment: ControlEnvironment, workspace_
 async def test_deletion_lifts_all_protection(environment: ControlEnvironment, workspace_id: UUID) -> None:
     current = put(environment, key(workspace_id))
     await set_columns(environment, workspace_id, "archive_key = :key", key=current)
-    await environment.wish(workspace_id, "delete")
+    await environment.intent(workspace_id, "delete")
     async with environment.replica():
         await gone(environment, current)
         await gone(environment, current + ".meta")

@@ -47,7 +47,7 @@ async def test_hints_alone_carry_the_whole_walk(environment: ControlEnvironment)
         await until(lambda: _leads(plane), what="all five to lead")
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running", seconds=20)
-        await environment.wish(workspace_id, "stop")
+        await environment.intent(workspace_id, "stop")
         await environment.until_status(workspace_id, "standby", seconds=20)
 
 
@@ -143,7 +143,7 @@ async def test_a_lost_session_ends_in_a_resync_and_goes_on(
                     async for notice in subscription:
                         if isinstance(notice, Resync):
                             break
-                await environment.wish(workspace_id, "start")
+                await environment.intent(workspace_id, "start")
                 await next_change(subscription, workspace_id, column="desired_state")
     finally:
         await admin.close()
@@ -161,14 +161,14 @@ async def test_redis_away_is_answered_by_a_resync_when_it_is_back(
             workspace_id = await environment.create(start=False)
             with feed.subscribe_workspace(workspace_id) as subscription:
                 redis_server.kill()
-                await environment.wish(workspace_id, "start")  # nobody hears of this one
+                await environment.intent(workspace_id, "start")  # nobody hears of this one
                 await environment.until_status(workspace_id, "running")
                 redis_server.start()
                 async with asyncio.timeout(20):
                     async for notice in subscription:
                         if isinstance(notice, Resync):
                             break
-                await environment.wish(workspace_id, "stop")
+                await environment.intent(workspace_id, "stop")
                 # As a change, or within the resync the listener owes for what Redis did not take.
                 async with asyncio.timeout(20):
                     async for notice in subscription:

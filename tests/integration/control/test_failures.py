@@ -135,7 +135,7 @@ async def test_the_fourth_failure_is_terminal_and_a_person_recovers(
         assert (await environment.view(workspace_id)).previous_status is ObservedStatus.STANDBY
 
         runtime.fail_starts = 0
-        await environment.wish(workspace_id, "recover")
+        await environment.intent(workspace_id, "recover")
         recovered = await environment.until_status(workspace_id, "running")
         assert recovered.health_status is HealthStatus.OK
 
@@ -243,14 +243,14 @@ async def test_a_vanished_volume_is_never_replaced_by_an_empty_one(environment: 
     async with environment.replica():
         workspace_id = await environment.create(start=True)
         await environment.until_status(workspace_id, "running")
-        await environment.wish(workspace_id, "stop")
+        await environment.intent(workspace_id, "stop")
         await environment.until_status(workspace_id, "standby")
         elsewhere = environment.data_dir / "unmounted"
         environment.home(workspace_id).rename(elsewhere)
         ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.MISMATCH
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         assert not environment.home(workspace_id).exists()
         # The disk is back: a person recovers, and everything is as it was.
         elsewhere.rename(environment.home(workspace_id))
@@ -259,7 +259,7 @@ async def test_a_vanished_volume_is_never_replaced_by_an_empty_one(environment: 
             return (await environment.view(workspace_id)).observed_status is ObservedStatus.STANDBY
 
         await until(seen, what="the volume to be seen again")
-        await environment.wish(workspace_id, "recover")
+        await environment.intent(workspace_id, "recover")
         await environment.until_status(workspace_id, "running")
 
 
@@ -268,14 +268,14 @@ async def test_a_damaged_archive_is_data_lost_and_nothing_is_deleted(environment
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         write_home(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         archived = await environment.until_status(workspace_id, "archived")
         assert archived.archive_key is not None
         stored = environment.data_dir / "archives" / archived.archive_key
         good = stored.read_bytes()
         stored.write_bytes(good[:-7] + bytes([good[-7] ^ 1]) + good[-6:])
 
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.DATA_LOST
@@ -284,7 +284,7 @@ async def test_a_damaged_archive_is_data_lost_and_nothing_is_deleted(environment
         assert stored.exists()
 
         stored.write_bytes(good)
-        await environment.wish(workspace_id, "recover")
+        await environment.intent(workspace_id, "recover")
         await environment.until_status(workspace_id, "running")
 
 
@@ -293,13 +293,13 @@ async def test_a_new_home_is_refused_where_an_archive_exists(environment: Contro
     async with environment.replica():
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await environment.until_status(workspace_id, "archived")
         async with environment.sessions() as session, session.begin():
             await session.execute(
                 text("UPDATE workspaces SET archive_key = NULL WHERE id = :id"), {"id": workspace_id}
             )
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         ws = await environment.until_status(workspace_id, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.MISMATCH
@@ -314,7 +314,7 @@ async def test_an_engine_away_puts_nobody_into_error(
         ids = [await environment.create(f"w{n}", start=False) for n in range(50)]
         runtime.away = True
         for workspace_id in ids:
-            await environment.wish(workspace_id, "start")
+            await environment.intent(workspace_id, "start")
 
         ticks = plane.loops["wc"].status.ticks
 
@@ -352,7 +352,7 @@ async def test_a_store_away_delays_everybody_and_fails_none(
             kept[workspace_id] = write_home(environment.home(workspace_id))
         waking, leaving = ids[:10], ids[10:]
         for workspace_id in waking:
-            await environment.wish(workspace_id, "archive")
+            await environment.intent(workspace_id, "archive")
         for workspace_id in waking:
             await environment.until_status(workspace_id, "archived", seconds=90)
 
@@ -361,9 +361,9 @@ async def test_a_store_away_delays_everybody_and_fails_none(
         hidden = environment.data_dir / "archives-away"
         (environment.data_dir / "archives").rename(hidden)
         for workspace_id in leaving:
-            await environment.wish(workspace_id, "archive")
+            await environment.intent(workspace_id, "archive")
         for workspace_id in waking:
-            await environment.wish(workspace_id, "start")
+            await environment.intent(workspace_id, "start")
         ticks = plane.loops["wc"].status.ticks
 
         async def tried_for_long() -> bool:
@@ -379,7 +379,7 @@ async def test_a_store_away_delays_everybody_and_fails_none(
             await environment.until_status(workspace_id, "archived", seconds=120)
             assert not environment.home(workspace_id).exists()
         for workspace_id in (*waking, leaving[0]):
-            await environment.wish(workspace_id, "start")
+            await environment.intent(workspace_id, "start")
             await environment.until_status(workspace_id, "running", seconds=120)
             assert read_home(environment.home(workspace_id)) == kept[workspace_id]
 
@@ -393,13 +393,13 @@ async def test_a_hanging_operation_times_out_and_its_job_is_gone(
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         kept = write_home(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         ws = await until_given_up(environment, workspace_id)
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.TIMEOUT
         assert read_home(environment.home(workspace_id)) == kept
         runtime.hold_jobs = None
-        await environment.wish(workspace_id, "recover")
+        await environment.intent(workspace_id, "recover")
         await environment.until_status(workspace_id, "archived")
 
 
@@ -431,7 +431,7 @@ async def test_a_file_in_the_way_keeps_nobody_from_their_home(
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         in_the_way = put_in_the_way(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         ws = await until_given_up(environment, workspace_id)
         assert (await environment.record(workspace_id)).status == "standby"
         assert ws.error_info is not None
@@ -443,11 +443,11 @@ async def test_a_file_in_the_way_keeps_nobody_from_their_home(
             for event in await environment.history(workspace_id)
         )
 
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         ws = await environment.until_status(workspace_id, "running")
         assert (ws.error_info, ws.archiving_given_up) == (None, False)
         shutil.rmtree(in_the_way)
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await environment.until_status(workspace_id, "archived")
 
 
@@ -459,9 +459,9 @@ async def test_a_start_during_an_archiving_that_fails_is_met_after_it(
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         put_in_the_way(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await environment.until_status(workspace_id, "archiving")
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         runtime.hold_jobs.set()
         await environment.until_status(workspace_id, "running")
 
@@ -471,10 +471,10 @@ async def test_asking_again_tries_again_at_once(environment: ControlEnvironment,
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         in_the_way = put_in_the_way(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await until_given_up(environment, workspace_id)
         shutil.rmtree(in_the_way)
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await environment.until_status(workspace_id, "archived")
 
 
@@ -485,7 +485,7 @@ async def test_an_archive_of_an_older_release_comes_back_and_the_timeline_says_s
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         kept = write_home(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         archived = await environment.until_status(workspace_id, "archived")
         assert archived.archive_sha256 is not None
         async with environment.sessions() as session, session.begin():
@@ -495,7 +495,7 @@ async def test_an_archive_of_an_older_release_comes_back_and_the_timeline_says_s
         for name in ("workspace_id", "op_id", "installation_id"):
             del old[name]
         meta.write_text(json.dumps(old))
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         await environment.until_status(workspace_id, "running")
         assert read_home(environment.home(workspace_id)) == kept
         assert "not bound" in " ".join(event.cause or "" for event in await environment.history(workspace_id))
@@ -507,12 +507,12 @@ async def test_another_archive_in_its_place_is_data_lost(environment: ControlEnv
         keys = {}
         for workspace_id in (mine, other):
             await environment.until_status(workspace_id, "running")
-            await environment.wish(workspace_id, "archive")
+            await environment.intent(workspace_id, "archive")
             keys[workspace_id] = (await environment.until_status(workspace_id, "archived")).archive_key
         for suffix in ("", ".meta"):
             store = environment.data_dir / "archives"
             shutil.copy(store / f"{keys[other]}{suffix}", store / f"{keys[mine]}{suffix}")
-        await environment.wish(mine, "start")
+        await environment.intent(mine, "start")
         ws = await environment.until_status(mine, "error")
         assert ws.error_info is not None
         assert ws.error_info.reason is Reason.DATA_LOST
@@ -526,19 +526,19 @@ async def test_a_half_restored_volume_is_neither_started_on_nor_archived(
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         kept = write_home(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         archived = await environment.until_status(workspace_id, "archived")
         # A volume that some terminal error left behind: it exists, but no marker vouches for it.
         environment.home(workspace_id).mkdir()
         (environment.home(workspace_id) / "half").write_text("not the home")
         runtime.jobs.clear()
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         await environment.until_status(workspace_id, "running")
         assert runtime.jobs == [StorageKind.RESTORE]
         assert read_home(environment.home(workspace_id)) == kept
 
         # The same, but archived is wanted: it is only removed, and the archive stays what it was.
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         again = await environment.until_status(workspace_id, "archived")
         assert again.archive_key != archived.archive_key
         shutil.copytree(environment.data_dir / "archives", environment.data_dir / "copy")
@@ -559,11 +559,11 @@ async def test_the_same_archive_is_restored_twice(environment: ControlEnvironmen
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
         kept = write_home(environment.home(workspace_id))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         archived = await environment.until_status(workspace_id, "archived")
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         await environment.until_status(workspace_id, "running")
-        await environment.wish(workspace_id, "stop")
+        await environment.intent(workspace_id, "stop")
         await environment.until_status(workspace_id, "standby")
         # The volume vanishes; a person accepts that; the archive it came from is restored once more.
         shutil.rmtree(environment.home(workspace_id))
@@ -573,8 +573,8 @@ async def test_the_same_archive_is_restored_twice(environment: ControlEnvironmen
             return (await environment.view(workspace_id)).health_status is HealthStatus.ERROR
 
         await until(answered, what="the Observer to answer the error")
-        await environment.wish(workspace_id, "recover")
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "recover")
+        await environment.intent(workspace_id, "start")
         ws: Any = await environment.until_status(workspace_id, "running")
         assert ws.home.restore_marker == archived.archive_key
         assert read_home(environment.home(workspace_id)) == kept
@@ -589,10 +589,10 @@ async def test_a_database_older_than_the_runtime_catches_up(environment: Control
             await session.execute(
                 text("UPDATE workspaces SET op_seq = 0 WHERE id = :id"), {"id": workspace_id}
             )
-        await environment.wish(workspace_id, "stop")
+        await environment.intent(workspace_id, "stop")
         ws = await environment.until_status(workspace_id, "standby")
         assert ws.error_info is None
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         await environment.until_status(workspace_id, "running")
 
 
@@ -608,7 +608,7 @@ async def test_recover_leaves_an_error_alone_that_is_still_retried(
             return (await environment.view(workspace_id)).error_count == 1
 
         await until(counted)
-        await environment.wish(workspace_id, "recover")
+        await environment.intent(workspace_id, "recover")
         ws = await environment.view(workspace_id)
         assert ws.error_count == 1
         assert ws.error_info is not None

@@ -316,7 +316,7 @@ async def test_a_wish_that_changed_meanwhile_is_not_overrun(
 ) -> None:
     workspace_id = await environment.create(start=True)
     seen = await environment.view(workspace_id)
-    await environment.wish(workspace_id, {"stopped": "stop", "deleted": "delete"}[change])
+    await environment.intent(workspace_id, {"stopped": "stop", "deleted": "delete"}[change])
 
     async def always(_ws: object) -> bool:
         return change == "stopped"

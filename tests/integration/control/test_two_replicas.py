@@ -176,7 +176,7 @@ async def prepared(
             await environment.until_status(workspace_id, "running")
             kept = write_home(environment.home(workspace_id))
         if state in ("standby", "archived"):
-            await environment.wish(workspace_id, {"standby": "stop", "archived": "archive"}[state])
+            await environment.intent(workspace_id, {"standby": "stop", "archived": "archive"}[state])
             await environment.until_status(workspace_id, state)
     yield workspace_id, kept
 
@@ -207,35 +207,35 @@ TARGET = {
 }
 
 
-@pytest.mark.parametrize(("state", "wish", "call", "when"), KILLS, ids=lambda each: str(each))
+@pytest.mark.parametrize(("state", "intent", "call", "when"), KILLS, ids=lambda each: str(each))
 async def test_the_leader_dies_and_the_other_finishes(
-    environment: ControlEnvironment, pair: Pair, state: str, wish: str, call: str, when: str
+    environment: ControlEnvironment, pair: Pair, state: str, intent: str, call: str, when: str
 ) -> None:
     async with prepared(environment, state) as (workspace_id, kept):
         leader, heir = await pair.leader_and_heir(pause=(call, when))
-        await environment.wish(workspace_id, wish)
+        await environment.intent(workspace_id, intent)
         await leader.until_said("paused")
         before = await environment.view(workspace_id)
         killed_at = time.time()
         leader.kill()
         took_over = (await heir.until_said("leading"))["at"] - killed_at
-        await settled(environment, workspace_id, TARGET[wish])
+        await settled(environment, workspace_id, TARGET[intent])
         print(f"take-over after kill -9 {when} {call}: {took_over * 1000:.0f} ms")
 
         ws = await environment.view(workspace_id)
         assert ws.error_info is None
-        if wish != "start" or state != "new":
+        if intent != "start" or state != "new":
             # Adopted, not begun anew (a start from "new" goes on with STARTING).
             assert ws.op_seq in (before.op_seq, before.op_seq + 1)
-        if wish == "start":
+        if intent == "start":
             assert processes_of(environment, workspace_id) == 1
             assert read_home(environment.home(workspace_id)) == kept
-        if wish == "stop":
+        if intent == "stop":
             assert processes_of(environment, workspace_id) == 0
             assert read_home(environment.home(workspace_id)) == kept
-        if wish == "archive":
+        if intent == "archive":
             await assert_archived(environment, workspace_id, kept)
-        if wish == "delete":
+        if intent == "delete":
             assert not environment.home(workspace_id).exists()
             assert processes_of(environment, workspace_id) == 0
 
@@ -248,7 +248,7 @@ async def assert_archived(
     committed = await store.find_committed(workspace_id)
     ws = await environment.view(workspace_id)
     assert [each.path.key for each in committed] == [ws.archive_key]
-    await environment.wish(workspace_id, "start")
+    await environment.intent(workspace_id, "start")
     await environment.until_status(workspace_id, "running")
     assert read_home(environment.home(workspace_id)) == kept
 
@@ -258,20 +258,20 @@ async def test_a_frozen_leader_thaws_and_harms_nobody(
     environment: ControlEnvironment, pair: Pair, call: str
 ) -> None:
     """SIGSTOP for longer than its session may idle; the heir finishes; then the old leader wakes up."""
-    state, wish = ("standby", "start") if call == "start" else ("standby", "archive")
+    state, intent = ("standby", "start") if call == "start" else ("standby", "archive")
     async with prepared(environment, state) as (workspace_id, kept):
         leader = await pair.launch("leader", pause=(call, "before"), idle_timeout="1s")
         await leader.until_said("leading")
         heir = await pair.launch_heir()
-        await environment.wish(workspace_id, wish)
+        await environment.intent(workspace_id, intent)
         await leader.until_said("paused")
         os.kill(leader.pid, signal.SIGSTOP)
         await heir.until_said("leading")
-        await settled(environment, workspace_id, TARGET[wish])
+        await settled(environment, workspace_id, TARGET[intent])
         os.kill(leader.pid, signal.SIGCONT)
         await leader.until_said("following")
         assert heir.heard("following") is None
-        if wish == "start":
+        if intent == "start":
             assert processes_of(environment, workspace_id) == 1
             assert read_home(environment.home(workspace_id)) == kept
         else:
@@ -328,7 +328,7 @@ async def test_a_storage_job_that_outlives_its_leader_is_ended_by_the_next(
                 file.write(os.urandom(1 << 20))
         kept = read_home(environment.home(workspace_id))
         leader, heir = await pair.leader_and_heir(pause=("archive", "during"))
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await leader.until_said("paused")
         leader.kill()  # its job goes on, and holds the workspace's lock
         await heir.until_said("leading")
@@ -343,7 +343,7 @@ async def test_sigterm_hands_over_before_the_process_has_gone(
         leader, heir = await pair.leader_and_heir()
         leader.process.terminate()
         await heir.until_said("leading")
-        await environment.wish(workspace_id, "start")
+        await environment.intent(workspace_id, "start")
         await settled(environment, workspace_id, ObservedStatus.RUNNING)
         await leader.process.wait()
         assert leader.process.returncode == 0

@@ -40,16 +40,16 @@ async def walk(environment: ControlEnvironment) -> None:
     await environment.until_status(workspace_id, "running")
     kept = write_home(environment.home(workspace_id))
 
-    await environment.wish(workspace_id, "stop")
+    await environment.intent(workspace_id, "stop")
     await environment.until_status(workspace_id, "standby")
     assert read_home(environment.home(workspace_id)) == kept
 
-    await environment.wish(workspace_id, "archive")
+    await environment.intent(workspace_id, "archive")
     archived = await environment.until_status(workspace_id, "archived")
     assert not environment.home(workspace_id).exists()
     assert archived.archive_key is not None
 
-    await environment.wish(workspace_id, "start")
+    await environment.intent(workspace_id, "start")
     running = await environment.until_status(workspace_id, "running")
     assert read_home(environment.home(workspace_id)) == kept
     assert (environment.home(workspace_id) / "empty").is_dir()
@@ -100,7 +100,7 @@ async def test_a_running_workspace_is_archived_in_two_steps(environment: Control
     async with environment.replica():
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
-        await environment.wish(workspace_id, "archive")
+        await environment.intent(workspace_id, "archive")
         await environment.until_status(workspace_id, "archived")
     assert steps(await environment.history(workspace_id)) == [
         "PROVISIONING",
@@ -114,7 +114,7 @@ async def test_delete_removes_container_and_volume_at_once(environment: ControlE
     async with environment.replica() as plane:
         workspace_id = await environment.create()
         await environment.until_status(workspace_id, "running")
-        await environment.wish(workspace_id, "delete")
+        await environment.intent(workspace_id, "delete")
         gone = await environment.until_status(workspace_id, "deleted")
         assert gone.observed_status is ObservedStatus.DELETED
         assert not environment.home(workspace_id).exists()

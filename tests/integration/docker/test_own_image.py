@@ -81,7 +81,7 @@ async def test_it_keeps_workspaces_from_inside_a_container(bench: DockerBench, t
             assert found is not None
             bench.will_clean(found["Config"]["Labels"][INSTALLATION])
             await bench.write(UUID(workspace_id), "notes.txt", "mine")
-            await person.wish(workspace_id, "archive")
+            await person.intent(workspace_id, "archive")
             await person.until_status(workspace_id, "archived", seconds=120)
             assert [key for key in store.keys(bucket) if key.endswith("/home.tar.zst")]
             await person.navigate(f"/w/{workspace_id}/")

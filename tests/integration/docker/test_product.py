@@ -33,7 +33,7 @@ async def test_a_home_lives_through_sleep_archive_and_an_engine_that_was_away(
         assert found is not None
         bench.will_clean(found["Config"]["Labels"][INSTALLATION])
         await bench.write(UUID(workspace_id), "notes.txt", "mine")
-        await person.wish(workspace_id, "archive")
+        await person.intent(workspace_id, "archive")
         await person.until_status(workspace_id, "archived")
         assert bench.api.container(f"ws-{workspace_id}") is None
 
@@ -51,4 +51,4 @@ async def test_a_home_lives_through_sleep_archive_and_an_engine_that_was_away(
         assert (await person.workspace(workspace_id))["status"] == "running"  # and nothing concluded
         await bench.mend_engine()
         await bench.kill_container(UUID(workspace_id))
-        await person.until_open(workspace_id, seconds=90)  # the wish stands
+        await person.until_open(workspace_id, seconds=90)  # the intent stands

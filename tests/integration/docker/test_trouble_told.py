@@ -108,7 +108,7 @@ async def test_a_person_is_told(bench: DockerBench, tmp_path: Path) -> None:
         assert answer.status_code == 502
         assert "docker pause" in answer.text
         bench.api.call("POST", f"/containers/ws-{paused}/unpause")
-        await person.wish(paused, "recover")
+        await person.intent(paused, "recover")
         await person.until_open(paused)
 
 

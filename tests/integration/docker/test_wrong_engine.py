@@ -87,10 +87,10 @@ async def test_a_start_waits_for_the_mark_and_uses_up_no_retries(bench: DockerBe
         assert found is not None
         installation_id = found["Config"]["Labels"][INSTALLATION]
         bench.will_clean(installation_id)
-        await person.wish(workspace_id, "stop")
+        await person.intent(workspace_id, "stop")
         await person.until_status(workspace_id, "standby")
         remove_mark(bench, installation_id)
-        await person.wish(workspace_id, "start")
+        await person.intent(workspace_id, "start")
 
         async def is_away() -> bool:
             return "runtime" in ((await coordinators(instance.url))["wc"].get("away") or {})

@@ -231,7 +231,7 @@ async def test_ready_says_when_the_workspace_answers(make_environment: MakeEnvir
     assert await ready() == 503
     assert await ready(STRANGER_SESSION) == 404
     assert await ready(None) == 401
-    assert environment.directory.wakes == [], "asking is not wishing"
+    assert environment.directory.wakes == [], "asking is not waking"
 
 
 async def test_the_pages_script_is_served_to_anybody(environment: ProxyEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Wishes granted together: exact at the limits, a bad one alone, a withdrawn one never."""
+"""Intents applied together: exact at the limits, a bad one alone, a withdrawn one never."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ MANY = 2 * AT_ONCE + 5
 
 
 @pytest.fixture
-def wishes(session_factory: Sessions) -> IntentBatcher:
+def intents(session_factory: Sessions) -> IntentBatcher:
     return IntentBatcher(session_factory)
 
 
@@ -60,10 +60,10 @@ async def names(session: Session, owner: UUID) -> set[str]:
 
 
 async def test_all_are_granted_each_in_its_own_name(
-    wishes: IntentBatcher, session: Session, owner: UUID
+    intents: IntentBatcher, session: Session, owner: UUID
 ) -> None:
     wanted = [f"home-{number}" for number in range(MANY)]
-    made = await asyncio.gather(*(wishes.submit(creation(owner, name)) for name in wanted))
+    made = await asyncio.gather(*(intents.submit(creation(owner, name)) for name in wanted))
     assert [record.name for record in made if isinstance(record, WorkspaceRecord)] == wanted
     rows = await session.execute(
         text("SELECT w.name, e.actor FROM workspaces w JOIN workspace_events e ON e.workspace_id = w.id")
@@ -72,10 +72,10 @@ async def test_all_are_granted_each_in_its_own_name(
 
 
 async def test_places_are_exact_and_refusals_leave_the_others_alone(
-    wishes: IntentBatcher, session: Session, owner: UUID
+    intents: IntentBatcher, session: Session, owner: UUID
 ) -> None:
     outcomes = await asyncio.gather(
-        *(wishes.submit(creation(owner, f"home-{number}", places=7)) for number in range(MANY)),
+        *(intents.submit(creation(owner, f"home-{number}", places=7)) for number in range(MANY)),
         return_exceptions=True,
     )
     refused = [each for each in outcomes if isinstance(each, BaseException)]
@@ -84,16 +84,16 @@ async def test_places_are_exact_and_refusals_leave_the_others_alone(
     assert len(await names(session, owner)) == 7
 
 
-async def test_of_one_name_exactly_one_is_made(wishes: IntentBatcher, session: Session, owner: UUID) -> None:
+async def test_of_one_name_exactly_one_is_made(intents: IntentBatcher, session: Session, owner: UUID) -> None:
     outcomes = await asyncio.gather(
-        *(wishes.submit(creation(owner, "home")) for _ in range(10)), return_exceptions=True
+        *(intents.submit(creation(owner, "home")) for _ in range(10)), return_exceptions=True
     )
     assert [type(each) for each in outcomes].count(NameTaken) == 9
     assert await names(session, owner) == {"home"}
 
 
 async def test_what_the_database_refuses_or_we_got_wrong_fails_alone(
-    wishes: IntentBatcher, session: Session, owner: UUID
+    intents: IntentBatcher, session: Session, owner: UUID
 ) -> None:
     async def divide(session: Session) -> None:
         await session.execute(text("SELECT 1 / 0"))
@@ -103,7 +103,7 @@ async def test_what_the_database_refuses_or_we_got_wrong_fails_alone(
 
     wanted = [creation(owner, f"home-{number}") for number in range(6)]
     asked: list[Grant] = [*wanted[:3], divide, stumble, *wanted[3:]]
-    outcomes = await asyncio.gather(*(wishes.submit(each) for each in asked), return_exceptions=True)
+    outcomes = await asyncio.gather(*(intents.submit(each) for each in asked), return_exceptions=True)
     assert isinstance(outcomes.pop(3), asyncpg.DivisionByZeroError)
     assert isinstance(outcomes.pop(3), KeyError)
     assert [each.name for each in outcomes if isinstance(each, WorkspaceRecord)] == [
@@ -113,14 +113,14 @@ async def test_what_the_database_refuses_or_we_got_wrong_fails_alone(
 
 
 async def test_one_that_was_withdrawn_while_it_queued_is_never_granted(
-    wishes: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
+    intents: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
 ) -> None:
     async with session_factory.begin() as somebody:
         await limits.lock_limits(somebody)
-        first = asyncio.create_task(wishes.submit(creation(owner, "first")))
+        first = asyncio.create_task(intents.submit(creation(owner, "first")))
         await asyncio.sleep(0)  # in its turn, at the lock
-        second = asyncio.create_task(wishes.submit(creation(owner, "second")))
-        third = asyncio.create_task(wishes.submit(creation(owner, "third")))
+        second = asyncio.create_task(intents.submit(creation(owner, "second")))
+        third = asyncio.create_task(intents.submit(creation(owner, "third")))
         await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -130,28 +130,28 @@ async def test_one_that_was_withdrawn_while_it_queued_is_never_granted(
 
 
 async def test_an_outage_is_told_to_everybody_and_nothing_is_kept(
-    wishes: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
+    intents: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
 ) -> None:
     async def end_own_session(session: Session) -> None:
         await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
     wanted = [creation(owner, f"home-{number}") for number in range(3)]
     asked: list[Grant] = [*wanted, end_own_session]
-    outcomes = await asyncio.gather(*(wishes.submit(each) for each in asked), return_exceptions=True)
+    outcomes = await asyncio.gather(*(intents.submit(each) for each in asked), return_exceptions=True)
     assert all(isinstance(each, BaseException) and is_outage(each) for each in outcomes)
     assert await names(session, owner) == set()
-    again = await wishes.submit(creation(owner, "home-0"))
+    again = await intents.submit(creation(owner, "home-0"))
     assert isinstance(again, WorkspaceRecord)
 
 
 async def test_rows_are_locked_in_the_order_everybody_keeps(
-    wishes: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
+    intents: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
 ) -> None:
     """A coordinator locks the lower row, then the higher: whoever does it otherwise closes a circle."""
     low, high = sorted([await make_workspace(session, owner) for _ in range(2)])
     async with session_factory.begin() as coordinator:
         await find_locked(coordinator, low)
-        asked = [asyncio.create_task(wishes.submit(starting(owner, each), row=each)) for each in (high, low)]
+        asked = [asyncio.create_task(intents.submit(starting(owner, each), row=each)) for each in (high, low)]
         await until_somebody_waits_for_a_lock(session)
         await find_locked(coordinator, high)
     started = await asyncio.gather(*asked)

@@ -178,9 +178,9 @@ async def test_the_timeline_says_who_and_why(session: Session) -> None:
     # The settings ended with that transaction, on the same connection.
     await change(session, workspace_id, desired_state="STANDBY")
 
-    last, wish, _creation = (await events.list_page(session, workspace_id)).items
-    assert (wish.actor, wish.cause) == ("user:ann", "pressed start")
-    assert wish.changes == {"desired_state": ["PENDING", "RUNNING"]}
+    last, intent, _creation = (await events.list_page(session, workspace_id)).items
+    assert (intent.actor, intent.cause) == ("user:ann", "pressed start")
+    assert intent.changes == {"desired_state": ["PENDING", "RUNNING"]}
     assert (last.actor, last.cause) == (None, None)
 
 

@@ -124,7 +124,7 @@ async def test_only_rows_at_rest_are_not_watched(session: Session, database_url:
     """At rest: nothing was there, nothing is under way, nothing is wrong, nobody has deleted it."""
     now = await statements.now(session)
     rows = list(every_row(await make_user(session), now))
-    unwanted = [row for row in rows if row["desired_state"] is DesiredState.PENDING]  # no wish is watched
+    unwanted = [row for row in rows if row["desired_state"] is DesiredState.PENDING]  # no intent is watched
     await session.commit()
     await insert_all(database_url, unwanted)
     result = await session.execute(select(*VIEW_COLUMNS, w.c.watched))

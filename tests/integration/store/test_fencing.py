@@ -164,8 +164,8 @@ async def test_a_wish_that_comes_in_between_is_not_overrun(
     workspace_id = await make_workspace(session, desired_state="RUNNING")
 
     async with session_factory() as person:
-        wish = update(w).where(w.c.id == workspace_id).values(desired_state=DesiredState.PENDING)
-        await person.execute(wish)
+        intent = update(w).where(w.c.id == workspace_id).values(desired_state=DesiredState.PENDING)
+        await person.execute(intent)
         writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)

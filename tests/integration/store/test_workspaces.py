@@ -1,4 +1,4 @@
-"""Wishes are written where they may be, and lists find what they should."""
+"""Intents are written where they may be, and lists find what they should."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4

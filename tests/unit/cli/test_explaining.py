@@ -23,10 +23,10 @@ def report(**changes: dict[str, Any]) -> CoordinatorReport:
 
 
 def test_all_is_well() -> None:
-    wish = entry(
+    intent = entry(
         {"desired_state": ["STANDBY", "RUNNING"]}, at=in_(-3600), actor="user:ann", cause="asked to start"
     )
-    account = account_of(workspace(), history=[entry({"name": ["a", "b"]}), wish], report=report(), now=NOW)
+    account = account_of(workspace(), history=[entry({"name": ["a", "b"]}), intent], report=report(), now=NOW)
     assert account.summary == "thesis is running, as wanted."
     assert account.facts["wanted"] == "RUNNING, for 1 h (Start requested, by ann)"
     assert account.facts["doing"] == "nothing"
@@ -71,7 +71,7 @@ def test_two_leaders_of_one_coordinator_are_said() -> None:
 def test_who_does_not_act() -> None:
     nobody = account_of(workspace(), history=[], report=report(wc={"holder_id": None}), now=NOW)
     assert nobody.obstacles == [
-        "Nobody leads wc, which carries out wishes: no CodeHub with coordinators runs."
+        "Nobody leads wc, which carries out intents: no CodeHub with coordinators runs."
     ]
     assert nobody.leaders["wc"] == "nobody"
     hangs = account_of(workspace(), history=[], report=report(observer={"last_tick_at": in_(-300)}), now=NOW)

@@ -43,7 +43,7 @@ class Simulator:
 
     # The person, the Observer, and what breaks.
 
-    def wish(self, desired: DesiredState) -> None:
+    def intent(self, desired: DesiredState) -> None:
         self.row = replace(self.row, desired_state=desired)
 
     def delete(self) -> None:

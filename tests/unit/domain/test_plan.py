@@ -125,7 +125,7 @@ def test_a_step_goes_to_a_neighbour_only() -> None:
 def test_in_flight_is_judged_before_everything_else(
     operation: Operation, deleted: bool, health: HealthStatus
 ) -> None:
-    """Never interrupted by a newer wish, not even by a deletion: it finishes, fails or times out."""
+    """Never interrupted by a newer intent, not even by a deletion: it finishes, fails or times out."""
     view = workspace(
         operation=operation,
         op_started_at=NOW,

@@ -1,4 +1,4 @@
-"""Whatever happened before and wherever it was cut: every wish converges, and rest is rest."""
+"""Whatever happened before and wherever it was cut: every intent converges, and rest is rest."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,8 +22,8 @@ def named(name: str, event: Event) -> Event:
     return event
 
 
-def wish(desired: DesiredState) -> Event:
-    return named(f"wish_{desired}", lambda world: world.wish(desired))
+def intent(desired: DesiredState) -> Event:
+    return named(f"desired_{desired}", lambda world: world.intent(desired))
 
 
 def cut(effects: int) -> Event:
@@ -40,7 +40,7 @@ def look_and_tick(world: Simulator) -> None:
 
 
 EVENTS = st.one_of(
-    DESIRED.map(wish),
+    DESIRED.map(intent),
     st.integers(0, 5).map(cut),
     st.integers(0, 5).map(fail),
     st.just(look_and_tick),
@@ -72,7 +72,7 @@ def settle(world: Simulator) -> None:
 @given(STORIES, DESIRED)
 def test_every_wish_converges_from_wherever_it_is(story: list[Event], desired: DesiredState) -> None:
     world = after(story)
-    world.wish(desired)
+    world.intent(desired)
     settle(world)
     assert world.row.observed_status.value == desired.value
     assert world.row.operation is Operation.NONE
@@ -99,7 +99,7 @@ def test_a_deletion_converges_from_wherever_it_is(story: list[Event]) -> None:
 @given(STORIES, DESIRED)
 def test_what_has_converged_is_left_alone(story: list[Event], desired: DesiredState) -> None:
     world = after(story)
-    world.wish(desired)
+    world.intent(desired)
     settle(world)
     before = deepcopy(world)
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_any_interrupted_prefix_still_converges(
     """The leader dies after any number of effects, and so does its successor."""
     world = after(story)
     settle(world)
-    world.wish(desired)
+    world.intent(desired)
     world.tick(effects=first)
     world.tick(effects=second)
     settle(world)

@@ -47,7 +47,7 @@ export interface components {
      *       "seq": 7,
      *       "at": "2025-01-01T12:00:00+00:00",
      *       "actor": "user:ann",
-     *       "action": "workspace.wish.running",
+     *       "action": "workspace.desired.running",
      *       "subject": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
      *       "detail": {}
      *     }
@@ -390,7 +390,7 @@ export interface components {
       standby_ttl_seconds?: number | null;
       /**
        * Start
-       * @description Wish it RUNNING at once
+       * @description Start it at once (desired state RUNNING)
        * @default false
        */
       start: boolean;

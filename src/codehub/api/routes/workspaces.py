@@ -1,6 +1,6 @@
-"""Workspaces and what people wish of them: ``/workspaces``.
+"""Workspaces and what people ask of them: ``/workspaces``.
 
-Nothing here decides who may do what or what a wish means: ``services/workspaces`` does.
+Nothing here decides who may do what or what a request means: ``services/workspaces`` does.
 """
 
 from datetime import timedelta
@@ -35,7 +35,7 @@ Owner = Annotated[
 ]
 
 _SEEN = ("unauthorized", "not_found", "validation_failed")
-_WISHED = (*_SEEN, "csrf", "deleted")
+_CHANGED = (*_SEEN, "csrf", "deleted")
 
 
 def _answers(status: int, *codes: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ async def get_workspace(workspace_id: UUID, caller: Caller, state: State) -> Res
     return await state.answer(await find_visible(workspace_id, caller, state))
 
 
-@router.patch("/{workspace_id}", summary="Change its details", **_answers(200, *_WISHED, "name_taken"))
+@router.patch("/{workspace_id}", summary="Change its details", **_answers(200, *_CHANGED, "name_taken"))
 async def edit_workspace(
     workspace_id: UUID, body: models.WorkspaceChange, caller: Caller, state: State
 ) -> Response:
@@ -138,23 +138,29 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, state: State) -> 
 
 @router.post(
     "/{workspace_id}/start",
-    summary="Wish it RUNNING",
-    **_answers(202, *_WISHED, "limit_user", "limit_global"),
+    summary="Start it: desired state RUNNING",
+    **_answers(202, *_CHANGED, "limit_user", "limit_global"),
 )
 async def start_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
-    wish = partial(service.start, workspace_id=workspace_id, actor=caller.actor, limits=state.settings.limits)
-    record = await state.intent_batcher.submit(wish, row=workspace_id)
+    start = partial(
+        service.start, workspace_id=workspace_id, actor=caller.actor, limits=state.settings.limits
+    )
+    record = await state.intent_batcher.submit(start, row=workspace_id)
     return await state.answer(record, status=202)
 
 
-@router.post("/{workspace_id}/stop", summary="Wish it STANDBY", **_answers(202, *_WISHED, "archived"))
+@router.post(
+    "/{workspace_id}/stop", summary="Stop it: desired state STANDBY", **_answers(202, *_CHANGED, "archived")
+)
 async def stop_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     async with state.sessions.begin() as session:
         record = await service.stop(session, workspace_id, actor=caller.actor)
     return await state.answer(record, status=202)
 
 
-@router.post("/{workspace_id}/archive", summary="Wish it archived", **_answers(202, *_WISHED))
+@router.post(
+    "/{workspace_id}/archive", summary="Archive it: desired state PENDING", **_answers(202, *_CHANGED)
+)
 async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     async with state.sessions.begin() as session:
         record = await service.archive(session, workspace_id, actor=caller.actor)
@@ -164,7 +170,7 @@ async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) ->
 @router.post(
     "/{workspace_id}/keep-awake",
     summary="Nothing puts it to sleep for some hours",
-    **_answers(202, *_WISHED),
+    **_answers(202, *_CHANGED),
 )
 async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, state: State) -> Response:
     async with state.sessions.begin() as session:
@@ -177,7 +183,7 @@ async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller,
 @router.post(
     "/{workspace_id}/recover",
     summary="Lift an error",
-    **_answers(202, *_WISHED, "forbidden", "limit_user", "limit_global"),
+    **_answers(202, *_CHANGED, "forbidden", "limit_user", "limit_global"),
 )
 async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     """Owners lift what stopped an archiving of their own, administrators everything. Without an error nothing

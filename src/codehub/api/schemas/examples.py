@@ -83,7 +83,7 @@ AUDIT_ENTRY: dict[str, Any] = {
     "seq": 7,
     "at": "2025-01-01T12:00:00+00:00",
     "actor": "user:ann",
-    "action": "workspace.wish.running",
+    "action": "workspace.desired.running",
     "subject": _ID,
     "detail": {},
 }

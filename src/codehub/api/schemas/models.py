@@ -147,7 +147,7 @@ class NewWorkspace(Body):
     memo: Text = ""
     standby_ttl_seconds: TtlSeconds | None = Field(None, description="Idle time before sleep; 0: never")
     archive_ttl_seconds: TtlSeconds | None = Field(None, description="Sleep before archiving; 0: never")
-    start: bool = Field(False, strict=True, description="Wish it RUNNING at once")
+    start: bool = Field(False, strict=True, description="Start it at once (desired state RUNNING)")
 
 
 class WorkspaceChange(Body):

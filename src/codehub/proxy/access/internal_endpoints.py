@@ -129,7 +129,7 @@ class InternalEndpoints:
     async def _limit(
         self, request: RequestHead, workspace_id: UUID | None, principal: Principal | None
     ) -> Answer:
-        """Asking is wishing: it wakes the workspace if there is room by now."""
+        """Asking wakes: it starts the workspace if there is room by now."""
         context = PageContext.of(request)
         if principal is None:
             return redirect(303, "/login?next=" + quote(safe_next(request.target.decode("latin-1")), safe=""))

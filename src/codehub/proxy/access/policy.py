@@ -1,7 +1,7 @@
 """Who gets in: the table of spec 06, as a pure function.
 
 ``decide`` is asked on every request with what memory knows. Everything it can answer with is a ``AccessDecision``;
-carrying one out (waking, rendering a page) is the concierge's work.
+carrying one out (waking, rendering a page) is the admission's work.
 """
 
 from enum import Enum
@@ -67,7 +67,7 @@ def decide(
         case Phase.WAKING:
             return AccessDecision.WAIT if request.is_visit else AccessDecision.ASLEEP
         case Phase.ASLEEP:
-            # A forgotten tab that reconnects is nobody's wish: only a person opening a page wakes.
+            # A forgotten tab that reconnects is nobody's request: only a person opening a page wakes.
             return AccessDecision.WAKE if request.is_visit else AccessDecision.ASLEEP
 
 

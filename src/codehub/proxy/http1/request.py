@@ -107,7 +107,7 @@ class RequestHead:
         self.block = block
         self.fields = block.by_name
         self.host = block.host
-        # Other upgrades (h2c above all) are not passed on: the request goes up without the wish.
+        # Other upgrades (h2c above all) are not passed on: the request goes up without it.
         self.websocket = block.websocket and minor and method == b"GET" and not block.has_body
 
     @property

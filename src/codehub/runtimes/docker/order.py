@@ -1,4 +1,4 @@
-"""What a workspace's container is made of. Pure: from a wish to the document Docker takes.
+"""What a workspace's container is made of. Pure: from an order to the document Docker takes.
 
 Nothing here may be loosened by an image or a caller: never privileged, no capabilities, no new privileges,
 Docker's default seccomp profile, no ports on the host, no mount but the home, no restart by the engine (the

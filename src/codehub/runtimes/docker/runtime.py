@@ -229,7 +229,7 @@ class DockerRuntime:
             await self._end((await self._looking.at(workspace_id)).container)
 
     async def stop_all(self) -> None:
-        """End every container of this installation; volumes and wishes stay. For ``codehub up``'s Ctrl-C."""
+        """End every container of this installation; volumes and desired states stay. For ``codehub up``'s Ctrl-C."""
         seen = await self.observe()
         running = [each for each, what in seen.sightings.items() if what.container is not ContainerState.NONE]
         await asyncio.gather(*(self.remove_orphan_container(each) for each in running))

@@ -233,7 +233,7 @@ class LocalRuntime:
             await self._stop(workspace_id)
 
     async def stop_all(self) -> None:
-        """Stop every workspace at once: the end of ``codehub up``. Wishes and tokens stay as they are."""
+        """Stop every workspace at once: the end of ``codehub up``. Desired states and tokens stay as they are."""
         names = await self._threads.run(os.listdir, self._layout.processes)
         known = [workspace_id for name in names if (workspace_id := find_uuid(name)) is not None]
         outcomes = await asyncio.gather(

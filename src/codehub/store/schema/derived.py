@@ -5,7 +5,7 @@ generated column with a partial index over it, and not a condition that every qu
 
 - ``due_lane``: does this row need a step, and of which kind? The lanes are apart because they have
   slots of their own: a thousand homes waiting for a storage slot must not hide one start.
-- ``due_since``: since when; the oldest wish goes first.
+- ``due_since``: since when; the oldest goes first.
 - ``archive_due_at``: when its archive TTL is over, if nothing changes.
 - ``holds_place``: does it count against the limits of running workspaces?
 - ``watched``: may the Observer find something other than "nothing there" for it?
@@ -51,7 +51,7 @@ THEN greatest(
 END
 """
 
-# A stop or a delete frees its place with the wish, because the Reconciler is certain to act on it. In
+# A stop or a delete frees its place with the desired state, because the Reconciler is certain to act on it. In
 # error it will not, so what still runs keeps its place; so does what another operation still holds.
 # What is broken and does not run holds none: only a person's recover goes on with it, and takes a place anew.
 HOLDS_PLACE = f"""

@@ -1,6 +1,6 @@
 """The API's columns: what people want. Called by the services layer alone (contract 3).
 
-Whether a wish is allowed is the service's question, asked under the row's lock
+Whether a change is allowed is the service's question, asked under the row's lock
 (``workspaces.find_locked``); these functions write what they are told.
 """
 
@@ -48,7 +48,7 @@ def _desired_state_update(*, expecting: bool, touching: bool) -> Executable:
     statement = (
         update(w)
         .where(w.c.id == bindparam("workspace_id"), w.c.deleted_at.is_(None))
-        .values(desired_state=bindparam("wish", type_=desired_state_type))
+        .values(desired_state=bindparam("desired", type_=desired_state_type))
     )
     if expecting:
         statement = statement.where(w.c.desired_state == bindparam("expected", type_=desired_state_type))
@@ -123,12 +123,12 @@ async def set_desired(
     expected: DesiredState | None = None,
     touch: bool = True,
 ) -> WorkspaceRecord | None:
-    """Write a wish. With ``expected``, only if that is still the wish now: the first to come wins, and None
+    """Set the desired state. With ``expected``, only if that is still it: the first to come wins, and None
     is what another one gets.
 
-    ``touch``: it is a person's wish, which counts as use. A deleted workspace takes no wishes.
+    ``touch``: a person asked, which counts as use. Deleted workspaces cannot be changed.
     """
-    params: dict[str, Any] = {"workspace_id": workspace_id, "wish": desired_state}
+    params: dict[str, Any] = {"workspace_id": workspace_id, "desired": desired_state}
     if expected is not None:
         params["expected"] = expected
     row = (await session.execute(_SET_DESIRED_STATE[expected is not None, touch], params)).first()

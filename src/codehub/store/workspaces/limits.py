@@ -1,4 +1,4 @@
-"""How many workspaces run, and the lock that makes the answer hold until the wish is written.
+"""How many workspaces run, and the lock that makes the answer hold until the desired state is written.
 
 Counting and then writing is exact only if nobody else counts in between. All transactions that may take
 a place therefore queue at one advisory lock. It ends with the transaction, also when the process dies.

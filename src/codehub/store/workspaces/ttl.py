@@ -1,6 +1,6 @@
 """Whose time is over: candidates for the TTL manager, set-based and from indexes.
 
-Only candidates. Activity lives in Redis, and the wish is changed by the service layer, which looks again
+Only candidates. Activity lives in Redis, and the desired state is changed by the service layer, which looks again
 under the row's lock.
 """
 

@@ -16,7 +16,17 @@ COMMANDS = (
     *("auth", "hello", "ping", "select", "client|setname", "info", "time"),
     *("get", "set", "del", "expire", "pexpire", "pttl"),
     *("hget", "hset", "hmget"),
-    *("zadd", "zcard", "zcount", "zpopmax", "zrange", "zrangebyscore", "zrem", "zremrangebyscore", "zrevrange"),
+    *(
+        "zadd",
+        "zcard",
+        "zcount",
+        "zpopmax",
+        "zrange",
+        "zrangebyscore",
+        "zrem",
+        "zremrangebyscore",
+        "zrevrange",
+    ),
     *("eval", "evalsha", "script|load"),
     *("publish", "subscribe", "unsubscribe", "multi", "exec", "discard"),
 )
