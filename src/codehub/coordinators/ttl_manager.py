@@ -2,8 +2,8 @@
 
 It decides nothing by itself and writes no column: it finds candidates in the database, asks Redis who is
 using them, and then sets the desired state through the services layer like everybody else, as a
-compare-and-set. Every doubt keeps a workspace awake: Redis away, its memory too young to be believed, its clock that jumped, more
-workspaces idle at once than people stop working at once.
+compare-and-set. Every doubt keeps a workspace awake: Redis away, its memory too young to be believed, its
+clock that jumped, more workspaces idle at once than people stop working at once.
 """
 
 from collections.abc import Sequence
