@@ -8,7 +8,6 @@ from fastapi import FastAPI
 from codehub import __version__
 from codehub.api import dashboard, openapi, problems
 from codehub.api.dependencies import ApiDependencies
-from codehub.api.express import Express
 from codehub.api.middleware import RequestMiddleware
 from codehub.api.routes import (
     admin,
@@ -50,17 +49,16 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.state = state
+    app.state.codehub = state
     problems.install(app)
     add_flat(app, (each.router for each in RESOURCES))
     dashboard.install(app)
     openapi.install(app)
-    app.add_middleware(Express, state=state)
     app.add_middleware(RequestMiddleware, https=dependencies.settings.is_https)
     return app
 
 
 def end_streams(app: FastAPI) -> None:
     """Event streams never end by themselves: call this when the server begins to stop, before it drains."""
-    state: AppState = app.state.state
+    state: AppState = app.state.codehub
     state.revoker.end_all()

@@ -1,142 +1,116 @@
-"""A workspace as JSON, written straight from its record.
+"""Render workspaces as JSON, by the schema that the OpenAPI document shows.
 
-The hottest answers of the API are one workspace and a page of fifty, and each event stream carries whole
-workspaces too. Building and validating a model for each would cost several times what the database does.
-``tests`` hold this to ``schemas.Workspace``.
+Values come from our own rows, so nothing is validated again: the model is filled as it is and serialized by
+pydantic's compiled serializer. Answers, lists and event streams all render here.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from codehub.api.live.progress import ProgressCache
+from codehub.api.schemas import models
+from codehub.domain import ttl
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
-from codehub.domain.ttl import Activity, Transition, next_transition
-from codehub.kit.cache import TtlCache
+from codehub.domain.status import Status
 from codehub.store.workspaces.records import WorkspaceRecord
 
-MAX_CACHED = 4096
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+_UNUSED = ttl.Activity()
+_PEOPLE_SEE = tuple(
+    name
+    for name in models.Workspace.model_fields
+    if name
+    not in {"name", "description", "memo", "created_at", "updated_at", "status"}
+    | {"holds_place", "progress", "url", "activity", "error_info"}
+)
+"""Fields of ``WorkspaceView`` that people see, by the names of the schema."""
 
 
 class WorkspaceRenderer:
     def __init__(self, *, base_url: str, base_domain: str | None, progress: ProgressCache) -> None:
         self._progress = progress
         self._url = _url_pattern(base_url, base_domain)
-        self._rendered: TtlCache[UUID, tuple[WorkspaceRecord, str]] = TtlCache(size=MAX_CACHED)
 
-    def render(self, record: WorkspaceRecord, activity: Activity | None, *, now: datetime) -> str:
-        """The whole JSON object. ``activity`` None: nobody can tell."""
-        view = record.view
-        percent = None
-        if view.operation is not Operation.NONE:
-            percent = self._progress.percent(view.id, view.operation)
-        following = next_transition(view, activity=activity, now=now)
-        if percent is None and following is None and activity is _UNUSED:
-            return self._columns(record) + _NOTHING_GOING_ON
-        return self._columns(record) + _tail(percent, activity, following)
+    def one(self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None) -> str:
+        """``activities`` None: Redis is away, and nobody can tell who is connected."""
+        return self._model(record, activities, now=datetime.now(UTC)).model_dump_json()
 
     def page(
         self,
-        records: "list[WorkspaceRecord]",
-        activities: Mapping[UUID, Activity] | None,
+        records: Iterable[WorkspaceRecord],
+        activities: Mapping[UUID, ttl.Activity] | None,
         *,
         next_cursor: str | None,
     ) -> str:
         now = datetime.now(UTC)
-        items = ",".join(self.render(record, _of(activities, record.view.id), now=now) for record in records)
-        return f'{{"items":[{items}],"next_cursor":{_encode(next_cursor)}}}'
+        items = [self._model(record, activities, now=now) for record in records]
+        return (
+            models.Page[models.Workspace]
+            .model_construct(items=items, next_cursor=next_cursor)
+            .model_dump_json()
+        )
 
-    def one(self, record: WorkspaceRecord, activities: Mapping[UUID, Activity] | None) -> str:
-        return self.render(record, _of(activities, record.view.id), now=datetime.now(UTC))
-
-    def activity(self, record: WorkspaceRecord, activities: Mapping[UUID, Activity] | None) -> str:
+    def activity(self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None) -> str:
         """The part of ``one`` that changes without a new version, by itself."""
-        activity = _of(activities, record.view.id)
-        following = next_transition(record.view, activity=activity, now=datetime.now(UTC))
-        return _encode({"id": str(record.view.id), "activity": _activity(activity, following)})
+        model = _activity(record, activities, now=datetime.now(UTC))
+        return f'{{"id":"{record.view.id}","activity":{model.model_dump_json()}}}'
 
-    def _columns(self, record: WorkspaceRecord) -> str:
-        """The part that depends on the row alone, without its closing brace. Equal rows, equal bytes."""
-        known = self._rendered.get(record.view.id)
-        if known is not None and known[0] == record:
-            return known[1]
-        columns = _encode({**_columns_of(record), "url": self._url.format(id=record.view.id)})[:-1]
-        self._rendered.put(record.view.id, (record, columns))
-        return columns
+    def _model(
+        self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None, *, now: datetime
+    ) -> models.Workspace:
+        view = record.view
+        percent = None
+        if view.operation is not Operation.NONE:
+            percent = self._progress.percent(view.id, view.operation)
+        columns: dict[str, Any] = {name: getattr(view, name) for name in _PEOPLE_SEE}
+        return models.Workspace.model_construct(
+            **columns,
+            name=record.name,
+            description=record.description,
+            memo=record.memo,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            status=Status(record.status),
+            error_info=_error_info(record),
+            holds_place=holds_place(view),
+            progress=percent,
+            url=self._url.format(id=view.id),
+            activity=_activity(record, activities, now=now),
+        )
 
 
-def _of(activities: Mapping[UUID, Activity] | None, workspace_id: UUID) -> Activity | None:
-    """None only if nobody can tell; a workspace Redis has never heard of was simply not used."""
-    if activities is None:
+def _error_info(record: WorkspaceRecord) -> models.ErrorInfo | None:
+    error = record.view.error_info
+    if error is None:
         return None
-    activity = activities.get(workspace_id, _UNUSED)
-    return _UNUSED if activity == _UNUSED else activity
+    return models.ErrorInfo.model_construct(
+        reason=error.reason,
+        message=error.message,
+        is_terminal=error.is_terminal,
+        operation=error.operation,
+        error_count=error.error_count,
+        context=dict(error.context),
+        occurred_at=error.occurred_at,
+    )
 
 
-def _tail(percent: int | None, activity: Activity | None, following: Transition | None) -> str:
-    """The part that changes without the row: what follows the columns, with the closing brace."""
-    return "," + _encode({"progress": percent, "activity": _activity(activity, following)})[1:]
-
-
-def _activity(activity: Activity | None, following: Transition | None) -> dict[str, Any]:
-    heard = activity or _UNUSED
-    next_ = None
-    if following is not None:
-        next_ = {"to": following.to.value, "at": _time(following.at), "why": following.why}
-    return {
-        "connections": heard.connections if activity else None,
-        "last_seen_at": _time(heard.last_seen_at),
-        "kind": heard.kind,
-        "next": next_,
-    }
-
-
-def _columns_of(record: WorkspaceRecord) -> dict[str, Any]:
-    """Every column people may see, in the order of the schema."""
-    ws = record.view
-    return {
-        "id": str(ws.id),
-        "owner_id": str(ws.owner_id),
-        "name": record.name,
-        "description": record.description,
-        "memo": record.memo,
-        "image_ref": ws.image_ref,
-        "desired_state": ws.desired_state.value,
-        "standby_ttl_seconds": ws.standby_ttl_seconds,
-        "archive_ttl_seconds": ws.archive_ttl_seconds,
-        "last_access_at": _time(ws.last_access_at),
-        "awake_until": _time(ws.awake_until),
-        "active_until": _time(ws.active_until),
-        "deleted_at": _time(ws.deleted_at),
-        "observed_status": ws.observed_status.value,
-        "health_status": ws.health_status.value,
-        "observed_at": _time(ws.observed_at),
-        "operation": ws.operation.value,
-        "op_id": str(ws.op_id) if ws.op_id else None,
-        "op_seq": ws.op_seq,
-        "op_started_at": _time(ws.op_started_at),
-        "op_acted_at": _time(ws.op_acted_at),
-        "archive_key": ws.archive_key,
-        "error_count": ws.error_count,
-        "error_info": ws.error_info.as_json() if ws.error_info else None,
-        "last_retry_at": _time(ws.last_retry_at),
-        "previous_status": ws.previous_status.value if ws.previous_status else None,
-        "version": ws.version,
-        "created_at": _time(record.created_at),
-        "updated_at": _time(record.updated_at),
-        "status": record.status,
-        "holds_place": holds_place(ws),
-    }
-
-
-def _time(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment is not None else None
+def _activity(
+    record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None, *, now: datetime
+) -> models.Activity:
+    """A workspace Redis has never heard of was simply not used."""
+    known = activities.get(record.view.id, _UNUSED) if activities is not None else None
+    following = ttl.next_transition(record.view, activity=known, now=now)
+    shown = known or _UNUSED
+    return models.Activity.model_construct(
+        connections=shown.connections if known is not None else None,
+        last_seen_at=shown.last_seen_at,
+        kind=shown.kind,
+        next=following
+        and models.NextChange.model_construct(to=following.to, at=following.at, why=following.why),
+    )
 
 
 def _url_pattern(base_url: str, base_domain: str | None) -> str:
@@ -145,7 +119,3 @@ def _url_pattern(base_url: str, base_domain: str | None) -> str:
     base = urlsplit(base_url)
     port = f":{base.port}" if base.port and ":" not in base_domain else ""
     return f"{base.scheme}://{{id}}.{base_domain}{port}/"
-
-
-_UNUSED = Activity()
-_NOTHING_GOING_ON = _tail(None, _UNUSED, None)  # most of a long list sleeps

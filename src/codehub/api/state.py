@@ -90,7 +90,7 @@ class AppState:
 
 
 async def _state(request: Request) -> AppState:
-    state: AppState = request.app.state.state
+    state: AppState = request.app.state.codehub
     return state
 
 

@@ -86,7 +86,7 @@ async def test_many_readers_of_one_hint_ask_redis_once(
 ) -> None:
     ann = await environment.sign_in("ann")
     workspace_id = UUID(await a_running_one(environment, ann))
-    frames = environment.app.state.parts.frames
+    frames = environment.app.state.codehub.frames
     reads: list[list[UUID]] = []
     read = environment.activity.read
 

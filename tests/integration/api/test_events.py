@@ -421,7 +421,7 @@ async def test_many_readers_of_one_change_share_one_query(
 
 
 async def test_a_disabled_persons_stream_ends(environment: ApiEnvironment, database_url: str) -> None:
-    environment.app.state.parts.guard._interval_seconds = 0.2
+    environment.app.state.codehub.revoker._interval_seconds = 0.2
     assert revocation.INTERVAL_SECONDS <= 30
     admin, eve = await environment.sign_in("admin"), await environment.sign_in("eve")
     eve_id = await user_id(eve)
@@ -435,7 +435,7 @@ async def test_signing_out_ends_the_streams_of_that_session_at_once(
     environment: ApiEnvironment, database_url: str
 ) -> None:
     """By a hint: the periodic look is switched off here."""
-    environment.app.state.parts.guard._interval_seconds = 3600
+    environment.app.state.codehub.revoker._interval_seconds = 3600
     ann, elsewhere = await environment.sign_in("ann"), await environment.sign_in("ann")
     async with (
         change_feed(database_url, environment.publisher),

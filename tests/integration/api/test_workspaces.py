@@ -178,16 +178,16 @@ async def test_activity_says_who_is_there_and_what_happens_next(
     await execute(environment, "UPDATE workspaces SET observed_status = 'RUNNING'")
     workspace_id = UUID(workspace["id"])
     await environment.activity.touch(workspace_id, 300, ActivityKind.HTTP)
-    environment.app.state.parts.activity._known.clear()
+    environment.app.state.codehub.activity._known.clear()
     activity = (await ann.get(f"{WORKSPACES}/{workspace_id}")).json()["activity"]
     assert (activity["connections"], activity["kind"]) == (0, "http")
     assert (activity["next"]["to"], activity["next"]["why"]) == ("STANDBY", "idle for 5 min")
     await environment.activity.take(workspace_id, "lease", ttl_seconds=300)
-    environment.app.state.parts.activity._known.clear()
+    environment.app.state.codehub.activity._known.clear()
     activity = (await ann.get(f"{WORKSPACES}/{workspace_id}")).json()["activity"]
     assert (activity["connections"], activity["next"]) == (1, None)
     redis_server.kill()
-    environment.app.state.parts.activity._known.clear()
+    environment.app.state.codehub.activity._known.clear()
     answer = await ann.get(f"{WORKSPACES}/{workspace_id}")
     assert answer.status_code == 200
     assert answer.json()["activity"] == {
