@@ -20,10 +20,11 @@ async def estate(
     database_url: str,
     postgres_server: PostgresServer,
     session_factory: Sessions,
+    redis_url: str,
     tmp_path: Path,
 ) -> Estate:
     """A database with one workspace, and nothing else of an estate."""
-    cell = ControlEnvironment(database_url, "", tmp_path, session_factory)
+    cell = ControlEnvironment(database_url, redis_url, tmp_path, session_factory)
     await cell.prepare()
     await cell.create(start=False)
     nothing = cast(Any, None)
