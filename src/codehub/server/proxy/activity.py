@@ -11,7 +11,7 @@ from codehub.kit.batching import Batched
 from codehub.proxy.interfaces import Use
 from codehub.services import access
 from codehub.signals.activity import ActivityKind, ActivityLog, Ended, Lease, Touch
-from codehub.signals.activity_news import ActivityNews
+from codehub.signals.activity_publisher import ActivityPublisher
 from codehub.store.db.session import Sessions
 from codehub.store.errors import DATABASE_FAILED
 from codehub.store.workspaces.records import WorkspaceRecord
@@ -81,7 +81,7 @@ class ProxyActivity:
         activity: ActivityLog,
         sessions: Sessions,
         ttls: StandbyTtls,
-        news: ActivityNews,
+        news: ActivityPublisher,
     ) -> None:
         self._activity = activity
         self._sessions = sessions
