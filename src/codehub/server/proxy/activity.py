@@ -119,7 +119,7 @@ class ProxyActivity:
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
         longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
         async with self._sessions() as session, session.begin():
-            await access.say_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
+            await access.mark_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
 
     def _tell(self, workspace_id: UUID) -> None:
         owner_id = self._ttls.owner(workspace_id)
