@@ -1,11 +1,11 @@
-"""Volume → archive. The order protects the data: upload, read back, compare, and only then the meta.
+"""Archive a volume: upload, read back, compare, and only then write the meta.
 
     tar ──► zstd ──► sha256 ──► upload        read back ──► sha256 equal? ──► .meta
 
 A piece is hashed and written at the same time, in two threads, while the next ones are packed (``packing``).
 
-If the process dies anywhere before the meta, an object without meta stays behind, which nobody ever
-reads; the next try uses another path. If it dies after the meta, the next try finds it and is done.
+If the process dies anywhere before the meta, an object without meta stays behind, which is never read; the
+next try uses another path. If it dies after the meta, the next try finds it and returns it.
 """
 
 import asyncio
@@ -29,19 +29,18 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.threads import in_executor, in_thread
 
 _ESTIMATE_AFTER_SECONDS = 2.0
-"""How long packing must last before the home is sized up for a progress bar. That costs a tenth of the time
-that packing small files takes, and what is done in two seconds nobody watches."""
+"""How long packing must last before the size of the home is estimated for a progress bar. The estimate costs a tenth
+of the time that packing small files takes, and a job that ends within two seconds needs no progress bar."""
 
 _CLEAN_UP_SECONDS = 15
 
 
 async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) -> JobResult:
-    """One try. Finds a committed attempt of this operation, or makes one."""
+    """Return a committed attempt of this operation, or make one. Idempotent."""
     binding = Binding(request.workspace_id, request.op_id, request.installation_id)
     for committed in await store.find_committed(request.workspace_id, request.op_id):
-        if (
-            committed.meta.binding == binding
-        ):  # a stranger's, or one of an older release: ours is made beside it
+        # A foreign binding, or none (an older release), is not reused: a new attempt is made beside it.
+        if committed.meta.binding == binding:
             return _result(committed.path, committed.meta, reused=True)
     if not request.volume_path.is_dir():
         raise EffectError(
@@ -64,12 +63,12 @@ async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
 async def _make(
     volume: Path, path: ArchivePath, store: ArchiveStore, reporter: Reporter, *, binding: Binding
 ) -> ArchiveMeta:
-    """Upload and read back; the meta that may be written now."""
+    """Upload and read back; return the meta to commit."""
     survey = asyncio.create_task(in_thread(survey_volume, volume))
-    patience = 0 if store.needs_expected_size else _ESTIMATE_AFTER_SECONDS
-    estimate = asyncio.create_task(_estimate(volume, after_seconds=patience))
+    delay = 0 if store.needs_expected_size else _ESTIMATE_AFTER_SECONDS
+    estimate = asyncio.create_task(_estimate(volume, after_seconds=delay))
     try:
-        # A directory takes any size; everywhere else the size of the parts follows from the size of all.
+        # A directory needs no size in advance; elsewhere the size of the parts depends on the total.
         expected_bytes = await estimate if store.needs_expected_size else 0
         with reporter.phase("upload"):
             packed = await _upload(
@@ -91,7 +90,7 @@ async def _make(
         files=surveyed.files,
         uncompressed_bytes=packed.uncompressed_bytes,
         skipped=packed.skipped,
-        created_at=datetime.now(UTC),  # for people; nothing is decided by it
+        created_at=datetime.now(UTC),  # for people; no decision depends on it
         binding=binding,
     )
 
@@ -104,7 +103,7 @@ async def _estimate(volume: Path, *, after_seconds: float) -> int:
 
 @dataclass(frozen=True)
 class Packed:
-    """What went up."""
+    """Checksum and sizes of what was uploaded."""
 
     sha256: str
     bytes: int
@@ -161,7 +160,7 @@ def _report_packing(
         reporter.progress(done_bytes=done_bytes, total_bytes=None, files=0)
         return
     share = min(1.0, done_bytes / max(1, estimate.result()))
-    # Every byte is handled twice, packed and read back: hence twice the estimate.
+    # Every byte is processed twice, packed and read back: hence twice the estimate.
     reporter.progress(
         done_bytes=done_bytes,
         total_bytes=2 * estimate.result(),
@@ -172,7 +171,7 @@ def _report_packing(
 async def _read_back(
     path: ArchivePath, packed: Packed, store: ArchiveStore, reporter: Reporter, *, files: int
 ) -> None:
-    """Compare what the store gives back with what we sent. Raises ``READ_BACK_MISMATCH``."""
+    """Compare the stored object with what was sent. Raises ``READ_BACK_MISMATCH``."""
     stored = await store.size_of(path)
     if stored != packed.bytes:
         raise _mismatch(path, f"{stored} bytes are stored, {packed.bytes} were sent")
@@ -192,7 +191,7 @@ async def _read_back(
 
 
 async def _clean_up(path: ArchivePath, store: ArchiveStore) -> None:
-    """Leave nothing of a failed try. If the store does not let us, the archive GC will."""
+    """Delete the object of a failed try. If that fails, the archive GC deletes it."""
     with suppress(EffectError, TimeoutError):
         async with asyncio.timeout(_CLEAN_UP_SECONDS):
             await store.delete([path])

@@ -1,9 +1,9 @@
-"""From an archive URL to a connected store, with timeouts and retries for every request.
+"""Connect to an archive URL, with timeouts and retries for every request.
 
 S3 takes the usual AWS variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, ``AWS_REGION``,
-``AWS_VIRTUAL_HOSTED_STYLE_REQUEST``…), read by obstore itself; ``options`` override them and may also
-hold client options (``timeout``, ``connect_timeout``, ``allow_http``…). Plain HTTP is allowed without
-asking only to this machine, elsewhere by ``AWS_ALLOW_HTTP=true``.
+``AWS_VIRTUAL_HOSTED_STYLE_REQUEST``…), read by obstore itself; ``options`` override them and may also hold
+client options (``timeout``, ``connect_timeout``, ``allow_http``…). Plain HTTP is allowed by default only to
+this machine, elsewhere with ``AWS_ALLOW_HTTP=true``.
 """
 
 import os
@@ -36,7 +36,7 @@ _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
 
 @dataclass(frozen=True)
 class Connection:
-    """A store and what to call it. ``directory`` is set for ``file://``."""
+    """A store and its name for people. ``directory`` is set for ``file://``."""
 
     backend: ObjectStore
     endpoint: str
@@ -44,8 +44,9 @@ class Connection:
 
 
 def open_backend(url: str, *, options: Mapping[str, Any], create: bool) -> Connection:
+    """Open the object store of ``url``. Raises ``EffectError``; contacts nothing."""
     parts = urlsplit(url)
-    endpoint = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"  # user:password@ and ?query stay out
+    endpoint = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"  # without user:password@ and ?query
     if parts.scheme not in _SCHEMES:
         raise _refused(endpoint, "use file:///directory, s3://bucket/prefix, gs://… or az://…")
     if parts.scheme == "memory":
@@ -54,7 +55,7 @@ def open_backend(url: str, *, options: Mapping[str, Any], create: bool) -> Conne
         return _open_directory(Path(unquote(parts.path)), endpoint=endpoint, create=create)
     config = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
     try:
-        # obstore types its options per provider; which one it is, the URL decides at run time.
+        # obstore types its options per provider, which only the URL determines at run time.
         connect: Any = from_url
         backend = connect(
             url, config=config, client_options=_client_options(options), retry_config=_retry_config()
@@ -94,19 +95,19 @@ def _open_directory(directory: Path, *, endpoint: str, create: bool) -> Connecti
 
 def _client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     client = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
-    # What must not last is silence. A whole download may, where a server cannot send ranges.
+    # The read timeout bounds silence. A whole download may take long where a server does not support ranges.
     client.setdefault("connect_timeout", timedelta(seconds=5))
     client.setdefault("read_timeout", timedelta(seconds=60))
     client.setdefault("timeout", timedelta(days=1))
-    # Options of ours make obstore forget this one of the environment.
-    asked = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
-    if asked or _is_loopback(_endpoint_of(options)):
+    # obstore ignores this variable once client options are passed, so it is read here.
+    allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes", "on"}
+    if allowed or _is_loopback(_endpoint_of(options)):
         client.setdefault("allow_http", True)
     return client
 
 
 def _retry_config() -> dict[str, Any]:
-    """A hiccup of one request is retried at once and briefly; an outage is the job's own affair."""
+    """Retry a failed request at once and briefly; the job itself retries outages."""
     backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2}
     return {"max_retries": 3, "retry_timeout": timedelta(seconds=30), "backoff": backoff}
 

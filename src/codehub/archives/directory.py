@@ -1,9 +1,9 @@
-"""An archive store that is a plain directory: writing so that it survives a power cut, reading in one copy.
+"""Write and read archives in a plain directory, durably across a power cut.
 
-obstore lists and deletes directories well, but its writer never calls fsync and hides unfinished
-objects under names no listing shows. Here an object is written under its final name at once. That is
-safe because names are never reused and an object without meta is debris by definition, and it means that
-debris is always *visible* debris, which the archive GC finds. A meta appears complete or not at all.
+obstore lists and deletes directories well, but its writer never calls fsync and hides unfinished objects
+under names no listing shows. Here an object is written under its final name at once. That is safe because
+names are never reused and an object without meta is debris by definition; so all debris is listed, and the
+archive GC finds it. A meta is written atomically.
 """
 
 import ctypes
@@ -18,26 +18,26 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 
 class DirectoryWriter:
-    """One object on its way into the directory. Blocking: call from a worker thread."""
+    """Writes one object into the directory. Blocking: call from a worker thread."""
 
     def __init__(self, root: Path, key: str) -> None:
         self._root = root
         self._path = root / key
         self._descriptor = _create(root, self._path)
-        self._written = self._handed_over = 0
+        self._written = self._flushed = 0
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
         self._written += len(data)
-        if self._written - self._handed_over >= _WRITE_BACK_BYTES:
-            # The disk works while the rest is still packed; ``close`` would otherwise wait for all of it.
-            _start_writing_back(self._descriptor, self._handed_over, self._written - self._handed_over)
-            self._handed_over = self._written
+        if self._written - self._flushed >= _WRITE_BACK_BYTES:
+            # The disk writes while the rest is still packed; ``close`` would otherwise wait for all of it.
+            _start_writing_back(self._descriptor, self._flushed, self._written - self._flushed)
+            self._flushed = self._written
 
     def close(self) -> None:
-        """Durable when this returns: the bytes, the name, and the folders above."""
+        """Make the object durable: the bytes, the name, and the folders above."""
         try:
             os.fsync(self._descriptor)
         finally:
@@ -45,13 +45,14 @@ class DirectoryWriter:
         sync_folders(self._path.parent, self._root)
 
     def abort(self) -> None:
+        """Remove the unfinished object."""
         os.close(self._descriptor)
         self._path.unlink(missing_ok=True)
         prune_folders(self._path.parent, self._root)
 
 
 class DirectoryReader:
-    """The first ``size`` bytes of an object, piece by piece. Blocking: call from a worker thread.
+    """Reads the first ``size`` bytes of an object. Blocking: call from a thread.
 
     obstore reads files too, but fills every buffer with zeros first and copies it once more afterwards.
     """
@@ -61,7 +62,7 @@ class DirectoryReader:
         self._descriptor = os.open(root / key, os.O_RDONLY | os.O_CLOEXEC)
 
     def next_piece(self) -> bytes:
-        """Empty at the end. Raises OSError where the file ends too early."""
+        """Return the next piece; empty at the end. Raises OSError if the file is short."""
         piece = os.read(self._descriptor, min(PIECE_BYTES, self._left))
         self._left -= len(piece)
         if not piece and self._left:
@@ -73,8 +74,11 @@ class DirectoryReader:
 
 
 def put_durably(root: Path, key: str, data: bytes) -> None:
-    """A small object, atomically. If the process dies before the rename, a ``#1`` file stays behind; such
-    names are hidden from listings and go with their folder (``prune_folders``)."""
+    """Write a small object atomically and durably.
+
+    If the process dies before the rename, a ``#1`` file stays behind; such names are hidden from listings and
+    removed with their folder (``prune_folders``).
+    """
     path = root / key
     unfinished = path.with_name(path.name + "#1")
     unfinished.unlink(missing_ok=True)
@@ -102,7 +106,10 @@ def sync_folders(folder: Path, root: Path) -> None:
 
 
 def prune_folders(folder: Path, root: Path) -> None:
-    """Remove ``folder`` and its parents below ``root`` as far as they are empty but for unfinished files."""
+    """Remove ``folder`` and its parents below ``root`` while they are empty.
+
+    Unfinished files (``#``) do not count and are removed.
+    """
     while folder != root and root in folder.parents:
         try:
             names = os.listdir(folder)
@@ -112,12 +119,15 @@ def prune_folders(folder: Path, root: Path) -> None:
                 (folder / name).unlink()
             folder.rmdir()
         except OSError:
-            return  # somebody is writing there, or removed it already: both are fine
+            return  # another process is writing there, or has removed it: both are fine
         folder = folder.parent
 
 
 def _start_writing_back(descriptor: int, offset: int, length: int) -> None:
-    """Ask the kernel to begin, and do not wait. Only a hint: whether it went well, fsync says in the end."""
+    """Ask the kernel to start writing to disk, without waiting.
+
+    Only a hint: errors are reported by the fsync at the end.
+    """
     libc = _libc()
     if libc is not None:
         start, count = ctypes.c_int64(offset), ctypes.c_int64(length)
@@ -133,14 +143,17 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def _create(root: Path, path: Path) -> int:
-    """Open a new file below ``root``. The root itself is never made here: it may be an unmounted disk."""
+    """Open a new file below ``root``.
+
+    The root itself is never created here: a missing one may be an unmounted disk.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     for tries_left in (2, 1, 0):
         _make_folders(root, path.parent)
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            if not tries_left:  # a deletion next door pruned the folder between the two calls: once more
+            if not tries_left:  # a concurrent deletion pruned the folder between the two calls: retry
                 raise
     raise AssertionError("unreachable")
 

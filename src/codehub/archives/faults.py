@@ -1,8 +1,8 @@
-"""Library errors of object storage, translated once, at the edge.
+"""Translate errors of object storage to ``EffectError``, in one place.
 
-Whatever the store says becomes one of three things: the object is not there, the disk is full, or the
-store could not be reached. Messages of the library carry URLs and response bodies: they are cut short,
-and request signatures are kept out.
+An error becomes one of three things: the object does not exist, the disk is full, or the store could not be
+reached. Messages of the library carry URLs and response bodies: they are cut short, and request signatures
+are removed.
 """
 
 import errno
@@ -15,22 +15,25 @@ from obstore.exceptions import BaseError
 from codehub.domain.errors import EffectError, FailureCode
 
 LIBRARY_ERRORS: tuple[type[Exception], ...] = (BaseError, OSError, ValueError)
-"""What obstore raises: its own tree, FileNotFoundError, and ValueError for a bad address."""
+"""What obstore raises: its own exceptions, FileNotFoundError, and ValueError for an invalid URL."""
 
 _DETAIL_LENGTH = 300
 _QUERY = re.compile(r"\?[^\s\"')]*")
 
 
 class ObjectMissing(Exception):
-    """The store answered: no object has this key. Not yet a verdict, see ``ArchiveStore.read_meta``."""
+    """The store answered that no object has this key.
+
+    Whether data is lost is decided by ``ArchiveStore.missing``.
+    """
 
 
 @contextmanager
 def translated(doing: str, *, endpoint: str, may_miss: bool = False) -> Iterator[None]:
-    """Run a piece of work on the store; ``doing`` completes the sentence "… failed while …".
+    """Translate errors of store calls; ``doing`` completes "… failed while …".
 
-    ``may_miss``: the work is about an object that may not exist, told as ``ObjectMissing``. For all other
-    work "not found" is about the bucket or the directory: the store is away.
+    ``may_miss``: the object may not exist, raised as ``ObjectMissing``. For all other calls "not found" is
+    about the bucket or the directory: the store is away.
     """
     try:
         yield
@@ -41,6 +44,7 @@ def translated(doing: str, *, endpoint: str, may_miss: bool = False) -> Iterator
 
 
 def access_error(error: BaseException, doing: str, *, endpoint: str) -> EffectError:
+    """Build the ``NO_SPACE`` or ``S3_ACCESS_ERROR`` of a library error."""
     detail = describe(error)
     if _is_disk_full(error, detail):
         return EffectError(
@@ -58,7 +62,7 @@ def access_error(error: BaseException, doing: str, *, endpoint: str) -> EffectEr
 
 
 def describe(error: BaseException) -> str:
-    """The library's first line without the query string, short enough for people and the database."""
+    """Return the first line of an error without query strings, at most 300 characters."""
     lines = str(error).strip().splitlines()
     text = _QUERY.sub("", lines[0]) if lines else type(error).__name__
     return text if len(text) <= _DETAIL_LENGTH else text[:_DETAIL_LENGTH] + "…"

@@ -1,11 +1,11 @@
-"""The storage job: ``python -m codehub.archives.job``, one archive or one restore, then the end.
+"""The storage job: ``python -m codehub.archives.job`` runs one archive or restore.
 
-Stateless and crash-only. It reads one JSON object (``request``) from standard input until end of file,
-writes JSON lines (``report``) to standard output, and exits with 0 or 1. It knows no database; whoever
-starts it holds the workspace's lock for its life and decides what follows. It may be killed at any
-instruction: the next one with the same request makes it good.
+Stateless and crash-only. It reads one JSON object (``request``) from standard input until end of file, writes
+JSON lines (``report``) to standard output, and exits with 0 or 1. It has no database connection; the process
+that starts it holds the workspace's lock for its lifetime and decides what follows. It may be killed at any
+instruction: the next job with the same request completes the work.
 
-SIGTERM ends it politely, with its upload aborted and its staging place removed.
+SIGTERM ends it gracefully: it aborts its upload and removes its staging place.
 """
 
 import asyncio
@@ -25,21 +25,22 @@ from codehub.domain.errors import EffectError, FailureCode
 
 
 def main() -> int:
-    # A group of its own, so that whoever must end it can end tar with it in one call.
+    """Run the job of standard input and return the exit code."""
+    # A process group of its own, so that one kill of the group ends tar too.
     with suppress(OSError):
         os.setpgid(0, 0)
     reporter = Reporter(sys.stdout)
     try:
         reporter.done(asyncio.run(_run(sys.stdin.buffer.read(), reporter)))
     except BrokenPipeError:
-        return _nobody_listens()
+        return _discard_output()
     except EffectError as error:
         return _failed(reporter, error)
     except asyncio.CancelledError:
         return _failed(
             reporter, EffectError(FailureCode.STORAGE_JOB_FAILED, "The storage job was told to stop.")
         )
-    except Exception as error:  # noqa: BLE001 -- the outermost frame: a bug becomes a line, not silence
+    except Exception as error:  # noqa: BLE001 -- the outermost frame: a defect is reported as a failure
         traceback.print_exc()
         message = f"The storage job stumbled: {type(error).__name__}: {error}"
         return _failed(reporter, EffectError(FailureCode.STORAGE_JOB_FAILED, message))
@@ -54,7 +55,7 @@ async def _run(raw: bytes, reporter: Reporter) -> JobResult:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
     async def attempt() -> JobResult:
-        # Connected afresh for every try: the directory may have been mounted meanwhile.
+        # A new connection for every try: the directory may have been mounted meanwhile.
         store = ArchiveStore.from_url(request.archive_url, options=request.storage_options)
         return await _perform(request, store, reporter)
 
@@ -73,12 +74,15 @@ def _failed(reporter: Reporter, error: EffectError) -> int:
     try:
         reporter.failed(error)
     except BrokenPipeError:
-        return _nobody_listens()
+        return _discard_output()
     return 1
 
 
-def _nobody_listens() -> int:
-    """Our leader is gone. Point stdout elsewhere, or the interpreter complains once more at its exit."""
+def _discard_output() -> int:
+    """Redirect stdout after a broken pipe: the leader is gone.
+
+    Otherwise the interpreter reports the broken pipe again at its exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
@@ -86,6 +90,6 @@ def _nobody_listens() -> int:
 if __name__ == "__main__":
     exit_code = main()
     sys.stderr.flush()
-    # Everything is written, nothing is left to tidy. An ordinary exit would take the interpreter apart
-    # under the feet of obstore's threads, which has ended in SIGABRT.
+    # Everything is written, nothing is left to clean up. An ordinary exit would finalise the interpreter while
+    # obstore's threads still run, which can end in SIGABRT.
     os._exit(exit_code)

@@ -1,10 +1,11 @@
-"""What archives are called: ``{workspace_id}/{op_id}/{attempt}/home.tar.zst`` and ``….meta`` beside it.
+"""Names of archives: ``{workspace_id}/{op_id}/{attempt}/home.tar.zst``.
 
-Every attempt has a path of its own, so nothing is ever overwritten: a retry that dies half-way can spoil
-its own object only, never a good one. The meta is the commit marker; an object without it is debris.
+The meta is beside it, with the suffix ``.meta``. Every attempt has a path of its own, so nothing is ever
+overwritten: a retry that dies half-way damages only its own object, never a complete one. The meta is the
+commit marker; an object without it is debris.
 
-``parse_key`` is strict on purpose. The archive GC deletes only what parses, so a key that merely looks
-similar (upper case, braces, a deeper folder, somebody else's files in a shared bucket) must not.
+``parse_key`` is strict on purpose. The archive GC deletes only keys that parse, so a key that merely looks
+similar (upper case, braces, a deeper folder, other files in a shared bucket) must not parse.
 """
 
 import re
@@ -25,7 +26,7 @@ _KEY = re.compile(
 
 @dataclass(frozen=True, order=True)
 class ArchivePath:
-    """Where one attempt lives. ``key`` is what ``workspaces.archive_key`` holds."""
+    """The path of one attempt. ``key`` is the value of ``workspaces.archive_key``."""
 
     workspace_id: UUID
     op_id: UUID
@@ -42,24 +43,27 @@ class ArchivePath:
 
 @dataclass(frozen=True)
 class ParsedKey:
-    """A key that is ours: which attempt, and whether it is the object or its meta."""
+    """A parsed key: its attempt, and whether it is the object or its meta."""
 
     path: ArchivePath
     is_meta: bool
 
 
 def new_attempt(workspace_id: UUID, op_id: UUID) -> ArchivePath:
-    """A path nobody has used. The attempt is a uuid7: unique by its random bits, readable by its time."""
+    """Return a new, unused path.
+
+    The attempt is a uuid7: unique by its random bits, readable by its time.
+    """
     return ArchivePath(workspace_id=workspace_id, op_id=op_id, attempt=uuid7().hex)
 
 
 def prefix_of(workspace_id: UUID, op_id: UUID | None = None) -> str:
-    """The folder of a workspace, or of one operation of it."""
+    """Return the folder of a workspace, or of one operation of it."""
     return f"{workspace_id}" if op_id is None else f"{workspace_id}/{op_id}"
 
 
 def parse_key(key: str) -> ParsedKey | None:
-    """The attempt a key belongs to, or None for everything that is not exactly ours."""
+    """Return the attempt of a key; None unless it is exactly ours."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None
@@ -70,6 +74,6 @@ def parse_key(key: str) -> ParsedKey | None:
 
 
 def parse_archive_key(key: str) -> ArchivePath | None:
-    """Like ``parse_key`` for what an ``archive_key`` may be: the object, never its meta."""
+    """Parse an ``archive_key``: the object's key, never its meta's."""
     parsed = parse_key(key)
     return parsed.path if parsed is not None and not parsed.is_meta else None

@@ -1,20 +1,20 @@
-"""A look at every member of a tar stream before ``tar`` itself sees it.
+"""Check every member of a tar stream before ``tar`` extracts it.
 
-An archive is input from outside: whoever can write to the bucket chooses the bytes. GNU tar already
-refuses ``..`` and absolute names and delays suspicious links, but a refusal that depends on one program's
-version is not a rule. ``MemberCheck`` is fed the stream piece by piece and raises ``HostileArchive`` for
+An archive is untrusted input: anyone who can write to the bucket chooses the bytes. GNU tar already refuses
+``..`` and absolute names and delays suspicious links, but a refusal that depends on one program's version is
+not a rule. ``MemberCheck`` is fed the stream piece by piece and raises ``HostileArchive`` for
 
 - absolute names, names with ``..``, hardlinks to such names,
 - members (and hardlink targets) *below* a name that the same archive made a symbolic link,
 - devices and every other kind that a CodeHub archive never holds.
 
-Symbolic links themselves are free to point anywhere: a plain virtual environment has absolute ones.
-Nothing here follows them.
+Symbolic links themselves may point anywhere: an ordinary virtual environment has absolute ones. Nothing here
+follows them.
 
-Two parsers that read the same bytes differently are a classic hole, so this one accepts a narrow
-language: exactly what ``tar --format=posix`` writes, plus GNU long names. Where a header offers several
-names (ustar field, pax ``path``, GNU long name, sparse name) each of them must be harmless, so it does
-not matter which one tar picks.
+Two parsers that read the same bytes differently are a known class of vulnerabilities, so this one accepts a
+narrow language: exactly what ``tar --format=posix`` writes, plus GNU long names. Where a header offers
+several names (ustar field, pax ``path``, GNU long name, sparse name) each of them must be safe, so it does
+not matter which one tar uses.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from zlib import adler32
 
 BLOCK = 512
 MAX_EXTENSION_BYTES = 16 * 1024 * 1024
-"""Limit of one pax or long-name record, which is held in memory: more than the xattrs of a file."""
+"""Maximum of one pax or long-name record, which is held in memory: more than the xattrs of a file."""
 
-_MOST_CLEAN_FOLDERS = 10_000
+_MAX_CLEAN_FOLDERS = 10_000
 _ZERO = bytes(BLOCK)
 _REGULAR = (b"0", b"\0", b"7")
 _SYMLINK, _HARDLINK, _DIRECTORY, _FIFO = b"2", b"1", b"5", b"6"
@@ -33,29 +33,33 @@ _KIND_NAMES = {b"3": "a character device", b"4": "a block device", b"S": "an old
 
 
 class HostileArchive(Exception):
-    """The archive holds something that is never unpacked."""
+    """The archive has a member that is never extracted."""
 
 
 class MemberCheck:
-    """Push-parser over a tar stream. ``feed`` any slices, then ``finish``; both raise ``HostileArchive``."""
+    """Push parser of a tar stream: ``feed`` any slices, then ``finish``.
+
+    Both raise ``HostileArchive``.
+    """
 
     def __init__(self) -> None:
         self.files = 0
         self.bytes = 0
-        self._pending = b""  # an incomplete header block, or the part of an extension that has come
-        self._skip = 0  # data and padding still to pass by
-        self._wanted = BLOCK  # how many bytes make the next thing complete
+        self._pending = b""  # an incomplete header block, or the received part of an extension
+        self._skip = 0  # bytes of data and padding still to skip
+        self._wanted = BLOCK  # size of the next header block or extension
         self._extension: Callable[[bytes], None] | None = None
         self._extension_size = 0
-        self._names: list[bytes] = []  # names the coming header may go by
+        self._names: list[bytes] = []  # all names of the next header
         self._links: list[bytes] = []
         self._size: int | None = None
         self._symlinks: set[bytes] = set()
-        self._clean_folders: set[bytes] = set()  # below no link, as far as is known
-        self._clean_parent: bytes | None = None  # the last folder that was looked at: neighbours share it
-        self.ended = False  # the end mark has come
+        self._clean_folders: set[bytes] = set()  # known to be below no link
+        self._clean_parent: bytes | None = None  # the last folder checked: neighbours share it
+        self.ended = False  # the end mark was read
 
     def feed(self, data: bytes) -> None:
+        """Check the next bytes. Raises ``HostileArchive``."""
         self.bytes += len(data)
         position, length = 0, len(data)
         while position < length:
@@ -81,7 +85,7 @@ class MemberCheck:
             self._complete(piece)
 
     def finish(self) -> None:
-        """The stream is over: it must have ended where an archive ends."""
+        """Check that the stream ended at an end mark. Raises ``HostileArchive``."""
         if not self.ended:
             raise HostileArchive("the archive ends in the middle")
 
@@ -127,7 +131,7 @@ class MemberCheck:
 
     def _pax(self, records: bytes) -> None:
         if b"path=" not in records and b"size=" not in records and b"name=" not in records:
-            return  # times only, as nearly always: however it is read, nothing that matters is in it
+            return  # times only, as nearly always: no name and no size, however it is parsed
         position = 0
         while position < len(records):
             space = records.find(b" ", position, position + 20)
@@ -156,7 +160,7 @@ class MemberCheck:
             self.files += 1
             return
         if size:
-            # Programs disagree on whether such a member has data: not a question to leave open.
+            # Programs disagree on whether such a member has data, so it must have none.
             raise HostileArchive(f"data where none belongs, in {_show(self._names[0])}")
         if kind == _DIRECTORY:
             return
@@ -174,7 +178,7 @@ class MemberCheck:
         for target in self._links:
             self._verify_name(target)
             if _plain(target) in self._symlinks:
-                self._remember_links()  # another name for a link is a link
+                self._remember_links()  # a hardlink to a symbolic link is a symbolic link
 
     def _remember_links(self) -> None:
         links = {_plain(name) for name in self._names}
@@ -197,9 +201,12 @@ class MemberCheck:
         self._clean_parent = parent
 
     def _verify_folders(self, folder: bytes, name: bytes) -> None:
-        """No folder on the way is a link. Upwards until one that was looked at: a tree of a thousand levels
-        has a thousand folders, and each is asked about once."""
-        if len(self._clean_folders) > _MOST_CLEAN_FOLDERS:
+        """Raise if any folder on the way is a symbolic link.
+
+        Checks upwards until a folder already checked: a tree of a thousand levels has a thousand folders, and
+        each is checked once.
+        """
+        if len(self._clean_folders) > _MAX_CLEAN_FOLDERS:
             self._clean_folders.clear()
         while folder and folder not in self._clean_folders:
             if folder in self._symlinks:
@@ -209,10 +216,10 @@ class MemberCheck:
 
 
 def _verify_checksum(block: bytes) -> None:
-    """The sum of all bytes, the checksum's own field taken as blanks.
+    """Verify the header's checksum: the sum of all bytes, its own field as blanks.
 
-    Adler-32 keeps exactly that sum (plus one) in its lower half, as long as it stays below 65521, which
-    256 bytes do: an order of magnitude faster than ``sum`` at a place that runs twice per file.
+    Adler-32 keeps exactly that sum (plus one) in its lower half, as long as it stays below 65521, which 256
+    bytes do: an order of magnitude faster than ``sum`` in code that runs twice per file.
     """
     blanked = block[:148] + b"        " + block[156:]
     total = (adler32(blanked[:256]) & 0xFFFF) + (adler32(blanked[256:]) & 0xFFFF) - 2
@@ -221,7 +228,7 @@ def _verify_checksum(block: bytes) -> None:
 
 
 def _number(field: bytes) -> int:
-    """An octal or base-256 field. Strict: nothing here is guessed."""
+    """Parse an octal or base-256 field, strictly."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.rstrip(b" \0").lstrip(b" ")
@@ -240,7 +247,7 @@ def _blank(digits: bytes) -> int:
 
 def _ustar_name(block: bytes) -> bytes:
     name = _until_nul(block[:100])
-    # Only POSIX ustar has a prefix; old GNU headers ("ustar  ") keep other things at that place.
+    # Only POSIX ustar has a prefix; old GNU headers ("ustar  ") have other fields there.
     if block[257:263] == b"ustar\0" and block[345]:
         return _until_nul(block[345:500]) + b"/" + name
     return name

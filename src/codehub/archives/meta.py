@@ -1,11 +1,11 @@
-"""``home.tar.zst.meta``: what is known about an archive, and by its existence the proof that it is whole.
+"""``home.tar.zst.meta``: facts about an archive; its existence is the commit.
 
-Written last, after the object was read back. Small JSON, so that an operator can read it with ``cat``.
-The parser believes nothing: a restore acts on these numbers before it has seen a byte of the archive.
+Written last, after the object was read back. Small JSON, so that an operator can read it with ``cat``. The
+parser is strict: a restore acts on these numbers before it has read a byte of the archive.
 
-``Binding`` says whose archive this is, so that no other one can take its place: neither another workspace's,
-nor an empty one. Metas of older releases have none; they are read, and the timeline says so. It does not
-change the format: older releases read a bound meta and pass over it.
+``Binding`` ties the archive to its workspace, so that no other one can be restored in its place: neither
+another workspace's, nor an empty one. Metas of older releases have none; they are read, and the timeline
+records that. It does not change the format: older releases ignore the binding.
 """
 
 import json
@@ -19,17 +19,17 @@ from codehub.domain.errors import EffectError, FailureCode
 
 FORMAT_VERSION = 1
 MAX_META_BYTES = 64 * 1024
-"""A meta is below one KiB; whatever is larger than this is not one and is not read into memory."""
+"""A meta is below one KiB; an object larger than this is none and is not read into memory."""
 
-_MOST = 2**63 - 1  # of anything that is counted
+_MAX_COUNT = 2**63 - 1
 _MAX_FORMAT_VERSION = 1000
-_LONGEST_ID = 100
+_MAX_ID_LENGTH = 100
 _BINDING = ("workspace_id", "op_id", "installation_id")
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Whose archive it is, and which operation of whom made it."""
+    """The workspace, operation and installation an archive was made of."""
 
     workspace_id: UUID
     op_id: UUID
@@ -38,7 +38,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class ArchiveMeta:
-    """Version 1: one zstd frame holding one POSIX tar of the home, names relative to it."""
+    """Version 1: one zstd frame with one POSIX tar of the home, names relative to it."""
 
     sha256: str  # of the object as it is stored, in hex
     bytes: int  # size of the object
@@ -59,7 +59,7 @@ def encode_meta(meta: ArchiveMeta) -> bytes:
 
 
 def parse_meta(raw: bytes, *, key: str) -> ArchiveMeta:
-    """Strictly; ``key`` only names the culprit.
+    """Parse a meta strictly. ``key`` is used in errors only.
 
     Raises ``CHECKSUM_MISMATCH`` (data lost) for a damaged meta, and for one of a newer CodeHub
     ``TAR_EXTRACT_FAILED`` (the data is fine, this program is too old for it).
@@ -90,16 +90,17 @@ def parse_meta(raw: bytes, *, key: str) -> ArchiveMeta:
 
 
 class _Unfit(Exception):
-    """A field that is missing or holds something else. Named by us: its content may be anything."""
+    """A field is missing or invalid.
+
+    Only its name is kept: the content may be anything.
+    """
 
 
 def _load_object(raw: bytes, key: str) -> Mapping[str, Any]:
     try:
         document = json.loads(raw)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # UnicodeDecodeError, and numbers of 5000 digits, are ValueErrors
+    except (ValueError, RecursionError) as error:
+        # UnicodeDecodeError, and numbers of 5000 digits, are ValueErrors.
         raise _damaged(key, "not JSON") from error
     if not isinstance(document, dict):
         raise _damaged(key, "not a JSON object")
@@ -107,7 +108,7 @@ def _load_object(raw: bytes, key: str) -> Mapping[str, Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
 
 
 def _count(document: Mapping[str, Any], field: str) -> int:
@@ -145,11 +146,11 @@ def _moment(document: Mapping[str, Any]) -> datetime:
 
 
 def _binding(document: Mapping[str, Any]) -> Binding | None:
-    """All of it or none: half a binding is damage."""
+    """Read the binding, all of it or none: a partial binding is damage."""
     if not any(name in document for name in _BINDING):
         return None
     installation_id = document.get("installation_id")
-    if not isinstance(installation_id, str) or not 0 < len(installation_id) <= _LONGEST_ID:
+    if not isinstance(installation_id, str) or not 0 < len(installation_id) <= _MAX_ID_LENGTH:
         raise _Unfit("installation_id")
     return Binding(_uuid(document, "workspace_id"), _uuid(document, "op_id"), installation_id)
 

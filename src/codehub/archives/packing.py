@@ -1,9 +1,9 @@
-"""Volume → compressed tar, piece by piece: what keeps every core busy while a home is archived.
+"""Compress tar's output piece by piece, keeping every core busy.
 
     tar ──pipe──► one thread that only feeds zstd ──► zstd and its threads ──► pieces, a few of them waiting
 
-The thread has nothing else to do, so zstd's threads never wait for a hash or for the store, and as long as
-there is room for another piece it does not wait for anybody either.
+The thread does nothing else, so zstd's threads never wait for a hash or for the store, and it waits only
+while the queue of pieces is full.
 """
 
 import os
@@ -18,23 +18,23 @@ from codehub.archives.tarball import PIPE_BYTES, Tar
 LEVEL = 3
 MAX_COMPRESSION_THREADS = 8
 COMPRESSION_JOB_BYTES = 2 * 1024 * 1024
-"""What one thread of zstd takes at a time. Its own choice, 8 MiB, costs 57 MiB of memory per thread; this
-costs 17 and compresses no worse. Half of it would compress 3 % worse and cost more time: every job first
-looks again at the last 256 KiB of the one before."""
+"""Input of one zstd job. zstd's default, 8 MiB, costs 57 MiB of memory per thread; this costs 17 MiB and compresses
+no worse. Half of it would compress 3 % worse and take longer: every job first reads again the last 256 KiB of the
+one before."""
 
 _PIECE_BYTES = 2 * 1024 * 1024
 _PIECES_AHEAD = 3
 
 
 class Packer:
-    """tar's output, compressed."""
+    """Compresses the output of a running tar."""
 
     def __init__(self, tar: Tar) -> None:
         self.bytes_read = 0
         self._tar = tar
 
     def pieces(self) -> AbstractAsyncContextManager[AsyncGenerator[bytes, None]]:
-        """All of them, in order. The end is reached only if tar was satisfied."""
+        """Yield the compressed pieces in order; raises at the end if tar failed."""
         compressed = self._compress()
         return aclosing(
             read_ahead(lambda: next(compressed, b""), unblock=self._tar.kill, ahead=_PIECES_AHEAD)
@@ -43,18 +43,18 @@ class Packer:
     def _compress(self) -> Iterator[bytes]:
         chunker = _new_compressor().chunker(chunk_size=_PIECE_BYTES)
         descriptor = self._tar.pipe.fileno()
-        buffer = memoryview(bytearray(PIPE_BYTES))  # one for all: what is fed, zstd has copied or compressed
+        buffer = memoryview(bytearray(PIPE_BYTES))  # reused: zstd keeps no reference to its input
         while length := os.readv(descriptor, [buffer]):
             self.bytes_read += length
             yield from chunker.compress(buffer[:length])
         self._tar.wait()
-        yield from chunker.finish()  # type: ignore[no-untyped-call]  # its stub forgot the annotation
+        yield from chunker.finish()  # type: ignore[no-untyped-call]  # its stub has no annotation
 
 
 def _new_compressor() -> zstandard.ZstdCompressor:
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # With threads of its own zstd works on what lies in one piece; without, on a ring that it has to look at
-    # in two parts, for a tenth more CPU. That is worth a copy of every byte even where tar takes a core.
+    # With threads of its own zstd reads contiguous input; without, a ring buffer in two parts, for a tenth more CPU.
+    # That is worth a copy of every byte even where tar uses a core.
     workers = min(available, MAX_COMPRESSION_THREADS)
     parameters = zstandard.ZstdCompressionParameters.from_level(
         LEVEL,

@@ -1,4 +1,4 @@
-"""What a storage job says: JSON lines on its standard output, progress and then one final line.
+"""Write a storage job's report: JSON lines on standard output, one final line.
 
     {"event": "progress", "done_bytes": 1048576, "total_bytes": 9000000, "files": 120}
     {"event": "done", "archive_key": "…", "bytes": 4000000, "files": 950, "skipped": 0, "seconds": {…}, …}
@@ -22,7 +22,7 @@ PROGRESS_INTERVAL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a storage job ended well."""
+    """The result of a successful storage job."""
 
     archive_key: str
     bytes: int
@@ -32,19 +32,22 @@ class JobResult:
 
 
 class Reporter:
-    """Writes the lines. If nobody reads any more, writing fails and that ends the job: the next one starts
-    over, which is all a crash-only job needs."""
+    """Writes the lines.
+
+    If the reader is gone, writing raises, which ends the job: the next one starts over, as a crash-only job
+    may.
+    """
 
     def __init__(self, output: IO[str], *, now: Callable[[], float] = clock.monotonic) -> None:
         self._output = output
         self._now = now
         self._last_at: float | None = None
-        self._held_back: dict[str, Any] | None = None
+        self._unwritten: dict[str, Any] | None = None
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time until the end of the block for ``name``. Phases may lie within each other."""
+        """Add the duration of the block to the seconds of ``name``. Phases may nest."""
         began_at = self._now()
         try:
             yield
@@ -52,7 +55,10 @@ class Reporter:
             self._seconds[name] += self._now() - began_at
 
     def progress(self, *, done_bytes: int, total_bytes: int | None, files: int) -> None:
-        """At most two lines a second; the first and the last one are always written."""
+        """Write progress, at most two lines a second.
+
+        The first and the last one are always written.
+        """
         line = {
             "event": "progress",
             "done_bytes": done_bytes,
@@ -61,14 +67,14 @@ class Reporter:
         }
         now = self._now()
         if self._last_at is not None and now - self._last_at < PROGRESS_INTERVAL_SECONDS:
-            self._held_back = line
+            self._unwritten = line
             return
-        self._last_at, self._held_back = now, None
+        self._last_at, self._unwritten = now, None
         self._write(line)
 
     def done(self, result: JobResult) -> None:
-        if self._held_back is not None:
-            self._write(self._held_back)
+        if self._unwritten is not None:
+            self._write(self._unwritten)
         self._write(
             {
                 "event": "done",

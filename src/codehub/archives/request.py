@@ -1,6 +1,6 @@
-"""What a storage job is asked to do: the one JSON object on its standard input.
+"""Parse a storage job's request: the one JSON object on its standard input.
 
-Not arguments: everybody on the machine can read those, and ``storage_options`` may hold keys.
+Not command-line arguments: every user of the machine can read those, and ``storage_options`` may hold keys.
 """
 
 import json
@@ -14,16 +14,18 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 
 RETRY_DELAYS_SECONDS = (5.0, 12.0, 25.0)
-"""Waits between the tries of one job when the store falters: three, 42 s in all."""
+"""Delays between the tries of one job while the store fails: three, 42 s in all."""
 
 
 class Direction(StrEnum):
+    """Which way a home is moved."""
+
     ARCHIVE = "archive"
     RESTORE = "restore"
 
 
 class Swap(StrEnum):
-    """How a restored home takes its place."""
+    """How a restored home replaces the volume."""
 
     EXCHANGE = "exchange"  # by one atomic rename: the volume is a plain directory
     INSIDE = "inside"  # entry by entry: the volume is a mount point, which cannot be renamed
@@ -31,22 +33,27 @@ class Swap(StrEnum):
 
 @dataclass(frozen=True)
 class JobRequest:
+    """One archive or one restore."""
+
     kind: Direction
     workspace_id: UUID
     op_id: UUID
     archive_url: str
     volume_path: Path
     installation_id: str  # archive: written into the meta; restore: the meta must name it
-    staging_dir: Path | None = None  # restore by exchange: same file system as the volume, this job's alone
+    staging_dir: Path | None = None  # restore by exchange: on the volume's file system, for this job alone
     archive_key: str | None = None  # restore: what to unpack
-    archive_sha256: str | None = None  # restore: what the database remembers of it; None: of an older release
+    archive_sha256: str | None = None  # restore: as committed in the database; None: by an older release
     swap: Swap = Swap.EXCHANGE
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     retry_delays: tuple[float, ...] = RETRY_DELAYS_SECONDS
 
 
 def parse_request(raw: bytes) -> JobRequest:
-    """Raises ``STORAGE_JOB_FAILED`` naming what is wrong: that is a bug of the caller."""
+    """Parse a request. Raises ``STORAGE_JOB_FAILED`` with the reason.
+
+    A malformed request is a defect of the caller.
+    """
     try:
         document = json.loads(raw)
         request = JobRequest(
@@ -67,11 +74,11 @@ def parse_request(raw: bytes) -> JobRequest:
         raise _malformed(f"{error} is missing") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise _malformed(str(error)) from error
-    _require_what_a_restore_needs(request)
+    _require_restore_fields(request)
     return request
 
 
-def _require_what_a_restore_needs(request: JobRequest) -> None:
+def _require_restore_fields(request: JobRequest) -> None:
     if request.kind is not Direction.RESTORE:
         return
     if not request.archive_key:

@@ -1,10 +1,10 @@
-"""Archive → volume. Crash-only: every try starts over in a fresh staging place.
+"""Restore an archive into a volume.
 
     meta ──► ours? ──► enough space? ──► download ──► sha256 ──► unzstd ──► member check ──► tar (staging)
-                                   checksum equal and tar satisfied? ──► swap in
+                                   checksum equal and tar exited with 0? ──► swap in
 
-Nothing becomes visible before the whole archive was read and its checksum compared: a damaged archive
-leaves the old volume exactly as it was.
+Crash-only: every try starts over in a fresh staging place. Nothing becomes visible before the whole archive
+was read and its checksum compared: a damaged archive leaves the old volume exactly as it was.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _OUTPUT_BYTES = 1024 * 1024
 
 
 async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) -> JobResult:
-    """One try."""
+    """Restore once. A crash leaves a staging place, which the next try removes."""
     key = request.archive_key or ""
     meta = await store.read_meta(key)
     path = parse_archive_key(key)
@@ -69,11 +69,10 @@ async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
 
 
 def require_ours(meta: ArchiveMeta, path: ArchivePath, request: JobRequest) -> None:
-    """Raise ``ARCHIVE_MISMATCH`` (data lost) unless this is the very archive that was made of this workspace.
+    """Raise ``ARCHIVE_MISMATCH`` (data lost) unless the archive is this workspace's.
 
     Its checksum must be the one the database committed together with its key; workspace, operation and
-    installation must be the ones its meta names. What was not written down at its time (an older release)
-    cannot be compared.
+    installation must be the ones its meta names. What an older release did not record cannot be compared.
     """
     expected = Binding(request.workspace_id, path.op_id, request.installation_id)
     if path.workspace_id != request.workspace_id:
@@ -122,7 +121,7 @@ def require_space(directory: Path, meta: ArchiveMeta) -> None:
             needed_bytes=needed,
             free_bytes=free,
         )
-    if status.f_files and status.f_favail < meta.files:  # some file systems do not count: 0 in all
+    if status.f_files and status.f_favail < meta.files:  # some file systems do not count inodes: f_files is 0
         raise EffectError(
             FailureCode.NO_SPACE,
             f"No space for the restore: it has {meta.files:,} files, the file system at {directory} "
@@ -134,11 +133,10 @@ def require_space(directory: Path, meta: ArchiveMeta) -> None:
 
 
 class Unpacker:
-    """Compressed bytes in, files out: hashed, decompressed, checked, handed to tar. Blocking. Every piece
-    goes to both ``hash`` and ``feed``.
+    """Hashes, decompresses and checks pieces, and writes them to tar. Blocking.
 
-    A fault on the way is remembered and the rest is still hashed, because only the checksum tells whether
-    the archive is damaged or the fault is our own.
+    Every piece goes to both ``hash`` and ``feed``. An error on the way is kept and the rest is still hashed,
+    because only the checksum shows whether the archive is damaged or the error is our own.
     """
 
     def __init__(self, tar: Tar, meta: ArchiveMeta) -> None:
@@ -148,17 +146,18 @@ class Unpacker:
         self._meta = meta
         self._digest = hashlib.sha256()
         self._fault: Exception | None = None
-        self._tar_left = False
-        # Writes decompressed bytes through ``self.write`` in bounded pieces, however well they compress.
+        self._tar_exited = False
+        # Passes decompressed bytes to ``self.take`` in bounded pieces, however well they compress.
         self._decompressor = zstandard.ZstdDecompressor().stream_writer(
             cast(IO[bytes], _Sink(self)), write_size=_OUTPUT_BYTES
         )
 
     def hash(self, data: bytes) -> None:
-        """Beside ``feed``, in a thread of its own: the two share nothing."""
+        """Hash a piece. Safe beside ``feed`` in another thread: the two share nothing."""
         self._digest.update(data)
 
     def feed(self, data: bytes) -> None:
+        """Decompress, check and extract a piece. Errors are kept for ``finish``."""
         self.bytes += len(data)
         if self._fault is not None:
             return
@@ -168,25 +167,25 @@ class Unpacker:
             self._fault = error
 
     def take(self, data: bytes) -> None:
-        """Decompressed bytes on their way to tar."""
+        """Check decompressed bytes and write them to tar."""
         self.check.feed(data)
         if self.check.bytes > self._meta.uncompressed_bytes:
             raise HostileArchive("more data than its meta says")
-        if self._tar_left:
+        if self._tar_exited:
             return
         view = memoryview(data)
         try:
             while view:
                 view = view[self._tar.pipe.write(view) :]
         except BrokenPipeError:
-            # tar leaves at the end mark and does not wait for the padding behind it. Anywhere else
-            # it left because of trouble, about which its exit code is asked later.
+            # tar exits at the end mark and does not read the padding behind it. Anywhere else it exited because of
+            # an error, which its exit code shows later.
             if not self.check.ended:
                 raise
-            self._tar_left = True
+            self._tar_exited = True
 
     def finish(self, key: str) -> None:
-        """The verdict, once everything was fed: raises unless the files are exactly those archived."""
+        """Raise unless the files are exactly those archived. Call it after the last piece."""
         if self._digest.hexdigest() != self._meta.sha256:
             raise EffectError(
                 FailureCode.CHECKSUM_MISMATCH,
@@ -202,7 +201,7 @@ class Unpacker:
             self._tar.wait()
         except EffectError as error:
             raise _no_space(error) or error from error
-        if self._fault is not None:  # tar was content before its input was over
+        if self._fault is not None:  # tar exited with 0 before its input ended
             raise _refused(key, self._fault) from self._fault
         try:
             self.check.finish()
@@ -211,7 +210,7 @@ class Unpacker:
 
 
 class _Sink(io.RawIOBase):
-    """The file-like face that zstandard wants."""
+    """The file-like object that zstandard writes to."""
 
     def __init__(self, unpacker: Unpacker) -> None:
         self._unpacker = unpacker
@@ -232,8 +231,8 @@ async def _restore_into(
         except EffectError as error:
             if error.failure is not FailureCode.CHECKSUM_MISMATCH:
                 raise
-            # "Damaged" is final: nobody tries again after it. So it is said only when a second reading
-            # agrees, and a bit that flipped on the wire is not taken for lost data.
+            # "Damaged" is terminal: it is not retried. So it is raised only after a second download agrees, and a
+            # bit that flipped on the wire is not taken for lost data.
             await in_thread(remove_tree, home)
             home = await in_thread(place.make)
             with reporter.phase("unpack"):
@@ -304,7 +303,7 @@ def _refused(key: str, why: Exception) -> EffectError:
 
 
 def _no_space(error: EffectError) -> EffectError | None:
-    """tar ran into a full disk after all: somebody else was writing too."""
+    """Return ``NO_SPACE`` if tar hit a full disk: another process was writing too."""
     if not any("No space left on device" in line for line in error.context.get("errors", ())):
         return None
     return EffectError(

@@ -1,7 +1,7 @@
-"""Trying again inside one storage job, while the object store falters.
+"""Retry inside one storage job while the object store fails.
 
-A hiccup of a minute must not cost an operation one of its three executions. What is not the store's
-mood (tar failed, no space, data lost) is not tried again here.
+An outage of a minute must not cost an operation one of its three executions. Errors that are not the store's
+(tar failed, no space, data lost) are not retried here.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def with_retries(attempt: Callable[[], Awaitable[T]], *, delays: Sequence[float]) -> T:
-    """The result of ``attempt``, tried once and then once more after each delay. The last error counts."""
+    """Call ``attempt`` once and again after each delay; raises the last error."""
     for delay in delays:
         try:
             return await attempt()

@@ -1,13 +1,13 @@
-"""tar, where it can reach nothing but the volume: a Landlock ruleset around it.
+"""Confine tar to the volume with a Landlock ruleset.
 
-Landlock is the kernel's own sandbox for unprivileged processes (Linux 5.13; version 2 of its interface,
-Linux 5.19, is needed to make hardlinks between folders). It needs no helper program, no namespace and no
-root, works inside containers, and does not disturb owners, which a user namespace would. Inside, tar may
-read its own program and libraries, read (packing) or fill (unpacking) one directory, and open no other
-file, connect nowhere, make no device.
+Landlock is the kernel's own sandbox for unprivileged processes (Linux 5.13; version 2 of its interface, Linux
+5.19, is needed to make hardlinks between folders). It needs no helper program, no namespace and no root,
+works inside containers, and keeps file owners, which a user namespace would not. Inside, tar may read its own
+program and libraries, read (packing) or fill (unpacking) one directory, and open no other file, connect
+nowhere, make no device.
 
-It is the third line: archives are checked member by member before tar sees them (``members``), and GNU
-tar itself refuses to leave its directory. Where the kernel has no Landlock, the first two hold alone.
+It is the third line of defence: archives are checked member by member before tar reads them (``members``),
+and GNU tar itself refuses to leave its directory. Where the kernel has no Landlock, the first two remain.
 """
 
 import ctypes
@@ -29,8 +29,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 _MAKE_FIFO, _MAKE_SYMLINK, _LINK_ACROSS, _TRUNCATE = 1 << 10, 1 << 12, 1 << 13, 1 << 14
 _READING = _READ_FILE | _READ_DIR
-# At every open the kernel also asks whether the file could be truncated, and climbs to the root of the file
-# system until it finds out. tar never truncates what it packs; said here, each file costs half of that.
+# At every open the kernel also checks whether truncating is allowed, walking up to the root of the file system if no
+# rule says so. tar never truncates what it packs; allowing it here halves that cost per file.
 _PACKING = _READING | _TRUNCATE
 _FILLING = (
     _READING | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_FILE | _MAKE_FIFO
@@ -53,7 +53,7 @@ class _PathBeneath(ctypes.Structure):
 
 @cache
 def sandbox_version() -> int:
-    """Version of Landlock's interface in this kernel; 0 where there is none."""
+    """Return the version of Landlock's interface in this kernel; 0: none."""
     if not sys.platform.startswith("linux"):
         return 0
     version: int = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_FOR_VERSION)
@@ -62,7 +62,10 @@ def sandbox_version() -> int:
 
 @contextmanager
 def confinement(directory: Path, *, program: str, writable: bool) -> Iterator[Callable[[], None] | None]:
-    """What the child calls between fork and exec to lock itself in; None where it cannot be done."""
+    """Yield the function that confines a child between fork and exec.
+
+    None where the kernel does not support it.
+    """
     if sandbox_version() < NEEDED_VERSION:
         yield None
         return
@@ -74,7 +77,7 @@ def confinement(directory: Path, *, program: str, writable: bool) -> Iterator[Ca
         libc = _libc()
 
         def confine() -> None:
-            """Only two system calls: between fork and exec little else is safe."""
+            """Make only two system calls: between fork and exec little else is safe."""
             if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, ruleset, 0):
                 os._exit(126)
 
@@ -86,7 +89,7 @@ def confinement(directory: Path, *, program: str, writable: bool) -> Iterator[Ca
 def _make_ruleset() -> int:
     version = sandbox_version()
     rules = _Ruleset(files=_ALL_BY_VERSION.get(version, _ALL_BY_VERSION[5]), network=_TCP, scoped=_SCOPES)
-    size = 8 if version < 4 else 16 if version < 6 else 24  # older kernels know fewer of the fields
+    size = 8 if version < 4 else 16 if version < 6 else 24  # older kernels have fewer fields
     return _checked(_libc().syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0))
 
 

@@ -1,11 +1,12 @@
-"""One interface over object storage: a directory, S3 and its relatives, whatever obstore speaks.
+"""Write, find, read and delete archives in object storage.
 
-Used by the storage job (write, read back, commit), by services (which archives are there?) and by the
-archive GC (list in pages, delete in batches). Knows paths and metas, nothing of workspaces' states.
+A directory, S3 and compatible stores, and whatever else obstore supports, behind one interface. Used by the
+storage job (write, read back, commit), by services (list archives) and by the archive GC (list in pages,
+delete in batches). Handles paths and metas, not the states of workspaces.
 
 Errors are ``EffectError``: ``S3_ACCESS_ERROR`` when the store is away, ``NO_SPACE`` when it is full,
-``ARCHIVE_NOT_FOUND`` only when the store as a whole answers and the object is not there. A missing bucket
-or an unmounted disk also says "not found", and must never be mistaken for lost data.
+``ARCHIVE_NOT_FOUND`` only when the store as a whole answers and the object does not exist. A missing bucket
+or an unmounted disk also answers "not found", and must never be mistaken for lost data.
 """
 
 import asyncio
@@ -29,16 +30,16 @@ from codehub.archives.transfer import ObjectWriter, open_writer, read_file, read
 from codehub.domain.errors import EffectError, FailureCode
 
 PAGE_SIZE = 1000
-"""Objects per page of a listing and per delete request: what S3 allows at once."""
+"""Objects per page of a listing and per delete request: the maximum of S3."""
 
 _PROBE_SECONDS = 10.0
-_PROBE_PREFIX = ".codehub-probe"  # holds nothing: an empty answer is an answer
+_PROBE_PREFIX = ".codehub-probe"  # holds no object: an empty listing shows that the store answers
 _META_READS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class ArchiveObject:
-    """One object of the store. ``parsed`` is None for what is not ours: listed, never touched."""
+    """One object of the store. ``parsed`` is None for foreign keys, never touched."""
 
     key: str
     size: int
@@ -56,7 +57,7 @@ class CommittedArchive:
 
 
 class ArchiveStore:
-    """Where archives live. ``endpoint`` names it for people: the URL without secrets."""
+    """A store of archives. ``endpoint`` names it for people: the URL without secrets."""
 
     def __init__(self, backend: ObjectStore, *, endpoint: str, directory: Path | None = None) -> None:
         self._backend = backend
@@ -67,17 +68,17 @@ class ArchiveStore:
     def from_url(
         cls, url: str, *, options: Mapping[str, Any] | None = None, create: bool = False
     ) -> "ArchiveStore":
-        """Connect to ``file:///…``, ``s3://bucket/prefix``, ``gs://…``, ``az://…`` or ``memory:///``.
+        """Connect to ``file:///…``, ``s3://bucket/prefix``, ``gs://…``, ``az://…``.
 
-        Nothing is contacted yet, but a directory has to be there. ``create`` makes it: for the server's
-        first start; a storage job never does it, the missing directory may be an unmounted disk.
+        Or ``memory:///``. Nothing is contacted yet, but a directory must exist. ``create`` makes it: for the
+        server's first start; a storage job never does, because a missing directory may be an unmounted disk.
         """
         connection = connect.open_backend(url, options=options or {}, create=create)
         return cls(connection.backend, endpoint=connection.endpoint, directory=connection.directory)
 
     @property
     def needs_expected_size(self) -> bool:
-        """Whether ``open_writer`` wants to know how large the object may become."""
+        """Whether ``open_writer`` needs ``expected_bytes``."""
         return self._directory is None
 
     async def probe(self) -> None:
@@ -92,7 +93,10 @@ class ArchiveStore:
             raise access_error(error, "being probed", endpoint=self.endpoint) from error
 
     async def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]:
-        """Everything below ``prefix`` (whole path segments), page by page, in no particular order."""
+        """List all objects below ``prefix``, page by page, unordered.
+
+        ``prefix`` matches whole path segments.
+        """
         await self._require_directory()
         with self._translated("listing"):
             async for page in obstore.list(self._backend, prefix, chunk_size=PAGE_SIZE):
@@ -107,11 +111,10 @@ class ArchiveStore:
                 ]
 
     async def find_committed(self, workspace_id: UUID, op_id: UUID | None = None) -> list[CommittedArchive]:
-        """The complete archives of a workspace (or of one operation of it), newest first.
+        """Find the complete archives of a workspace or of one operation, newest first.
 
-        A meta whose object is gone does not count; one that vanishes while we look is skipped, and so is one
-        that says nothing we understand: one damaged archive must not hide the others, nor keep a new one from
-        being made.
+        Skipped are a meta whose object is gone, one that vanishes meanwhile, and one that cannot be parsed:
+        one damaged archive must neither hide the others nor prevent a new one.
         """
         objects: set[ArchivePath] = set()
         metas: dict[ArchivePath, datetime] = {}
@@ -123,10 +126,10 @@ class ArchiveStore:
                     metas[entry.parsed.path] = entry.last_modified
                 else:
                     objects.add(entry.parsed.path)
-        gate = asyncio.Semaphore(_META_READS_AT_ONCE)
+        read_slots = asyncio.Semaphore(_META_READS_AT_ONCE)
 
         async def read(path: ArchivePath) -> CommittedArchive | None:
-            async with gate:
+            async with read_slots:
                 try:
                     raw = await self._get_small(path.meta_key)
                 except ObjectMissing:
@@ -142,7 +145,7 @@ class ArchiveStore:
         return sorted(archives, key=lambda each: (each.committed_at, each.path.attempt), reverse=True)
 
     async def has_committed(self, workspace_id: UUID) -> bool:
-        """Whether any complete archive of this workspace exists. Reads names only."""
+        """Return whether any complete archive of this workspace exists. Lists names only."""
         objects: set[ArchivePath] = set()
         metas: set[ArchivePath] = set()
         async for page in self.list_paths(prefix_of(workspace_id)):
@@ -152,7 +155,7 @@ class ArchiveStore:
         return bool(objects & metas)
 
     async def read_meta(self, key: str) -> ArchiveMeta:
-        """What is known about the archive ``key``. Raises ``ARCHIVE_NOT_FOUND`` if it was never completed."""
+        """Read the meta of ``key``. Raises ``ARCHIVE_NOT_FOUND`` if never committed."""
         path = parse_archive_key(key)
         if path is None:
             raise EffectError(
@@ -163,13 +166,13 @@ class ArchiveStore:
             try:
                 return parse_meta(raw, key=key)
             except EffectError:
-                # Final for its workspace, so a bit that flipped on the wire must not be taken for it.
+                # A damaged meta is terminal for its workspace, so read again: a bit may have flipped on the wire.
                 return parse_meta(await self._get_small(path.meta_key), key=key)
         except ObjectMissing as error:
             raise await self.missing(key) from error
 
     async def put_meta(self, path: ArchivePath, meta: ArchiveMeta) -> None:
-        """Commit the archive. Atomic and durable: from here on it counts."""
+        """Write the meta, which commits the archive. Atomic and durable."""
         data = encode_meta(meta)
         with self._translated("writing the meta"):
             if self._directory is not None:
@@ -178,7 +181,10 @@ class ArchiveStore:
                 await obstore.put_async(self._backend, path.meta_key, data, use_multipart=False)
 
     def open_writer(self, path: ArchivePath, *, expected_bytes: int = 0) -> ObjectWriter:
-        """Stream a new object. ``expected_bytes`` sizes the parts: S3 takes at most 10 000 of them."""
+        """Stream a new object.
+
+        ``expected_bytes`` sizes the parts: S3 takes at most 10 000 of them.
+        """
         return open_writer(
             self._backend,
             path.key,
@@ -188,7 +194,7 @@ class ArchiveStore:
         )
 
     async def size_of(self, path: ArchivePath) -> int:
-        """The stored size of the object. Raises ``ARCHIVE_NOT_FOUND``."""
+        """Return the stored size of the object. Raises ``ARCHIVE_NOT_FOUND``."""
         try:
             with self._translated("looking at the object", may_miss=True):
                 return (await obstore.head_async(self._backend, path.key))["size"]
@@ -196,7 +202,10 @@ class ArchiveStore:
             raise await self.missing(path.key) from error
 
     async def stream(self, path: ArchivePath, *, size: int) -> AsyncGenerator[bytes, None]:
-        """The object's ``size`` bytes in order, in pieces, a few requests ahead; constant memory."""
+        """Yield the object's ``size`` bytes in order, in pieces.
+
+        A few requests ahead of the reader, in constant memory.
+        """
         try:
             with self._translated("reading", may_miss=True):
                 pieces = (
@@ -211,8 +220,10 @@ class ArchiveStore:
             raise await self.missing(path.key) from error
 
     async def delete(self, paths: Sequence[ArchivePath]) -> None:
-        """Remove attempts, all metas before all objects: a crash in between leaves debris, never a meta
-        that promises an object which is gone. What is not there is fine."""
+        """Delete attempts, all metas before all objects. Idempotent.
+
+        A crash in between leaves debris, never a meta whose object is gone.
+        """
         for keys_of in (lambda path: path.meta_key, lambda path: path.key):
             await self._delete_keys(paths, keys_of)
         if self._directory is not None:
@@ -221,7 +232,7 @@ class ArchiveStore:
                 await asyncio.to_thread(prune_folders, folder, self._directory)
 
     async def missing(self, key: str) -> EffectError:
-        """The verdict about an object that is not there: lost, or is the whole store away?"""
+        """Return the error for a missing object: lost, or the whole store is away."""
         await self.probe()
         if self._directory is not None and await asyncio.to_thread(connect.is_empty, self._directory):
             return EffectError(
@@ -244,7 +255,7 @@ class ArchiveStore:
                 with self._translated("deleting", may_miss=True):
                     await obstore.delete_async(self._backend, keys)
             except ObjectMissing:
-                # Some stores report a missing object instead of shrugging; then one by one.
+                # Some stores report a missing object as an error; then delete one by one.
                 await asyncio.gather(*(self._delete_one(key) for key in keys))
 
     async def _delete_one(self, key: str) -> None:
@@ -259,11 +270,11 @@ class ArchiveStore:
         with self._translated("reading a meta", may_miss=True):
             result = await obstore.get_async(self._backend, key)
             if result.meta["size"] > MAX_META_BYTES:
-                return b""  # not a meta; the parser says so
+                return b""  # not a meta; the parser rejects it
             return bytes(await result.bytes_async())
 
     async def _require_directory(self) -> None:
-        """A directory that is not there lists as empty in some versions: look first."""
+        """Raise if the directory is missing: some versions of obstore list it as empty."""
         if self._directory is not None:
             await self.probe()
 

@@ -1,11 +1,11 @@
-"""Walks over a volume while it is packed: is all of it restorable, and how much is there?
+"""Walk a volume while it is packed: check that it is restorable, and size it.
 
-tar judges what can be read. What it would happily store but no restore accepts is found here: devices, and
-names so deep that no program can open them by their path, tar at the restore included.
+tar fails on what it cannot read. What it would store but no restore accepts is found here: devices, and names
+so deep that no program can open them by their path, tar at the restore included.
 
-The walks share the machine with tar and zstd, so the one that every archive needs asks the kernel for names
-and kinds only, 0.1 s for 100 000 files; the sizes of them all cost six times that. They are added up only
-for those who need them: a store that plans its parts, and people in front of a progress bar.
+The walks share the machine with tar and zstd, so the one that every archive needs reads names and kinds only,
+0.1 s for 100 000 files; the sizes of them all cost six times that. They are summed only where needed: for a
+store that plans its parts, and for a progress bar.
 """
 
 import os
@@ -20,7 +20,7 @@ from codehub.domain.errors import EffectError, FailureCode
 _HEADER_BYTES = 1536  # of a member in the tar stream: its header, its extended header and that one's data
 _LONGEST_NAME = 256
 _LONGEST_PATH = 4094
-"""What a program may open: PATH_MAX without the end mark, and tar puts a slash behind a folder's name."""
+"""Longest path a program can open: PATH_MAX without the NUL, and tar appends a slash to a folder's name."""
 
 _SHOWN_LENGTH = 300
 MOST_NAMED = 10
@@ -28,13 +28,14 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class Survey:
-    """What a volume holds."""
+    """The content of a volume."""
 
     files: int  # everything but directories and sockets
     devices: tuple[str, ...] = ()
     too_deep: tuple[str, ...] = ()
 
     def require_restorable(self) -> None:
+        """Raise ``HOME_NOT_ARCHIVABLE`` for devices and paths that are too long."""
         if self.devices:
             raise not_archivable("The home holds device files, which are never restored", self.devices)
         if self.too_deep:
@@ -42,7 +43,7 @@ class Survey:
 
 
 def not_archivable(what: str, names: Sequence[str]) -> EffectError:
-    """For whoever owns the home: what is in the way, and where."""
+    """Build the error for the home's owner: what cannot be archived, and where."""
     named = list(names[:MOST_NAMED])
     more = f" and {len(names) - len(named)} more" if len(names) > len(named) else ""
     return EffectError(
@@ -54,7 +55,7 @@ def not_archivable(what: str, names: Sequence[str]) -> EffectError:
 
 
 def shown(name: bytes) -> str:
-    """A file's name for people and the database, which takes no bytes that are not UTF-8."""
+    """Return a file's name for people and the database, which accepts only UTF-8."""
     text = name.decode(errors="backslashreplace").replace("\n", "\\n")
     return (
         text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH // 2]}…{text[-_SHOWN_LENGTH // 2 :]}"
@@ -62,7 +63,10 @@ def shown(name: bytes) -> str:
 
 
 def survey_volume(volume: Path) -> Survey:
-    """Blocking. Skips folders it may not read: tar will fail on them, with their names."""
+    """Count files and find what no restore accepts. Blocking.
+
+    Skips folders it may not read: tar fails on them, with their names.
+    """
     files = 0
     devices: list[str] = []
     too_deep: list[str] = []
@@ -77,7 +81,10 @@ def survey_volume(volume: Path) -> Survey:
 
 
 def estimate_bytes(volume: Path, *, stop: threading.Event) -> int:
-    """About how long the tar stream of ``volume`` is. Blocking; ``stop`` ends it at the next folder."""
+    """Estimate the length of the tar stream of ``volume``. Blocking.
+
+    ``stop`` ends it at the next folder.
+    """
     total = 0
     linked: set[tuple[int, int]] = set()
     for _, entry, is_plain in _walk(volume, stop=stop):
@@ -90,15 +97,16 @@ def estimate_bytes(volume: Path, *, stop: threading.Event) -> int:
 def _walk(
     volume: Path, *, stop: threading.Event | None = None
 ) -> "Iterator[tuple[bytes, os.DirEntry[str], bool]]":
-    """Everything below: its folder, itself, and whether it is a plain file, asked first because most are.
+    """Yield every entry below: its folder, itself, and whether it is a plain file.
 
-    Folders are opened below the volume's own descriptor, so only their path inside the home must be short
-    enough, and never through a link. An entry must be asked before the next one is.
+    Plain files are tested first because most are. Folders are opened below the volume's own descriptor, so
+    only their path inside the home must be short enough, and never through a link. An entry must be inspected
+    before the next one is requested.
     """
     try:
         root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return  # not even the home itself: tar says so
+        return  # not even the home itself can be opened: tar reports it
     try:
         folders = [b"."]
         while folders and not (stop and stop.is_set()):
@@ -113,7 +121,7 @@ def _walk(
 
 
 def _entries(folder: bytes, root: int) -> "Iterator[os.DirEntry[str]]":
-    """None for a folder that cannot be read."""
+    """Yield the entries of a folder; none if it cannot be read."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
     except OSError:
@@ -126,7 +134,10 @@ def _entries(folder: bytes, root: int) -> "Iterator[os.DirEntry[str]]":
 
 
 def _is_plain(entry: "os.DirEntry[str]") -> bool:
-    """Mostly known from the listing. A file system that does not say must be asked, and may refuse."""
+    """Return whether it is a plain file.
+
+    Mostly known from the listing; some file systems need a stat, which may fail.
+    """
     try:
         return entry.is_file(follow_symlinks=False)
     except OSError:

@@ -1,12 +1,12 @@
-"""How a restored home takes the place of what was there.
+"""Put a restored home in the place of the volume.
 
 The new home is unpacked in a staging place, verified, and put in place as the last step. ``sweep`` first
-removes what earlier tries left behind: one storage job runs per workspace, so whatever is found is dead.
+removes what earlier tries left behind: one storage job runs per workspace, so all of it is unused.
 
-``BesideVolume``: the volume is a directory. One atomic exchange; a crash before it leaves the old home,
-after it the new one. ``InsideVolume``: the volume is a mount point that cannot be renamed (Docker), so the
-entries are moved one by one. A crash in the middle leaves a mixture, which is why a restored volume is
-trusted only once the database holds its restore marker; the next try starts over.
+``BesideVolume``: the volume is a directory. One atomic exchange; a crash before it leaves the old home, after
+it the new one. ``InsideVolume``: the volume is a mount point that cannot be renamed (Docker), so the entries
+are moved one by one. A crash in the middle leaves a mixture, which is why a restored volume is trusted only
+once the database holds its restore marker; the next try starts over.
 
 No link is followed while clearing or placing (``kit/trees``): a home may hold links to anything.
 """
@@ -27,26 +27,31 @@ _RENAME_EXCHANGE = 2
 
 
 class StagingPlace(Protocol):
-    """All of it blocks: call from a thread."""
+    """Where a home is unpacked before it replaces the volume. All methods block."""
 
     @property
     def file_system(self) -> Path:
         """An existing directory on the file system that receives the home."""
 
     def sweep(self) -> None:
-        """Remove leftovers of earlier tries."""
+        """Remove leftovers of earlier tries. Idempotent."""
 
     def make(self) -> Path:
-        """A fresh, empty directory to unpack into."""
+        """Create a fresh, empty directory to unpack into."""
 
     def make_durable(self, home: Path) -> None:
-        """Before ``publish``: what a power cut could take away must not become the volume."""
+        """Flush ``home`` to disk, before ``publish``.
+
+        What a power cut could take away must not become the volume.
+        """
 
     def publish(self, home: Path) -> None:
-        """``home`` becomes the volume, durably; what was there before is removed."""
+        """Make ``home`` the volume, durably, and remove what was there before."""
 
 
 class BesideVolume:
+    """Replaces a volume that is a plain directory, by one atomic exchange."""
+
     def __init__(self, volume: Path, *, staging: Path) -> None:
         self._volume = volume
         self._staging = staging
@@ -81,13 +86,15 @@ class BesideVolume:
                 raise
         with usable_folder(self._volume):
             if not _exchange(home, self._volume):
-                # No exchange on this file system. Between the two renames there is no volume: the
-                # operation is then still in flight, its archive is there, and the next try makes it good.
+                # No exchange on this file system. A crash between the two renames leaves no volume: the operation is
+                # then still in flight, its archive exists, and the next try restores it.
                 os.rename(self._volume, _fresh_name(self._staging))
                 os.rename(home, self._volume)
 
 
 class InsideVolume:
+    """Replaces the entries of a volume that is a mount point, one by one."""
+
     def __init__(self, volume: Path) -> None:
         self._volume = volume
 
@@ -124,7 +131,10 @@ class InsideVolume:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Moving a folder rewrites its ``..``: an ordinary user needs write permission on it for that."""
+    """Rename, making a read-only folder writable for it.
+
+    Moving a folder rewrites its ``..``: an ordinary user needs write permission on it for that.
+    """
     try:
         os.rename(source, target)
     except PermissionError:
@@ -162,7 +172,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _sync_file_system(path: Path) -> None:
-    """Everything just unpacked is on the disk: one call instead of one fsync per file."""
+    """Flush everything just unpacked to disk: one call instead of one fsync per file."""
     libc = ctypes.CDLL(None, use_errno=True)
     with usable_folder(path) as descriptor:
         if not hasattr(libc, "syncfs"):

@@ -1,11 +1,11 @@
-"""GNU tar as a child process, for packing and for unpacking.
+"""Run GNU tar as a child process, for packing and for unpacking.
 
 The system's tar and not Python's: 100 000 small files in 2.6 s instead of 41 s. Its options are chosen so
-that a home comes back as it was, and its verdict is final: any exit code but 0 fails the job. "File
-changed as we read it" (exit code 1) is a failure too, because no container runs during a storage job.
+that a home is restored as it was. Any exit code but 0 fails the job. "File changed as we read it" (exit code
+1) is a failure too, because no container runs during a storage job.
 
-The child must not outlive the job: it gets SIGKILL when the job dies (Linux), sees a closed pipe
-elsewhere. Spawn it from the main thread: the kernel's "parent" is a thread, not a process.
+The child must not outlive the job: it gets SIGKILL when the job dies (Linux), a closed pipe elsewhere. Spawn
+it from the main thread: the kernel's "parent" is a thread, not a process.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from codehub.archives.tools import find_tar
 from codehub.domain.errors import EffectError, FailureCode
 
 PIPE_BYTES = 1024 * 1024
-_KEPT_LINES = 20
+_MAX_ERROR_LINES = 20
 _SOCKET_SUFFIX = b": socket ignored"
 _UNREADABLE = re.compile(
     rb"[^:]*tar: (?P<name>.+): Cannot [a-z]+: (Permission denied|Operation not permitted)", re.DOTALL
@@ -36,7 +36,7 @@ _UNREADABLE = re.compile(
 _ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"a": b"\a"}
 _COMMON_OPTIONS = (
-    "--blocking-factor=128",  # 64 KiB at a time: fewer switches between tar and us, and it stays in the cache
+    "--blocking-factor=128",  # 64 KiB at a time: fewer context switches, and it fits the CPU cache
     "--numeric-owner",
     "--xattrs",
     "--xattrs-include=user.*",
@@ -45,8 +45,8 @@ _CREATE_OPTIONS = (
     "--create",
     "--format=posix",
     "--sparse",
-    # Access times say nothing about the data and would cost every file half a KiB of header. The header of
-    # an extended header carries nothing that is ever read: the same for all of them, it costs zstd least.
+    # Access times are not part of the data and would cost every file half a KiB of header. The header of an extended
+    # header is never read: made equal for all of them, it compresses best.
     "--pax-option=delete=[ac]time,exthdr.name=PaxHeaders,exthdr.mtime=0",
 )
 _EXTRACT_OPTIONS = ("--extract", "--read-full-records", "--preserve-permissions", "--delay-directory-restore")
@@ -62,43 +62,46 @@ class Tar:
         self.sockets = 0
         self._process = process
         self._failure = failure
-        self._complaints: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._complaint_count = 0
+        self._errors: deque[str] = deque(maxlen=_MAX_ERROR_LINES)
+        self._error_count = 0
         self._unreadable: list[str] = []
         self._directory = shown(os.fsencode(directory))
-        self._listener = threading.Thread(target=self._listen, name="tar-stderr", daemon=True)
-        self._listener.start()
+        self._stderr_reader = threading.Thread(target=self._read_stderr, name="tar-stderr", daemon=True)
+        self._stderr_reader.start()
 
     def wait(self) -> None:
-        """The end of tar. Blocking; raises, with tar's own words, unless it was satisfied."""
+        """Wait for tar's end. Blocking; raises with tar's own messages if it failed."""
         code = self._process.wait()
-        self._listener.join()
+        self._stderr_reader.join()
         if code != 0:
             if self._failure is FailureCode.TAR_CREATE_FAILED and self._unreadable:
                 raise not_archivable("These files of the home cannot be read", self._unreadable)
             raise EffectError(
                 self._failure,
-                f"tar failed (exit code {code}): " + ("; ".join(self._complaints) or "it gave no reason"),
+                f"tar failed (exit code {code}): " + ("; ".join(self._errors) or "it gave no reason"),
                 action="archive" if self._failure is FailureCode.TAR_CREATE_FAILED else "restore",
                 exit_code=code,
-                errors=list(self._complaints),
-                error_count=self._complaint_count,
+                errors=list(self._errors),
+                error_count=self._error_count,
             )
 
     def kill(self) -> None:
-        """End it now; whoever is blocked on the pipe wakes up. Reaped, so nothing writes after this."""
+        """Kill tar and reap it, so nothing is written after this.
+
+        A thread blocked on the pipe returns.
+        """
         self._process.kill()
         self._process.wait()
-        self._listener.join()
+        self._stderr_reader.join()
 
     def close(self) -> None:
-        """Give back the pipe, and the process if it still runs."""
+        """Close the pipe, and kill the process if it still runs."""
         if self._process.poll() is None:
             self.kill()
-        with suppress(BrokenPipeError):  # unpacking: tar went first, and its exit code has said why
+        with suppress(BrokenPipeError):  # unpacking: tar exited first, and its exit code was checked
             self.pipe.close()
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         stream = self._process.stderr
         assert stream is not None
         with stream:
@@ -107,19 +110,20 @@ class Tar:
                 if line.endswith(_SOCKET_SUFFIX):
                     self.sockets += 1
                     continue
-                self._complaint_count += 1
+                self._error_count += 1
                 name = unreadable_file(line)
                 if name is not None and name not in self._unreadable:
                     self._unreadable.append("." if name == self._directory else name)
-                self._complaints.append(line.decode(errors="backslashreplace")[:500])
+                self._errors.append(line.decode(errors="backslashreplace")[:500])
 
 
-def unreadable_file(complaint: bytes) -> str | None:
-    """The file that tar may not read, as its owner knows it; None for any other complaint.
+def unreadable_file(line: bytes) -> str | None:
+    """Return the file that tar may not read, named by a line of its stderr.
 
-    ``tar: ./secret: Cannot open: Permission denied``, with what is not ASCII as octal numbers.
+    None for any other line. ``tar: ./secret: Cannot open: Permission denied``, with non-ASCII bytes as octal
+    numbers.
     """
-    found = _UNREADABLE.fullmatch(complaint)
+    found = _UNREADABLE.fullmatch(line)
     if found is None:
         return None
     return shown(_ESCAPED.sub(_unescaped, found["name"]).removeprefix(b"./"))
@@ -131,7 +135,7 @@ def _unescaped(found: "re.Match[bytes]") -> bytes:
 
 
 def pack(directory: Path) -> Tar:
-    """``tar --create`` of everything in ``directory``, names relative to it."""
+    """Start ``tar --create`` of everything in ``directory``, names relative to it."""
     command = [find_tar(), *_CREATE_OPTIONS, *_COMMON_OPTIONS, "--file=-", f"--directory={directory}", "."]
     process = _spawn(command, directory, writable=False)
     assert process.stdout is not None
@@ -140,7 +144,10 @@ def pack(directory: Path) -> Tar:
 
 
 def unpack(directory: Path) -> Tar:
-    """``tar --extract`` into ``directory``, which is fresh and empty. Owners are set as root only."""
+    """Start ``tar --extract`` into ``directory``, which is fresh and empty.
+
+    Owners are restored only when run as root.
+    """
     owner = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
     command = [find_tar(), *_EXTRACT_OPTIONS, *_COMMON_OPTIONS, owner, "--file=-", f"--directory={directory}"]
     process = _spawn(command, directory, writable=True)
@@ -175,30 +182,35 @@ def _spawn(command: list[str], directory: Path, *, writable: bool) -> subprocess
 
 
 def _environment() -> dict[str, str]:
-    """No TAR_OPTIONS from outside and no keys of the object store; but the mark by which a runtime
-    recognises the processes of a storage job."""
+    """Return tar's environment: no TAR_OPTIONS and no keys of the object store.
+
+    ``CODEHUB_…`` is kept: by it a runtime recognises the processes of a storage job.
+    """
     marks = {name: value for name, value in os.environ.items() if name.startswith("CODEHUB_")}
     return {**marks, "LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What the child does between fork and exec: ask for SIGKILL at the parent's death."""
+    """Return what the child calls between fork and exec to be killed with its parent."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     set_parent_death_signal = 1
     parent = os.getpid()
 
-    def ask() -> None:
+    def set_signal() -> None:
         prctl(set_parent_death_signal, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the request was in place
+        if os.getppid() != parent:  # the parent died before the signal was set
             os._exit(1)
 
-    return ask
+    return set_signal
 
 
 def _widened(pipe: IO[bytes]) -> IO[bytes]:
-    """A larger pipe means fewer switches between tar and us. A refusal (user limits) costs speed only."""
+    """Enlarge the pipe: fewer context switches between tar and the job.
+
+    A refusal (user limits) costs speed only.
+    """
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -1,7 +1,7 @@
-"""What a storage job needs of the machine: GNU tar always, the kernel's sandbox where there is one.
+"""Find and check the tools of a storage job: GNU tar, and Landlock if available.
 
-``check_tools`` is what ``codehub doctor`` prints. Everything is looked up once per process; a storage job
-is short-lived, so a tool installed meanwhile is found by the next one.
+``codehub doctor`` prints ``check_tools``. Everything is looked up once per process; a storage job is
+short-lived, so a tool installed meanwhile is found by the next one.
 """
 
 import shutil
@@ -17,7 +17,7 @@ _PROBE_SECONDS = 10
 
 @dataclass(frozen=True)
 class ToolReport:
-    """One line for the doctor."""
+    """One line of ``codehub doctor``."""
 
     name: str
     ok: bool
@@ -31,7 +31,10 @@ def check_tools() -> list[ToolReport]:
 
 @cache
 def find_tar() -> str:
-    """The path of GNU tar (``tar``, or ``gtar`` where ``tar`` is another one). Raises ``TOOL_MISSING``."""
+    """Return the path of GNU tar. Raises ``TOOL_MISSING``.
+
+    ``tar``, or ``gtar`` where ``tar`` is another one.
+    """
     for name in ("tar", "gtar"):
         path = shutil.which(name)
         if path is not None and "GNU tar" in _version_of(path):

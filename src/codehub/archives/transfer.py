@@ -1,8 +1,8 @@
-"""Moving the bytes of one object, both ways, in constant memory.
+"""Transfer the bytes of one object, both ways, in constant memory.
 
-Down: ranged requests, a few ahead of the reader. Each is small, has its own timeout and is retried by
-itself, where one long download would have to start over. Up: a multipart upload by obstore's writer, or
-a file in a directory store.
+Download: ranged requests, a few ahead of the reader. Each is small, has its own timeout and is retried by
+itself, where one long download would have to start over. Upload: a multipart upload by obstore's writer, or a
+file in a directory store.
 """
 
 import asyncio
@@ -28,14 +28,13 @@ RANGE_BYTES = 4 * 1024 * 1024
 RANGES_AHEAD = 3
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
-_MAX_PARTS = 9_000  # S3 stops at 10 000; the estimate may be off a little
-
+_MAX_PARTS = 9_000  # S3 allows 10 000; the estimate may be a little too low
 
 _NO_RANGES = "non-partial response"
 
 
 class ObjectWriter(Protocol):
-    """``async with`` it: leaving normally completes the object, leaving by an exception removes it."""
+    """Writes an object: leaving normally completes it, an exception removes it."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -50,21 +49,25 @@ class ObjectWriter(Protocol):
 def open_writer(
     backend: ObjectStore, key: str, *, directory: Path | None, expected_bytes: int, endpoint: str
 ) -> ObjectWriter:
+    """Open a writer for a new object: a file, or a multipart upload."""
     if directory is not None:
         return _FileWriter(directory, key, endpoint=endpoint)
     return _MultipartWriter(backend, key, part_bytes=part_size_for(expected_bytes), endpoint=endpoint)
 
 
 def part_size_for(expected_bytes: int) -> int:
-    """Parts small enough to hold several in memory, large enough that 10 000 hold the object."""
+    """Return a part size so that 10 000 parts hold the object, 8 MiB or more.
+
+    Small, because several are held in memory.
+    """
     return max(PART_BYTES, -(-expected_bytes // _MAX_PARTS))
 
 
 async def read_file(directory: Path, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
-    """``read_object`` for a directory store: one piece ahead of the reader."""
+    """Yield an object of a directory store, one piece ahead of the reader."""
     reader = await in_thread(partial(DirectoryReader, directory, key, size=size))
     try:
-        # A read of a file ends by itself: nothing to unblock.
+        # A read of a file returns by itself: nothing to unblock.
         async with aclosing(read_ahead(reader.next_piece, unblock=lambda: None)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -73,7 +76,10 @@ async def read_file(directory: Path, key: str, *, size: int) -> AsyncGenerator[b
 
 
 async def read_object(backend: ObjectStore, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
-    """Bytes 0 … ``size`` of an object, in order. Raises OSError where the store gives fewer."""
+    """Yield bytes 0 … ``size`` of an object, in order.
+
+    Raises OSError if the store returns fewer.
+    """
     first = min(RANGE_BYTES, size)
     try:
         head = await _read_range(backend, key, start=0, length=first)
@@ -110,7 +116,10 @@ async def _read_ranges(
 
 
 async def _read_whole(backend: ObjectStore, key: str, *, size: int) -> AsyncGenerator[bytes, None]:
-    """One long download, for servers that answer ranges in a way obstore does not take (rclone's 200)."""
+    """Yield an object from one long download.
+
+    For servers that answer ranges in a way obstore rejects (rclone's 200).
+    """
     result = await obstore.get_async(backend, key)
     read = 0
     async for piece in result.stream(min_chunk_size=RANGE_BYTES):
@@ -128,7 +137,7 @@ async def _read_range(backend: ObjectStore, key: str, *, start: int, length: int
 
 
 def _secondary_to(error: BaseException | None) -> AbstractContextManager[None]:
-    """While cleaning up after ``error``, a further failure must not take its place."""
+    """Suppress failures of a clean-up after ``error``, which is raised instead."""
     return suppress(EffectError) if error is not None else nullcontext()
 
 

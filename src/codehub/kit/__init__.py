@@ -1,1 +1,1 @@
-"""What every room needs and what knows nothing of CodeHub: ids, clocks, tasks, logging."""
+"""Helpers without knowledge of CodeHub: ids, clocks, tasks, caches, logging."""

@@ -1,12 +1,12 @@
-"""Many small questions asked in the same moment become one query.
+"""Batch concurrent lookups of single keys into one query.
 
-A thousand event streams hear of one change together, and a hundred requests for single workspaces arrive
-between two turns of the event loop. ``Batched`` collects the keys that are asked for until the loop comes
-round and answers all of them from one load.
+A thousand event streams receive one change together, and a hundred requests for single workspaces arrive
+between two iterations of the event loop. ``Batched`` collects the keys requested within one iteration and
+answers all of them from one load.
 
-The invariant: **an answer comes from a load that began after the question was asked.** So whoever has just
-committed something, and then asks, sees it. A key that is asked for while a load is under way waits for the
-next one and never shares the earlier.
+The invariant: **an answer comes from a load that began after the request.** So a caller that commits and then
+reads, reads its own write. A key requested while a load is running waits for the next load and never shares
+the earlier one.
 """
 
 import asyncio
@@ -20,10 +20,11 @@ Load = Callable[[Sequence[K]], Awaitable[Mapping[K, V]]]
 
 
 class Batched(Generic[K, V]):
-    """``load`` gets distinct keys and gives what there is; a key it leaves out is answered None.
+    """Batch requests for many keys into one load.
 
-    ``max_loads`` loads run at a time: while they do, questions gather, and the next load is larger
-    instead of the queue being longer.
+    ``load`` gets distinct keys and returns those it found; a key it leaves out is answered None. At most
+    ``max_loads`` loads run at a time: meanwhile requests gather, and the next load is larger instead of the
+    queue being longer.
     """
 
     def __init__(self, load: Load[K, V], *, max_batch: int = 500, max_loads: int = 2) -> None:
@@ -35,15 +36,19 @@ class Batched(Generic[K, V]):
         self._scheduled = False
 
     async def get(self, key: K) -> V | None:
-        """Raises what the load raised. Cancelling one asker leaves the others their answer."""
-        return await asyncio.shield(self._ask(key))
+        """Return the value of ``key``, or None. Raises what the load raised.
+
+        Cancelling one caller leaves the others their answer.
+        """
+        return await asyncio.shield(self._request(key))
 
     async def get_many(self, keys: Iterable[K]) -> dict[K, V]:
-        asked = {key: self._ask(key) for key in keys}
-        answers = {key: await asyncio.shield(future) for key, future in asked.items()}
+        """Return the values found, by key. Raises what the load raised."""
+        futures = {key: self._request(key) for key in keys}
+        answers = {key: await asyncio.shield(future) for key, future in futures.items()}
         return {key: value for key, value in answers.items() if value is not None}
 
-    def _ask(self, key: K) -> "asyncio.Future[V | None]":
+    def _request(self, key: K) -> "asyncio.Future[V | None]":
         future = self._waiting.get(key)
         if future is None:
             loop = asyncio.get_running_loop()
@@ -69,7 +74,7 @@ class Batched(Generic[K, V]):
     async def _answer(self, batch: "dict[K, asyncio.Future[V | None]]") -> None:
         try:
             found = await self._load(list(batch))
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told, whatever it was
+        except BaseException as error:  # noqa: BLE001 - the callers get it, whatever it was
             for future in batch.values():
                 _fail(future, error)
             return
@@ -79,10 +84,10 @@ class Batched(Generic[K, V]):
 
 
 class Shared(Generic[K, V]):
-    """Equal questions asked in the same moment get one answer, for loads that answer one key at a time.
+    """Share one load among concurrent requests for the same key.
 
-    The invariant is the one above: a question that comes while its key is being loaded waits for the load
-    after that. So there is one load for each key at any time, however many ask.
+    For loads that answer one key at a time. The invariant is that of the module: a request that arrives while
+    its key is being loaded waits for the load after that. So there is at most one load per key at any time.
     """
 
     def __init__(self, load: Callable[[K], Awaitable[V]]) -> None:
@@ -91,7 +96,10 @@ class Shared(Generic[K, V]):
         self._loads: dict[K, asyncio.Task[None]] = {}
 
     async def get(self, key: K) -> V:
-        """Raises what the load raised. Cancelling one asker leaves the others their answer."""
+        """Return the value of ``key``. Raises what the load raised.
+
+        Cancelling one caller leaves the others their answer.
+        """
         future = self._waiting.get(key)
         if future is None:
             future = self._waiting[key] = asyncio.get_running_loop().create_future()
@@ -100,7 +108,7 @@ class Shared(Generic[K, V]):
         return await asyncio.shield(future)
 
     def _begin(self, key: K) -> None:
-        """The load begins when the loop comes round: whoever asks in this turn still shares it."""
+        """Start the load in the next loop iteration: requests of this iteration share it."""
         task = asyncio.get_running_loop().create_task(self._answer(key))
         self._loads[key] = task
         task.add_done_callback(lambda _: self._ended(key))
@@ -114,7 +122,7 @@ class Shared(Generic[K, V]):
         future = self._waiting.pop(key)
         try:
             value = await self._load(key)
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told, whatever it was
+        except BaseException as error:  # noqa: BLE001 - the callers get it, whatever it was
             _fail(future, error)
             return
         if not future.done():
@@ -126,4 +134,4 @@ def _fail(future: "asyncio.Future[V]", error: BaseException) -> None:
         future.cancel()
     elif not future.done():
         future.set_exception(error)
-        future.exception()  # an asker that left must not make this an unhandled error
+        future.exception()  # marks it as retrieved: a cancelled caller must not make this an unhandled error

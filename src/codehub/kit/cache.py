@@ -1,7 +1,7 @@
-"""A bounded cache whose entries expire. One mechanism for every cache of a process.
+"""A bounded cache whose entries expire: the one used by every cache of a process.
 
 Nothing here loads: combine it with ``single_flight`` or ``batching``. Losing any entry at any moment must be
-harmless to the caller; that is what makes it a cache.
+harmless to the caller.
 """
 
 import math
@@ -16,12 +16,14 @@ V = TypeVar("V")
 
 
 class Entry(NamedTuple, Generic[V]):
+    """A cached value and when it expires."""
+
     value: V
     until: float
 
 
 class TtlCache(Generic[K, V]):
-    """Keeps ``size`` entries for ``ttl`` seconds each; the one written longest ago goes first.
+    """Keep ``size`` entries for ``ttl`` seconds each; evict the oldest write first.
 
     ``clock`` is the process's monotonic clock. Callers on a hot path pass the ``now`` they already have.
     """
@@ -33,17 +35,22 @@ class TtlCache(Generic[K, V]):
         self._entries: OrderedDict[K, Entry[V]] = OrderedDict()
 
     def peek(self, key: K, now: float | None = None) -> Entry[V] | None:
-        """The entry and when it expires; None: nothing is known. A cached ``None`` is an entry like others."""
+        """Return the entry with its expiry; None if absent or expired.
+
+        A cached ``None`` is an entry like others.
+        """
         entry = self._entries.get(key)
         if entry is None or entry.until <= (self._clock() if now is None else now):
             return None
         return entry
 
     def get(self, key: K) -> V | None:
+        """Return the value; None if absent or expired."""
         entry = self.peek(key)
         return entry.value if entry is not None else None
 
     def put(self, key: K, value: V, *, ttl: float | None = None) -> None:
+        """Write an entry, evicting the oldest ones beyond ``size``."""
         self._entries[key] = Entry(value, self._clock() + (self._ttl if ttl is None else ttl))
         self._entries.move_to_end(key)
         while len(self._entries) > self._size:
@@ -60,7 +67,7 @@ class TtlCache(Generic[K, V]):
         self._entries.clear()
 
     def expire(self, now: float | None = None) -> None:
-        """Free what has expired. Never needed for correctness."""
+        """Free expired entries. Never needed for correctness."""
         moment = self._clock() if now is None else now
         for key in [key for key, entry in self._entries.items() if entry.until <= moment]:
             del self._entries[key]

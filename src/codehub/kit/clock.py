@@ -1,19 +1,22 @@
-"""Two clocks a process may ask itself, neither of which decides anything about a workspace.
+"""Monotonic clocks for intervals within one process.
 
-What happens to workspaces is decided on the database's time alone (``clock_timestamp()``). These serve
-for intervals within one process.
+Neither decides anything about a workspace: that is decided on the database's time alone
+(``clock_timestamp()``).
 """
 
 import time
 
 
 def monotonic() -> float:
-    """Seconds for measuring durations; stands still while the machine sleeps."""
+    """Return seconds for measuring durations; stands still while the machine sleeps."""
     return time.monotonic()
 
 
 def boottime() -> float:
-    """Seconds since boot, *including* suspend and SIGSTOP: how long ago did I last know something?"""
+    """Return seconds since boot, *including* suspend and SIGSTOP.
+
+    For the age of what a process last knew: a suspended process finds it old.
+    """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

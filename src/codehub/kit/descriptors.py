@@ -1,12 +1,13 @@
-"""How many files and sockets this process may have open at once."""
+"""Raise the limit of open files and sockets of this process."""
 
 import resource
 
 
 def allow_many() -> None:
-    """As many as the system lets it have. The usual first limit, 1024, is for programs that use ``select``.
+    """Raise the soft limit RLIMIT_NOFILE to the hard limit.
 
-    Not for a process that starts others: they would inherit it, and some of them do.
+    The usual soft limit, 1024, is for programs that use ``select``. Not for a process that starts others:
+    they inherit the limit, and some of them use ``select``.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

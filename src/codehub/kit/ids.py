@@ -1,4 +1,4 @@
-"""Identifiers. ``uuid7`` where rows should sort by creation, ``uuid4`` where they must not be guessed."""
+"""Generate ids: ``uuid7`` to sort by creation, ``uuid4`` where not guessable."""
 
 import os
 import time
@@ -6,7 +6,10 @@ from uuid import UUID
 
 
 def uuid7() -> UUID:
-    """A time-ordered UUID (RFC 9562, version 7): 48 bits of milliseconds, the rest random."""
+    """Return a time-ordered UUID (RFC 9562, version 7): 48 bits of milliseconds.
+
+    The rest is random.
+    """
     millis = time.time_ns() // 1_000_000
     value = (millis & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 0x7 << 76

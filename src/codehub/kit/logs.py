@@ -1,10 +1,10 @@
-"""Logging: a constant message plus fields, for a person on a terminal and as JSON for everything else.
+"""Configure logging: a constant message plus fields, for terminals or as JSON.
 
 ``configure()`` is called once, by the process's main. Everything goes to standard error through one chain,
 the standard library's loggers (uvicorn, SQLAlchemy, Alembic) included, so that every line has the same shape
 and no line carries a secret:
 
-* fields whose name says so (password, token, cookie…) are masked;
+* fields named like a secret (password, token, cookie…) are masked;
 * passwords inside addresses (``postgresql://user:secret@host``) and bearer tokens are masked wherever they
   appear, tracebacks included.
 """
@@ -27,7 +27,7 @@ _QUIET = ("uvicorn.access", "uvicorn.error", "httpx", "httpcore", "asyncio", "al
 
 
 def configure(*, json: bool, level: str, node_id: str | None = None, stream: TextIO | None = None) -> None:
-    """Send every log line of this process to ``stream`` (standard error). May be repeated."""
+    """Send every log line of this process to ``stream`` (standard error). Idempotent."""
     stream = stream or sys.stderr
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -72,7 +72,7 @@ def configure(*, json: bool, level: str, node_id: str | None = None, stream: Tex
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Mask secrets in a log event, however deep they sit."""
+    """Mask secrets in a log event, nested values included."""
     for key, value in event.items():
         event[key] = _masked(key, value)
     return event
@@ -117,7 +117,7 @@ def _console(stream: TextIO) -> structlog.typing.Processor:
     colors = stream.isatty()
 
     def render(logger: Any, name: str, event: MutableMapping[str, Any]) -> str:
-        # On a terminal there is one process and the person sees which: names of loggers and nodes are noise.
+        # On a terminal there is one process, known to the person: names of loggers and nodes add nothing.
         event.pop("node_id", None)
         event.pop("logger", None)
         return redact_text(renderer(logger, name, event))

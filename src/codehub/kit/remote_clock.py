@@ -1,7 +1,7 @@
-"""The database's time between two looks at the database.
+"""Extrapolate the database's time between two reads of it.
 
-Workspaces are judged on the database's time alone. A leader reads it once per tick and carries it forward
-with its own monotonic clock for the few seconds until the next.
+Decisions about workspaces use the database's time alone. A leader reads it once per tick and carries it
+forward with its own monotonic clock for the few seconds until the next read.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -10,6 +10,8 @@ from codehub.kit.clock import monotonic
 
 
 class RemoteClock:
+    """The time last read, plus the monotonic time since; local time before any read."""
+
     def __init__(self) -> None:
         self._read: tuple[datetime, float] | None = None
 

@@ -1,7 +1,7 @@
-"""Run one call per key at a time, however many ask for it.
+"""Run one call per key at a time and share its result among all callers.
 
-Whoever asks while a call is under way shares its result. The call belongs to nobody in particular: an asker
-that is cancelled leaves it to the others, and it ends even if all of them have left.
+The call belongs to no caller: one that is cancelled leaves it to the others, and the call ends even if all of
+them have left.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ V = TypeVar("V")
 
 
 class SingleFlight(Generic[K, V]):
+    """The calls running at the moment, by key."""
+
     def __init__(self) -> None:
         self._calls: dict[K, asyncio.Task[V]] = {}
 
@@ -22,7 +24,7 @@ class SingleFlight(Generic[K, V]):
         return key in self._calls
 
     async def run(self, key: K, call: Callable[[], Awaitable[V]]) -> V:
-        """The result of the call under way, or of a new one. Raises what the call raised."""
+        """Return the result of the running call, or of a new one. Raises what it raised."""
         task = self._calls.get(key)
         if task is None:
             task = self._calls[key] = asyncio.create_task(_call(call))
@@ -30,7 +32,7 @@ class SingleFlight(Generic[K, V]):
         return await asyncio.shield(task)
 
     def forget(self, key: K) -> None:
-        """Share the call under way with nobody else: who asks from now on gets a new one."""
+        """Stop sharing the running call: later callers start a new one."""
         self._calls.pop(key, None)
 
     def forget_all(self) -> None:
@@ -43,7 +45,7 @@ class SingleFlight(Generic[K, V]):
         if self._calls.get(key) is task:
             del self._calls[key]
         if not task.cancelled():
-            task.exception()  # askers have it; perhaps nobody asks any more
+            task.exception()  # marks it as retrieved: all callers may have left
 
 
 async def _call(call: Callable[[], Awaitable[V]]) -> V:

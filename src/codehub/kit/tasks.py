@@ -1,4 +1,4 @@
-"""Small things about asyncio tasks that are easy to get wrong."""
+"""Cancel and finish asyncio tasks safely."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def cancel_and_wait(tasks: Iterable["asyncio.Task[Any]"]) -> None:
-    """Cancel them all, then wait until each has really ended."""
+    """Cancel all tasks, then wait until each has ended."""
     pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()
@@ -19,9 +19,9 @@ async def cancel_and_wait(tasks: Iterable["asyncio.Task[Any]"]) -> None:
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end even if the caller is cancelled; the cancellation follows afterwards.
+    """Run ``work`` to its end even if the caller is cancelled, then raise that.
 
-    For the short write after an effect: cutting it would lose the connection it runs on.
+    For the short write after an effect: cancelling it would lose the connection it runs on.
     """
     task = asyncio.ensure_future(work)
     try:

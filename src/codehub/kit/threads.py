@@ -1,8 +1,8 @@
-"""Blocking work in threads, without leaving a thread behind.
+"""Run blocking work in threads and wait for its end even when cancelled.
 
-A thread cannot be cancelled. ``asyncio.to_thread`` lets go of it when the caller is cancelled: the thread goes
-on, while the caller gives back a lock or closes a file under its hands. Here a cancelled caller first waits
-for the end of the work it began. So the work must be short, or something must make it return.
+A thread cannot be cancelled. ``asyncio.to_thread`` abandons it when the caller is cancelled: the thread goes
+on while the caller releases the lock or closes the file it uses. Here a cancelled caller first waits for the
+end of the work it began. So the work must be short, or something must make it return.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run ``work`` to its end in a thread of the loop's own pool."""
+    """Run ``work`` to its end in a thread of the loop's default pool."""
     context = contextvars.copy_context()
     return await in_executor(None, partial(context.run, work, *args, **kwargs))
 
@@ -25,7 +25,10 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 async def in_executor(
     executor: Executor | None, work: Callable[[], T], *, unblock: Callable[[], None] | None = None
 ) -> T:
-    """Run ``work`` to its end in ``executor``; when cancelled, ``unblock`` makes it return sooner."""
+    """Run ``work`` to its end in ``executor``.
+
+    When cancelled, ``unblock`` is called to make it return sooner.
+    """
     future = asyncio.get_running_loop().run_in_executor(executor, work)
     try:
         return await asyncio.shield(future)
@@ -37,11 +40,14 @@ async def in_executor(
 
 
 async def wait_for_end(future: "asyncio.Future[T]") -> None:
-    """Wait until it is done, however often this task is cancelled meanwhile. Its outcome is not looked at."""
+    """Wait until ``future`` is done, however often this task is cancelled.
+
+    Its outcome is ignored.
+    """
     while not future.done():
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError:
             continue
     if not future.cancelled():
-        future.exception()  # looked at, so that asyncio does not report it as forgotten
+        future.exception()  # marks it as retrieved, so that asyncio does not report it

@@ -1,16 +1,15 @@
-"""Removing folders that people filled: any depth, any names, links to anything, folders nobody may enter.
+"""Remove folder trees that people filled: any depth, any names, links, no rights.
 
-Used where a home is cleared away (a restore's swap, the local runtime's trash). The rules:
+Used where a home is removed (a restore's swap, the local runtime's trash). The rules:
 
 - No link is ever followed: everything is done by name inside an opened folder, and folders are opened with
-  ``O_NOFOLLOW``. Asking a *path* whether it is a folder follows links, and fails on one whose target is too
-  long, a circle or behind a closed door.
+  ``O_NOFOLLOW``. Testing a *path* for a folder follows links, and fails on one whose target is too long, a
+  loop or in a folder without search permission.
 - No recursion and a constant number of descriptors: a folder inside a folder is first moved to the top, so
-  nothing is
-  ever deeper than two levels, nor a path longer than a path may be.
+  nothing is ever deeper than two levels, nor a path longer than PATH_MAX.
 
-A process that dies anywhere leaves less than there was, still below the same name; the next call goes on.
-Several may work on the same tree at once.
+A process that dies anywhere leaves a smaller tree below the same name; the next call continues. Several
+processes may work on the same tree at once.
 """
 
 import errno
@@ -23,17 +22,15 @@ from pathlib import Path
 from uuid import uuid4
 
 _ROUNDS = 5
-"""How often to look again when something appears in a folder that was just emptied: a dying tar's last
-file."""
+"""How often to empty a folder again when something appears in it, such as the last file of a tar being killed."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: Path) -> None:
-    """Remove ``path``, whatever it is: a file, a link (not what it points to), a folder with all there is in
-    it.
+    """Remove ``path``: a file, a link (not its target) or a folder with its contents.
 
-    Nothing there is fine. Raises OSError for what cannot be removed.
+    Idempotent: a missing path is fine. Raises OSError for what cannot be removed.
     """
     with _opened(path.parent) as parent:
         if not _removed_as_file(path.name, parent):
@@ -42,9 +39,9 @@ def remove_tree(path: Path) -> None:
 
 @contextmanager
 def usable_folder(path: Path) -> Iterator[int]:
-    """``path`` opened, and for that time a folder its owner may do everything in. Its mode comes back.
+    """Open the folder ``path`` with full rights for its owner; restore its mode after.
 
-    A person may have taken these rights from themselves; also to *move* a folder it must be writable.
+    A person may have removed these rights from their own folder; also to *move* a folder it must be writable.
     """
     with _opened(path.parent) as parent:
         mode = stat.S_IMODE(os.stat(path.name, dir_fd=parent, follow_symlinks=False).st_mode)
@@ -77,7 +74,10 @@ def _remove_folder(name: str, parent: int) -> None:
 
 
 def _empty_below(name: str, top: int) -> list[str]:
-    """Take one folder of ``top`` away; the names under which its own folders are in ``top`` now."""
+    """Remove one folder of ``top``; its subfolders move into ``top``.
+
+    Returns their new names.
+    """
     try:
         folder = _open_folder(name, top)
     except FileNotFoundError:
@@ -86,12 +86,15 @@ def _empty_below(name: str, top: int) -> list[str]:
         moved = _empty(folder, into=top)
     finally:
         os.close(folder)
-    _removed_as_folder(name, top)  # if not: something appeared in it, and the next round finds it
+    _removed_as_folder(name, top)  # if not empty: something appeared in it, and the next round removes it
     return moved
 
 
 def _empty(folder: int, *, into: int | None) -> list[str]:
-    """Remove the files of ``folder``. Its folders: their names, after moving them ``into`` another one."""
+    """Remove the files of ``folder`` and return the names of its subfolders.
+
+    With ``into``, the subfolders are moved there first, under new names.
+    """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries]
     left = [name for name in names if not _removed_as_file(name, folder)]
@@ -100,7 +103,7 @@ def _empty(folder: int, *, into: int | None) -> list[str]:
 
 
 def _removed_as_file(name: str, folder: int) -> bool:
-    """False: it is a folder."""
+    """Unlink ``name``. False: it is a folder."""
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
@@ -113,7 +116,7 @@ def _removed_as_file(name: str, folder: int) -> bool:
 
 
 def _removed_as_folder(name: str, parent: int) -> bool:
-    """False: it is not empty."""
+    """Remove the empty folder ``name``. False: it is not empty."""
     try:
         os.rmdir(name, dir_fd=parent)
     except FileNotFoundError:
@@ -126,7 +129,10 @@ def _removed_as_folder(name: str, parent: int) -> bool:
 
 
 def _moved(name: str, folder: int, into: int) -> str | None:
-    """Its new name. None: somebody else was quicker."""
+    """Move a folder and return its new name.
+
+    None: another process has moved or removed it.
+    """
     new = uuid4().hex
     try:
         try:
@@ -140,27 +146,27 @@ def _moved(name: str, folder: int, into: int) -> str | None:
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """Open a folder, and let its owner do everything in it."""
+    """Open a folder and grant its owner all rights."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
-        _let_owner_in(name, parent)
+        _grant_owner(name, parent)
         folder = os.open(name, _FOLDER, dir_fd=parent)
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & stat.S_IRWXU != stat.S_IRWXU:
-        with suppress(PermissionError):  # not ours: what follows says so, if it matters
+        with suppress(PermissionError):  # another owner's: the operations that need the right fail
             os.fchmod(folder, mode | stat.S_IRWXU)
     return folder
 
 
-def _let_owner_in(name: str, parent: int) -> None:
+def _grant_owner(name: str, parent: int) -> None:
     if sys.platform.startswith("linux"):
-        # There is no chmod that spares links; a descriptor without rights cannot be one.
-        place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        # Linux has no chmod that does not follow links; a descriptor opened with O_DIRECTORY cannot be a link.
+        opened = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
+            os.chmod(f"/proc/self/fd/{opened}", stat.S_IRWXU)
         finally:
-            os.close(place)
+            os.close(opened)
     else:
         os.chmod(name, stat.S_IRWXU, dir_fd=parent, follow_symlinks=False)
 

@@ -1,7 +1,7 @@
-"""Connecting to a Unix socket in a directory that somebody else may write to.
+"""Connect to a Unix socket in a directory that another user may write to.
 
-Its owner could put a link there instead, to a socket that only the caller can reach. So the path's last
-part is opened as what it is, and the connection goes to exactly that file.
+That user could put a link there instead, to a socket that only the caller can reach. So the path's last part
+is opened without following links, and the connection goes to exactly that file.
 """
 
 import os
@@ -13,7 +13,10 @@ LONGEST_PATH = 107
 
 
 def connect_without_links(path: str) -> socket.socket:
-    """A connected, non-blocking socket. Raises ``OSError`` at once if nobody listens or it is no socket."""
+    """Return a connected, non-blocking socket.
+
+    Raises ``OSError`` at once if no process listens or the file is no socket.
+    """
     found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISSOCK(os.fstat(found).st_mode):

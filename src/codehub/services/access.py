@@ -1,7 +1,7 @@
-"""``last_access_at`` and ``active_until``: that a workspace counts as used, said by components.
+"""Record that workspaces are in use: ``last_access_at`` and ``active_until``.
 
-Coordinators call these with their own fenced session, so that the stamp commits together with what
-it is about (a completed operation, a container that left RUNNING unasked).
+Called by components, not by people. Coordinators pass their own fenced session, so that the stamp commits
+together with its reason (a completed operation, a container that left RUNNING unasked).
 """
 
 from collections.abc import Collection
@@ -14,13 +14,16 @@ from codehub.store.workspaces import intents
 
 
 async def touch(session: Session, *ids: UUID) -> None:
-    """These count as used now: a rebooted host or a fresh restore is not archived at once."""
+    """Set ``last_access_at`` to now.
+
+    So that after a host's reboot or a restore a workspace is not archived at once.
+    """
     if ids:
         await intents.touch(session, ids)
 
 
-async def say_in_use(session: Session, ids: Collection[UUID], *, for_: timedelta) -> None:
-    """A proxy that cannot reach Redis vouches for these in the database instead."""
+async def mark_in_use(session: Session, ids: Collection[UUID], *, for_: timedelta) -> None:
+    """Extend ``active_until`` in the database, for a proxy that cannot reach Redis."""
     if ids:
         now = await statements.now(session)
         await intents.extend_active_until(session, ids, now + for_)

@@ -1,7 +1,7 @@
-"""Accounts of people: made, given a new password, disabled. Each function takes the session it works in.
+"""Manage accounts: create users, change passwords and roles, disable.
 
-Whoever loses an account or its password is signed out everywhere in the same transaction: there is no moment
-in which a disabled person still works.
+Each function takes the session it works in. Disabling a user or changing a password ends all sessions of that
+user in the same transaction: there is no moment in which a disabled user still has access.
 """
 
 import re
@@ -22,8 +22,10 @@ USERNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class UnfitUsernameError(CodeHubError):
-    """A username has 1 to 64 letters, digits, dots, dashes, underscores or @, and begins with one of the
-    first two."""
+    """The username is not allowed.
+
+    1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit.
+    """
 
     code = "unfit_username"
 
@@ -41,14 +43,14 @@ class NoSuchUserError(CodeHubError):
 
 
 class LastAdminError(CodeHubError):
-    """Nobody could administer CodeHub any more."""
+    """The change would leave CodeHub without an administrator."""
 
     code = "last_admin"
 
 
 @dataclass(frozen=True)
 class FirstAdmin:
-    """The account that was just made. The password is here only if nobody chose it."""
+    """The account just created. The password is set only if it was generated."""
 
     username: str
     generated_password: str | None = field(repr=False)
@@ -57,19 +59,19 @@ class FirstAdmin:
 async def ensure_first_admin(
     session_factory: Sessions, passwords: Passwords, *, password: str | None
 ) -> FirstAdmin | None:
-    """Make ``admin`` if there is nobody at all; None if there was somebody.
+    """Create ``admin`` if there is no user; None if there is one.
 
-    Any number of replicas may ask at once: the lock lets one of them through and the others then find a user.
-    Dying before the commit leaves nobody, and the next start makes the account.
+    Any number of replicas may call it at once: the lock lets one of them through and the others then find a
+    user. A process that dies before the commit leaves no user, and the next start creates the account.
     """
     async with session_factory() as session:
-        if await _somebody(session):
+        if await _has_users(session):
             return None
     chosen = password or generate()
     password_hash = await passwords.hash(chosen)  # slow, so before the lock
     async with session_factory() as session, session.begin():
         await users.lock_admins(session)
-        if await _somebody(session):
+        if await _has_users(session):
             return None
         await users.create(
             session, user_id=uuid7(), username=FIRST_ADMIN, password_hash=password_hash, role=Role.ADMIN
@@ -81,7 +83,10 @@ async def ensure_first_admin(
 async def create_user(
     session: Session, passwords: Passwords, *, username: str, password: str, role: Role, actor: str
 ) -> UserRecord:
-    """A new person. Raises ``UnfitUsernameError``, ``UnfitPasswordError``, ``UsernameTaken``."""
+    """Create a user.
+
+    Raises ``UnfitUsernameError``, ``UnfitPasswordError``, ``UsernameTaken``.
+    """
     if not USERNAME.fullmatch(username):
         raise UnfitUsernameError(
             f"{username!r} cannot be a username: 1 to 64 letters, digits and . _ @ -, "
@@ -100,7 +105,10 @@ async def create_user(
 async def set_password(
     session: Session, passwords: Passwords, *, username: str, password: str, actor: str
 ) -> UserRecord:
-    """A new password; every session of that person ends. Tokens stay: they have their own secrets."""
+    """Set a password and end every session of the user.
+
+    Tokens stay: they have their own secrets.
+    """
     password_hash = await passwords.hash(_fit(password))
     user = await get_user(session, username)
     await users.set_password_hash(session, user.id, password_hash)
@@ -110,7 +118,10 @@ async def set_password(
 
 
 async def set_disabled(session: Session, *, username: str, disabled: bool, actor: str) -> UserRecord:
-    """Nobody signs in as this person any more, or again. Raises ``LastAdminError``."""
+    """Disable or enable a user. Raises ``LastAdminError``.
+
+    Disabling ends all sessions and revokes all tokens.
+    """
     admins = await users.lock_admins(session)
     user = await get_user(session, username)
     if disabled and user.is_admin and user.disabled_at is None and admins <= 1:
@@ -134,12 +145,13 @@ async def change_user(
     password: str | None = None,
     actor: str,
 ) -> UserRecord:
-    """Any of the three, or none. Raises ``NotFound``, ``LastAdminError``, ``UnfitPasswordError``.
+    """Change role, disabled state and password of a user, or any of them.
 
-    Asking for what is so already changes nothing and is not audited.
+    Raises ``NotFound``, ``LastAdminError``, ``UnfitPasswordError``. A value that is set already changes
+    nothing and is not audited.
     """
     password_hash = await passwords.hash(_fit(password)) if password is not None else None
-    admins = await users.lock_admins(session)  # before the read: nobody changes a role in between
+    admins = await users.lock_admins(session)  # before the read: no role changes in between
     user = await users.find(session, user_id)
     if user is None:
         raise NotFound("user")
@@ -175,5 +187,5 @@ def _fit(password: str) -> str:
     return password
 
 
-async def _somebody(session: Session) -> bool:
+async def _has_users(session: Session) -> bool:
     return bool((await users.list_page(session, limit=1)).items)

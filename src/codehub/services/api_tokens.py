@@ -1,4 +1,4 @@
-"""Tokens for machines: made, shown once, revoked. Only their SHA-256 is kept."""
+"""Create and revoke API tokens. A token is shown once; only its SHA-256 is stored."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ SECRET_BYTES = 32
 
 @dataclass(frozen=True)
 class NewToken:
+    """A new token with its secret."""
+
     record: TokenRecord
     token: str = field(repr=False)
 
@@ -26,7 +28,7 @@ class NewToken:
 async def create(
     session: Session, principal: Principal, *, name: str, lifetime: timedelta | None
 ) -> NewToken:
-    """A token that acts as this person. ``lifetime`` None: until it is revoked."""
+    """Create a token that acts as this person. ``lifetime`` None: until revoked."""
     token = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     expires_at = await statements.now(session) + lifetime if lifetime is not None else None
     record = await tokens.create(
@@ -42,7 +44,10 @@ async def create(
 
 
 async def revoke(session: Session, principal: Principal, token_id: UUID) -> None:
-    """Raises ``NotFound``: also for somebody else's, and for one that was revoked before."""
+    """Revoke a token. Raises ``NotFound``.
+
+    Also for a token of another user, and for one that was revoked before.
+    """
     if not await tokens.revoke(session, principal.user.id, token_id):
         raise NotFound("token")
     await _audit(session, principal, "token.revoke", token_id)

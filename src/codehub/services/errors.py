@@ -1,4 +1,4 @@
-"""What a use case refuses, each with a stable ``code`` that the API, the CLI and the dashboard know."""
+"""Refusals of use cases, each with a stable ``code`` for API, CLI and dashboard."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -9,7 +9,7 @@ from codehub.store.workspaces.records import WorkspaceRecord
 
 
 class NotFound(CodeHubError):
-    """There is no such thing, or it is not yours: the two are told apart to nobody."""
+    """It does not exist, or belongs to another user: both get the same answer."""
 
     code = "not_found"
 
@@ -28,7 +28,7 @@ class WorkspaceDeleted(CodeHubError):
 
 
 class WantedArchived(CodeHubError):
-    """A stop must not restore an archived workspace just to have it asleep."""
+    """A stop would restore an archived workspace just to put it to standby: refused."""
 
     code = "archived"
 
@@ -37,7 +37,7 @@ class WantedArchived(CodeHubError):
 
 
 class NotForOwners(CodeHubError):
-    """Only an administrator lifts this error: it says that something outside the home is wrong."""
+    """Only an administrator lifts this error: its cause is outside the home."""
 
     code = "forbidden"
 
@@ -46,7 +46,7 @@ class NotForOwners(CodeHubError):
 
 
 class UnknownImage(CodeHubError):
-    """Nobody configured an image of that name."""
+    """No image of that name is configured."""
 
     code = "unknown_image"
 
@@ -55,11 +55,11 @@ class UnknownImage(CodeHubError):
 
 
 class LimitReached(CodeHubError):
-    """No running place is left. Says which limit, how much of it is used, and by what."""
+    """No running place is left. Carries the limit, its usage, and what uses it."""
 
     def __init__(self, kind: LimitKind, usage: Usage, running: Sequence[WorkspaceRecord]) -> None:
-        whose = "You run" if kind is LimitKind.USER else "All together run"
-        super().__init__(f"{whose} {usage.used} of {usage.allowed} workspaces that may run at a time.")
+        subject = "You run" if kind is LimitKind.USER else "All together run"
+        super().__init__(f"{subject} {usage.used} of {usage.allowed} workspaces that may run at a time.")
         self.code = kind.value
         self.kind = kind
         self.usage = usage

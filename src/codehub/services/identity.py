@@ -1,12 +1,12 @@
-"""Who is asking: a session cookie or a token becomes a person.
+"""Resolve a session cookie or API token to a person.
 
-Every request asks this, so answers are remembered for two seconds in the process. Ending a session,
-revoking a token or disabling a person forgets them at once in this process and announces it to the others;
-one that does not hear of it may believe for those two seconds longer. Requests that change something never
-believe the memory (``fresh=True``).
+Every request does this, so results are cached for 2 s in the process. Ending a session, revoking a token or
+disabling a user removes them at once from this process's cache and announces it to the others; a process that
+misses the announcement uses its cache for up to 2 s longer. Requests that change something skip the cache
+(``fresh=True``).
 
-Secrets are looked up by their SHA-256 and never kept: the memory is keyed by the hash too. Those that are
-asked for in the same moment are looked up together, by a query that began after each was asked.
+Secrets are looked up by their SHA-256 and never kept: the cache is keyed by the hash too. Concurrent lookups
+are batched into one query that began after each was requested.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ MAX_CACHED = 10_000
 
 @dataclass(frozen=True)
 class Principal:
-    """A person, and what they showed: a session, a token, or the proxy's word (neither)."""
+    """A person and their proof: a session, a token, or neither if the proxy vouches."""
 
     user: UserRecord
     session_id: UUID | None = None
@@ -45,17 +45,23 @@ class Principal:
 
     @property
     def by_browser(self) -> bool:
-        """Whether the browser sent the proof by itself, so that another site may have made it do so."""
+        """Whether the browser sent the proof by itself.
+
+        Then another site may have caused the request (CSRF).
+        """
         return self.token_id is None
 
 
 def label_of(user: UserRecord) -> str:
-    """How the timeline and the audit name a person."""
+    """Return a person's name in the timeline and the audit."""
     return f"user:{user.username}"
 
 
 class Identities:
-    """``announce``: tells every process that this person's rights have changed; a hint, which may be lost."""
+    """Finds principals, cached for 2 s.
+
+    ``announce`` publishes to every process that a person's rights have changed; a hint, which may be lost.
+    """
 
     def __init__(
         self,
@@ -67,36 +73,44 @@ class Identities:
         self._announce = announce
         self._sessions = sessions_
         self._reading = reading
-        self._known: TtlCache[str, Principal] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
+        self._cached: TtlCache[str, Principal] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
         self._touched: TtlCache[UUID, bool] = TtlCache(size=MAX_CACHED, ttl=TOUCH_SECONDS)
-        self._asking_sessions: Batched[str, Principal] = Batched(self._load_sessions)
-        self._asking_tokens: Batched[str, Principal] = Batched(self._load_tokens)
-        self._asking_users: Batched[str, Principal] = Batched(self._load_users)
-        self._forgotten = 0  # raised with each forgetting: what was read before must not be remembered
+        self._session_lookups: Batched[str, Principal] = Batched(self._load_sessions)
+        self._token_lookups: Batched[str, Principal] = Batched(self._load_tokens)
+        self._user_lookups: Batched[str, Principal] = Batched(self._load_users)
+        self._generation = 0  # raised by ``forget``: what was read before it must not be cached
 
     async def of_session(self, secret: str, *, fresh: bool = False) -> Principal | None:
-        return await self._find("s" + hash_secret(secret), self._asking_sessions, fresh=fresh)
+        """Find the person of a session cookie; None if it is not valid."""
+        return await self._find("s" + hash_secret(secret), self._session_lookups, fresh=fresh)
 
     async def of_token(self, secret: str, *, fresh: bool = False) -> Principal | None:
-        return await self._find("t" + hash_secret(secret), self._asking_tokens, fresh=fresh)
+        """Find the person of an API token; None if it is not valid."""
+        return await self._find("t" + hash_secret(secret), self._token_lookups, fresh=fresh)
 
     async def of_user(self, user_id: UUID, *, fresh: bool = False) -> Principal | None:
-        """A person somebody trusted vouches for."""
-        return await self._find(f"u{user_id}", self._asking_users, fresh=fresh)
+        """Find an enabled user by id, for a caller that has authenticated them."""
+        return await self._find(f"u{user_id}", self._user_lookups, fresh=fresh)
 
     async def changed(self, user_id: UUID) -> None:
-        """A session, a token, the role or the password of this person was changed, and that is committed."""
+        """Invalidate this person's cache entries in every process.
+
+        Call it after a change of session, token, role or password is committed.
+        """
         self.forget(user_id)
         if self._announce is not None:
             await self._announce(user_id)
 
     def forget(self, user_id: UUID) -> None:
-        """Believe nothing that was read about this person before."""
-        self._forgotten += 1
-        self._known.forget_where(lambda principal: principal.user.id == user_id)
+        """Drop this process's cache entries of a person, lookups in flight included."""
+        self._generation += 1
+        self._cached.forget_where(lambda principal: principal.user.id == user_id)
 
     async def ended(self, principals: Collection[Principal]) -> set[Principal]:
-        """Which of these count no more. Two or three queries however many there are."""
+        """Return which of these principals are no longer valid.
+
+        Two or three queries however many there are.
+        """
         session_ids = {each.session_id for each in principals if each.session_id is not None}
         token_ids = {each.token_id for each in principals if each.token_id is not None}
         user_ids = {each.user.id for each in principals}
@@ -119,17 +133,17 @@ class Identities:
         async with self._reading() as session:
             return session_id not in await sessions.find_valid_ids(session, {session_id})
 
-    async def _find(self, key: str, asking: Batched[str, Principal], *, fresh: bool) -> Principal | None:
-        known = None if fresh else self._known.get(key)
-        if known is not None:
-            return known
-        generation = self._forgotten
-        principal = await asking.get(key[1:])
+    async def _find(self, key: str, lookups: Batched[str, Principal], *, fresh: bool) -> Principal | None:
+        cached = None if fresh else self._cached.get(key)
+        if cached is not None:
+            return cached
+        generation = self._generation
+        principal = await lookups.get(key[1:])
         if principal is None:
-            self._known.forget(key)
+            self._cached.forget(key)
             return None
-        if generation == self._forgotten:
-            self._known.put(key, principal)
+        if generation == self._generation:
+            self._cached.put(key, principal)
         return principal
 
     async def _load_sessions(self, hashes: Sequence[str]) -> Mapping[str, Principal]:
@@ -163,7 +177,7 @@ class Identities:
         return {str(user.id): Principal(user) for user in found.values() if user.disabled_at is None}
 
     def _is_due(self, id_: UUID) -> bool:
-        """Whether its use should be written down again: coarsely, by this process's own clock."""
+        """Return whether to record the use again: every 300 s, by this process's clock."""
         if self._touched.get(id_):
             return False
         self._touched.put(id_, True)

@@ -1,14 +1,14 @@
-"""Batch intents: the changes many people ask for in one moment are one transaction.
+"""Batch concurrent intents into one transaction.
 
-Whoever may take a running place waits for one lock (``store/workspaces/limits``), from the count to the commit. Fifty
-people who press start together would each hold a connection while they queue there, all that the process
-has, and pay a flush to disk each. So they queue here, holding nothing, and a handful at a time is granted in
+Transactions that may take a running place wait for one lock (``store/workspaces/limits``), from the count to
+the commit. Fifty simultaneous starts would each hold a connection while they wait there, all that the process
+has, and pay a flush to disk each. So they wait here, holding nothing, and up to 20 at a time are applied in
 one transaction.
 
-Two things make that safe. **A refusal has written nothing**: services look first and write last, so
-``LimitReached`` or ``NameTaken`` leaves the transaction as it was for the others. And if the database itself
-refuses one intent, all of the handful are undone, and each is tried again by itself: whoever made it fail,
-fails alone. A process that dies in here leaves nothing, and nobody was told otherwise.
+Two things make that safe. **A refusal has written nothing**: services check first and write last, so
+``LimitReached`` or ``NameTaken`` leaves the transaction unchanged for the others. And if the database itself
+rejects one intent, the whole batch is rolled back, and each is tried again by itself: only the one that
+caused the failure fails. A process that dies in here leaves nothing, and no caller got a result.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from codehub.store.errors import is_outage
 T = TypeVar("T")
 
 AT_ONCE = 20
-"""The lock is every replica's: it is given back after a few dozen statements."""
+"""Intents per transaction. All replicas share the lock: it is released after a few dozen statements."""
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
 class _Intent:
-    """Each is itself and no other, also when two people want the same."""
+    """One submitted change. Compared by identity: equal ones stay separate."""
 
     def __init__(self, apply: Callable[[Session], Awaitable[object]], row: UUID | None) -> None:
         self.apply = apply
@@ -43,22 +43,23 @@ _WITHDRAWN: _Outcome = (None, None)
 
 
 class IntentBatcher:
-    """Of one process; other replicas have their own, and all meet at the database's lock."""
+    """The batcher of one process. Replicas are serialised by the database's lock."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._asked: Batched[_Intent, _Outcome] = Batched(self._apply_all, max_batch=AT_ONCE, max_loads=1)
+        self._batches: Batched[_Intent, _Outcome] = Batched(self._apply_all, max_batch=AT_ONCE, max_loads=1)
 
     async def submit(self, apply: Callable[[Session], Awaitable[T]], *, row: UUID | None = None) -> T:
-        """What ``apply`` returns, committed, or what it raises. One service call, which refuses first.
+        """Apply one service call in a batch; return its result once committed.
 
-        ``row``: the workspace it will lock; None: it makes one, which nobody else can know of yet.
-        ``TimeoutError``: the database is stuck. What had not begun by then is not granted later either.
+        Raises what ``apply`` raises; it must refuse before it writes. ``row``: the workspace it will lock;
+        None: it creates one, which no other transaction can know of yet. ``TimeoutError`` after 10 s: the
+        database is stuck. An intent that had not begun by then is not applied later either.
         """
         intent = _Intent(apply, row)
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                outcome = await self._asked.get(intent)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                outcome = await self._batches.get(intent)
         finally:
             intent.is_withdrawn = True
         assert outcome is not None
@@ -71,13 +72,13 @@ class IntentBatcher:
         try:
             return await self._apply(intents)
         except Exception as error:
-            if len(intents) == 1 or not _is_of_one(error):
+            if len(intents) == 1 or not _is_caused_by_one(error):
                 raise
         outcomes: dict[_Intent, _Outcome] = {}
         for intent in intents:
             try:
                 outcomes |= await self._apply([intent])
-            except Exception as error:  # noqa: BLE001 - whoever asked is told
+            except Exception as error:  # noqa: BLE001 - its caller gets it
                 outcomes[intent] = (None, error)
         return outcomes
 
@@ -96,10 +97,10 @@ class IntentBatcher:
 
 
 def _lock_order(intent: _Intent) -> tuple[bool, UUID]:
-    """Several rows in one transaction: the lowest first, as everybody does (``store/db/row_locks``)."""
+    """Sort by row, the lowest id first (``store/db/row_locks``): no deadlock."""
     return (True, intent.row) if intent.row is not None else (False, UUID(int=0))
 
 
-def _is_of_one(error: Exception) -> bool:
-    """Whether one of the intents is to blame, and not the database being away for all of them."""
+def _is_caused_by_one(error: Exception) -> bool:
+    """Return whether one intent caused the error, not an outage of the database."""
     return not is_outage(error)

@@ -1,4 +1,4 @@
-"""What operators look at: how many workspaces are how, who leads what, and what belongs to nobody."""
+"""Overview for operators: workspaces by status, leaders, archive size, orphans."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,32 +29,34 @@ SIZES_WAIT_SECONDS = 3.0
 COUNTS_CACHE_SECONDS = 5.0
 
 
-class Sighted(Protocol):
+class ObservingRuntime(Protocol):
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation: ...
 
 
-class Shelf(Protocol):
+class ArchiveListing(Protocol):
     def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
 
 
 @dataclass(frozen=True)
 class Overview:
+    """Counts by status, terms of leadership, and the size of all archives."""
+
     counts: Mapping[str, int]
     terms: Sequence[Term]
     archive_bytes: int | None  # None: not known (yet)
 
 
 class OrphanReason(StrEnum):
-    """Why it is listed, and so what becomes of it."""
+    """Why an orphan is listed, and what happens to it."""
 
     UNKNOWN_WORKSPACE = "unknown_workspace"  # kept; a container goes after a delay
     EXPIRING = "expiring"  # the GC will remove it
-    ONLY_COPY = "only_copy"  # kept: the last trace of a live workspace's home
+    ONLY_COPY = "only_copy"  # kept: the only copy of a live workspace's home
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """Something that exists and belongs to no workspace."""
+    """A container, volume or archive that belongs to no workspace."""
 
     kind: str
     name: str
@@ -64,16 +66,19 @@ class Orphan:
 
 
 class Overviews:
-    def __init__(self, *, reading: Sessions, runtime: Sighted, archives: Shelf) -> None:
+    """Reads overviews; counts are cached for 5 s, the archive size for 300 s."""
+
+    def __init__(self, *, reading: Sessions, runtime: ObservingRuntime, archives: ArchiveListing) -> None:
         self._reading = reading
         self._runtime = runtime
         self._archives = archives
         self._counts: TtlCache[str, Mapping[str, int]] = TtlCache(size=1, ttl=COUNTS_CACHE_SECONDS)
         self._bytes: int | None = None
         self._bytes_at = -SIZES_CACHE_SECONDS
-        self._adding_up: asyncio.Task[None] | None = None
+        self._sizing: asyncio.Task[None] | None = None
 
     async def look(self) -> Overview:
+        """Read the overview."""
         async with self._reading() as session:
             counts = await queries.count_by_status(session)
             terms = await leadership.read_terms(session)
@@ -82,7 +87,7 @@ class Overviews:
         )
 
     async def counts(self) -> Mapping[str, int]:
-        """For measurements: at most five seconds old."""
+        """Count workspaces by status, for metrics. Reuse a count up to 5 s old."""
         found = self._counts.get("counts")
         if found is None:
             async with self._reading() as session:
@@ -91,8 +96,10 @@ class Overviews:
         return found
 
     async def orphans(self) -> list[Orphan]:
-        """Containers and volumes nobody knows, archives the GC will take, and those it keeps for a person to
-        look at. Raises ``EffectError``."""
+        """List containers and volumes without a workspace, and archive orphans.
+
+        Archives the GC will delete, and those it keeps for a person to decide. Raises ``EffectError``.
+        """
         seen = (await self._runtime.observe()).sightings
         async with self._reading() as session:
             known = {record.view.id for record in await queries.find_many(session, list(seen))}
@@ -108,14 +115,17 @@ class Overviews:
         return found + list(_kept(terms.values()))
 
     async def _archive_bytes(self) -> int | None:
-        """Listing a large store takes long: it goes on in the background and the next one asking has it."""
-        if monotonic() - self._bytes_at > SIZES_CACHE_SECONDS and self._adding_up is None:
-            self._adding_up = asyncio.create_task(self._add_up(), name="archive-sizes")
-        if self._adding_up is not None and self._bytes is None:
-            await asyncio.wait({self._adding_up}, timeout=SIZES_WAIT_SECONDS)
+        """Return the size of all archives; None if not known within 3 s.
+
+        Listing a large store takes long: it continues in the background, and a later call returns the result.
+        """
+        if monotonic() - self._bytes_at > SIZES_CACHE_SECONDS and self._sizing is None:
+            self._sizing = asyncio.create_task(self._sum_sizes(), name="archive-sizes")
+        if self._sizing is not None and self._bytes is None:
+            await asyncio.wait({self._sizing}, timeout=SIZES_WAIT_SECONDS)
         return self._bytes
 
-    async def _add_up(self) -> None:
+    async def _sum_sizes(self) -> None:
         try:
             total = 0
             async for page in self._archives.list_paths():
@@ -124,11 +134,11 @@ class Overviews:
         except EffectError as error:
             log.warning("the archives could not be added up", error=error.message)
         finally:
-            self._adding_up = None
+            self._sizing = None
 
 
 def _kept(terms: Iterable[Term]) -> Iterator[Orphan]:
-    """What the GC saw in its last cycle and leaves to the operator."""
+    """Yield the archives the GC found in its last cycle and leaves to the operator."""
     for term in terms:
         for path in term.detail.get("only_copies", ()):
             yield Orphan("archive", path, why=OrphanReason.ONLY_COPY)

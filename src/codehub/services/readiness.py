@@ -1,4 +1,4 @@
-"""Whether this process may get traffic: its database answers and has the schema this program needs."""
+"""Readiness: the database answers and has the schema this program needs."""
 
 import asyncio
 
@@ -9,20 +9,25 @@ from codehub.store.db.session import Sessions
 from codehub.store.errors import DATABASE_FAILED
 from codehub.store.schema import migrate
 
-ANSWER_WITHIN = 3.0
+TIMEOUT_SECONDS = 3.0
 
 _REVISION = text("SELECT version_num FROM alembic_version")
 
 
 class Readiness:
+    """Checks whether this process may get traffic."""
+
     def __init__(self, reading: Sessions) -> None:
         self._reading = reading
         self._head = migrate.head()
 
     async def why_not_ready(self) -> str | None:
-        """None when ready. The reason names no address: everybody may ask this."""
+        """Return why this process is not ready; None if it is.
+
+        The reason names no address: the endpoint needs no authentication.
+        """
         try:
-            async with asyncio.timeout(ANSWER_WITHIN), self._reading() as session:
+            async with asyncio.timeout(TIMEOUT_SECONDS), self._reading() as session:
                 revision = (await session.execute(_REVISION)).scalar_one_or_none()
         except asyncpg.UndefinedTableError:
             return "The database is empty: run `codehub migrate`."

@@ -1,11 +1,11 @@
-"""Signing in and out with a password.
+"""Sign in and out with a password, and change it.
 
-A wrong name and a wrong password cost the same time and give the same answer: the hash is checked against a
-dummy, and both write one line to the audit. Attempts are counted *before* the password is checked, for the
-account and for the address, so that a hundred at once cannot all pass before the first one failed.
+A wrong name and a wrong password take the same time and get the same answer: the hash is checked against a
+dummy, and both append one audit entry. Attempts are counted *before* the password is checked, for the account
+and for the address, so that a hundred concurrent ones cannot all pass before the first one failed.
 
-A sign-in always makes a new session and ends the one the browser showed: a cookie that somebody planted
-beforehand is worth nothing afterwards.
+A sign-in always creates a new session and ends the one the browser sent: a cookie planted by an attacker
+beforehand is worthless afterwards (session fixation).
 """
 
 import math
@@ -62,11 +62,15 @@ class TooManyAttempts(CodeHubError):
 
 @dataclass(frozen=True)
 class NewSession:
+    """A new session's user and secret."""
+
     user: UserRecord
     secret: str = field(repr=False)
 
 
 class SignIn:
+    """Signs in and out, with rate limits."""
+
     def __init__(
         self,
         sessions_: Sessions,
@@ -84,7 +88,11 @@ class SignIn:
     async def sign_in(
         self, username: str, password: str, *, address: str, previous: str | None = None
     ) -> NewSession:
-        """Raises ``TooManyAttempts``, ``InvalidCredentials``. ``previous``: the secret the browser showed."""
+        """Verify name and password and create a session.
+
+        Raises ``TooManyAttempts``, ``InvalidCredentials``. ``previous``: the secret of the session the
+        browser sent.
+        """
         account_key = f"sign-in:account:{username.lower()}"
         address_key = f"sign-in:address:{address}"
         await self._count(address_key, FAILURES_PER_ADDRESS)
@@ -104,7 +112,7 @@ class SignIn:
         return NewSession(user, secret)
 
     async def sign_out(self, principal: Principal) -> None:
-        """End this session. A token has none: then nothing happens."""
+        """End this session. Does nothing for a token, which has no session."""
         if principal.session_id is None:
             return
         async with self._sessions.begin() as session:
@@ -118,9 +126,10 @@ class SignIn:
         await self._identities.changed(principal.user.id)
 
     async def change_password(self, principal: Principal, *, current: str, new: str) -> None:
-        """Every other session of this person ends. Raises ``WrongPassword``, ``UnfitPasswordError``.
+        """Change the password and end every other session of this person.
 
-        Counted like a sign-in: a stolen session is no licence to guess.
+        Raises ``WrongPassword``, ``UnfitPasswordError``. Counted like a sign-in: a stolen session must not
+        allow guessing the password.
         """
         if (reason := why_unfit(new)) is not None:
             raise UnfitPasswordError(reason)
@@ -175,7 +184,7 @@ class SignIn:
         return secret
 
     async def _write_failure(self, user: UserRecord | None, address: str) -> None:
-        # A name nobody has is not written down: people type passwords into the wrong field.
+        # An unknown name is not recorded: people type passwords into the wrong field.
         async with self._sessions.begin() as session:
             await audit.append(
                 session,

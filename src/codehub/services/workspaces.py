@@ -1,11 +1,11 @@
-"""The only writer of intent: every change of what is wanted, whoever wants it, goes through here.
+"""Change intent: the only writer of the desired state.
 
 Each function is one use case inside the caller's transaction: the API commits its request's session, a
-coordinator passes its own fenced one. All of them take the row's lock, look again, and only then write, so
-of two changes in the same moment the later one is judged against what the earlier one left.
+coordinator passes its own fenced one. All of them lock the row, check again, and only then write, so of two
+concurrent changes the later one is checked against the result of the earlier one.
 
-Lock order, everywhere: limits, then the row. A process that dies in here leaves nothing: PostgreSQL
-rolls back and frees both.
+Lock order, everywhere: limits, then the row. A process that dies in here leaves nothing: PostgreSQL rolls
+back and releases both.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ from codehub.store.workspaces.records import WorkspaceRecord
 
 @dataclass(frozen=True)
 class Actor:
-    """Who wants it, as the timeline and the audit name them: ``user:ann``, ``ttl``, ``proxy``."""
+    """Who asks, as named in timeline and audit: ``user:ann``, ``ttl``, ``proxy``."""
 
     label: str
     user_id: UUID | None = None
@@ -43,12 +43,16 @@ class Actor:
 
 @dataclass(frozen=True)
 class RunningLimits:
+    """How many workspaces may run at once, per person and in all."""
+
     per_user: int = 2
     in_all: int = 100
 
 
 @dataclass(frozen=True)
 class NewWorkspace:
+    """The values of a workspace to create."""
+
     name: str
     image_ref: str
     description: str = ""
@@ -59,7 +63,10 @@ class NewWorkspace:
 
 
 async def get(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
-    """The one place that decides who may see a workspace. DELETED ones are shown to admins only."""
+    """Return a workspace the actor may see; DELETED ones for admins only.
+
+    Raises ``NotFound``. ``visible`` is the only place that decides this.
+    """
     record = await queries.find(session, workspace_id)
     return visible(record, actor)
 
@@ -67,7 +74,10 @@ async def get(session: Session, workspace_id: UUID, *, actor: Actor) -> Workspac
 async def create(
     session: Session, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
 ) -> WorkspaceRecord:
-    """Raises ``NameTaken`` or, with ``start`` and no place left, ``LimitReached``; then nothing exists."""
+    """Create a workspace. Raises ``NameTaken``, or ``LimitReached`` with ``start``.
+
+    Then nothing was written.
+    """
     cause = Cause(CauseCode.CREATED)
     if new.start:
         await places.lock_limits(session)
@@ -98,19 +108,22 @@ async def start(
     limits: RunningLimits,
     cause: Cause | None = None,
 ) -> WorkspaceRecord:
-    """Set the desired state RUNNING. Asking for what is already wanted takes no new place and changes nothing."""
-    # The limits' lock comes first, also for what may turn out to be a no-op: one order for everybody.
+    """Set the desired state RUNNING. Idempotent: no second place is taken.
+
+    Raises ``LimitReached``.
+    """
+    # The limits' lock is taken first, also for a possible no-op: one lock order, no deadlock.
     await places.lock_limits(session)
     record = await _locked(session, workspace_id, actor)
-    in_the_way = record.view.in_error and record.view.owner_may_lift_error
-    if record.view.desired_state is DesiredState.RUNNING and not in_the_way:
+    lifts_error = record.view.in_error and record.view.owner_may_lift_error
+    if record.view.desired_state is DesiredState.RUNNING and not lifts_error:
         return record
     cause = cause or Cause(CauseCode.ASKED_TO_START)
-    if holds_place(record.view):  # one that failed to stop still has its own
+    if holds_place(record.view):  # one that failed to stop still holds its place
         await _set_audit_context(session, actor, cause)
     else:
         await _take_place(session, record.view.owner_id, limits, actor=actor, cause=cause)
-    if in_the_way:  # an archiving that failed keeps nobody from their home
+    if lifts_error:  # a failed archiving must not keep the owner from starting
         await _lift(session, record, actor=actor)
     return await _set_desired_state(session, record, DesiredState.RUNNING, actor=actor)
 
@@ -118,7 +131,10 @@ async def start(
 async def stop(
     session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
-    """Set the desired state STANDBY. Refused where PENDING is wanted: a stop must not restore anything."""
+    """Set the desired state STANDBY. Idempotent.
+
+    Raises ``WantedArchived`` where PENDING is desired: a stop must not restore anything.
+    """
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.STANDBY:
         return record
@@ -131,9 +147,9 @@ async def stop(
 async def archive(
     session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
 ) -> WorkspaceRecord:
-    """Set the desired state PENDING: from wherever it is, into the archive.
+    """Set the desired state PENDING: archive it, from any state. Idempotent.
 
-    Asked again after archiving was given up, it is tried now.
+    Called again after archiving was given up, it is retried now.
     """
     record = await _locked(session, workspace_id, actor)
     if record.view.desired_state is DesiredState.PENDING:
@@ -155,10 +171,11 @@ async def lower(
     cause: str,
     still_due: Callable[[WorkspaceView], Awaitable[bool]],
 ) -> bool:
-    """The TTL manager's change: a compare-and-set against what it read, judged again under the row's lock.
+    """Lower the desired state for the TTL manager. Compare-and-set.
 
-    A person who pressed start or connected in the same moment has changed the row or the activity by now,
-    and wins. Not a use of the workspace: ``last_access_at`` stays.
+    Compared with what the TTL manager read, and checked again under the row's lock: a person who started or
+    connected in the meantime has changed the row or the activity, and wins. Not a use of the workspace:
+    ``last_access_at`` stays.
     """
     await set_actor(session, actor.label, cause)
     record = await queries.find_locked(session, seen.id)
@@ -175,7 +192,7 @@ async def lower(
 async def edit(
     session: Session, workspace_id: UUID, changes: dict[str, str | int], *, actor: Actor
 ) -> WorkspaceRecord:
-    """Name, description, memo, TTLs. Raises ``NameTaken``."""
+    """Change name, description, memo or TTLs. Raises ``NameTaken``."""
     record = await _locked(session, workspace_id, actor)
     if not changes:
         return record
@@ -189,7 +206,7 @@ async def edit(
 async def keep_awake(
     session: Session, workspace_id: UUID, *, for_: timedelta, actor: Actor
 ) -> WorkspaceRecord:
-    """Nothing puts it to sleep or into the archive before then; zero takes the promise back."""
+    """Prevent standby and archiving for ``for_``; zero clears it."""
     await _locked(session, workspace_id, actor)
     until = await statements.now(session) + for_ if for_ else None
     await _set_audit_context(session, actor, Cause(CauseCode.KEPT_AWAKE if until else CauseCode.MAY_SLEEP))
@@ -199,7 +216,7 @@ async def keep_awake(
 
 
 async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
-    """The person's last word. Idempotent."""
+    """Mark the workspace deleted, which is irreversible. Idempotent."""
     record = visible(await queries.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
@@ -212,17 +229,18 @@ async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> Works
 async def recover(
     session: Session, workspace_id: UUID, *, actor: Actor, limits: RunningLimits
 ) -> WorkspaceRecord:
-    """Lift an error; the Observer turns health back and the plan goes on. None there: no change.
+    """Lift a terminal error or a given-up archiving; no change without one.
 
-    Administrators lift any, owners what stopped an archiving of theirs (``NotForOwners`` otherwise). What was
-    broken held no running place: where RUNNING is wanted, one is taken now, or ``LimitReached`` raised.
+    The Observer then sets health to OK and the plan continues. Administrators lift any error, owners those
+    that stopped an archiving (``NotForOwners`` otherwise). A workspace in terminal error that does not run
+    holds no place: where RUNNING is desired, one is taken now, or ``LimitReached`` raised.
     """
     await places.lock_limits(session)
     record = await _locked(session, workspace_id, actor)
     view = record.view
     error = view.error_info
     if error is None or not (error.is_terminal or view.archiving_given_up):
-        return record  # what is still being retried needs nobody's help
+        return record  # the Reconciler still retries it
     if not actor.is_admin and not view.owner_may_lift_error:
         raise NotForOwners
     cause = Cause(CauseCode.ASKED_TO_RECOVER)
@@ -235,7 +253,7 @@ async def recover(
 
 
 async def _lift(session: Session, record: WorkspaceRecord, *, actor: Actor) -> None:
-    """Why was said before."""
+    """Clear the error and audit it. The caller has set actor and cause."""
     view = record.view
     await intents.recover(session, view.id, home=at_recovery(view))
     reason = view.error_info.reason.value if view.error_info else ""
@@ -245,7 +263,7 @@ async def _lift(session: Session, record: WorkspaceRecord, *, actor: Actor) -> N
 async def _set_desired_state(
     session: Session, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
 ) -> WorkspaceRecord:
-    """Why was said before."""
+    """Write the desired state and audit it. The caller has set actor and cause."""
     written = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
     assert written is not None, "the row is locked"
     await _audit(session, actor, f"workspace.desired.{desired.value.lower()}", record.view.id)
@@ -270,7 +288,10 @@ async def _reread(session: Session, workspace_id: UUID) -> WorkspaceRecord:
 
 
 def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
-    """The rule behind ``get``, for whoever has read the row already. Raises ``NotFound``."""
+    """Return ``record`` if the actor may see it. Raises ``NotFound``.
+
+    The rule behind ``get``, for callers that have read the row already.
+    """
     if record is None or not actor.may_see(record.view.owner_id):
         raise NotFound
     if record.status == "deleted" and not actor.is_admin:
@@ -281,9 +302,9 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
 async def _take_place(
     session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
 ) -> None:
-    """Say why (``_set_audit_context``), and raise unless one more may run.
+    """Set actor and cause, and raise ``LimitReached`` unless one more may run.
 
-    Exact under ``lock_limits``: nobody else takes a place meanwhile.
+    Exact under ``lock_limits``: no other transaction takes a place meanwhile.
     """
     used = await places.usage_for(session, owner_id, actor=actor.label, cause=cause.text)
     user, everyone = Usage(used.user, limits.per_user), Usage(used.total, limits.in_all)

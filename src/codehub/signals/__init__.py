@@ -1,1 +1,4 @@
-"""Redis and NOTIFY: hints, live events, activity. Losing any of it makes CodeHub late, never wrong."""
+"""Redis and NOTIFY: hints, live events, activity.
+
+Losing any of it makes CodeHub late, never wrong.
+"""

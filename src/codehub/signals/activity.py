@@ -1,13 +1,13 @@
-"""Who is using what, in Redis: leases of open connections and a timer that says "busy lately".
+"""Record and read activity in Redis: leases of open connections and an idle timer.
 
-The proxy writes (``proxy/leases``), the TTL manager reads. Losing Redis, or its memory, may keep a
-workspace awake too long and must never put one to sleep that is in use. So:
+The proxy writes (``proxy/leases``), the TTL manager reads. Losing Redis, or its data, may keep a workspace
+awake too long and must never put one to standby that is in use. So:
 
-- each open connection is a *lease* that expires unless renewed, never a count that could leak or lie;
+- each open connection is a *lease* that expires unless renewed, never a counter that a crash leaves too high;
 - all times are Redis's own (``TIME``): proxies with wrong clocks cannot disagree;
-- a reading carries the ``RedisIdentity`` it was made under. Readers must not call anything idle unless
-  ``domain/ttl.can_be_believed`` says so of its age, because "no lease" in a young memory means nothing;
-- every failure raises ``RedisUnavailable``: the absence of an answer is never "idle".
+- a reading carries the ``RedisIdentity`` it was made under. Readers must not treat a workspace as idle unless
+  ``domain/ttl`` accepts the age of that data: "no lease" in data younger than the idle period proves nothing;
+- every failure raises ``RedisUnavailable``: a missing answer is never "idle".
 """
 
 import hashlib
@@ -29,13 +29,14 @@ from codehub.signals.outage import Outage
 EPOCH_KEY = "codehub:epoch"
 WRITE_CHUNK = 1000
 READ_CHUNK = 500
-"""Workspaces per script call. Redis serves nobody else meanwhile: about a millisecond."""
-
+"""Workspaces per script call. Redis is blocked meanwhile: about a millisecond."""
 
 FIELDS_READ = 5  # for each workspace, by scripts.READ
 
 
 class ActivityKind(StrEnum):
+    """What kind of use it was."""
+
     HTTP = "http"
     WEBSOCKET = "websocket"
     START = "start"
@@ -53,7 +54,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class RedisIdentity:
-    """Which memory answered: a new ``epoch`` begins whenever Redis may have forgotten something."""
+    """Which data answered: a new ``epoch`` begins when Redis may have lost some."""
 
     run_id: str
     epoch: str
@@ -63,6 +64,8 @@ class RedisIdentity:
 
 @dataclass(frozen=True)
 class ActivityReading:
+    """Activities, and the identity of the data they were read from."""
+
     identity: RedisIdentity
     activities: Mapping[UUID, Activity]
 
@@ -77,7 +80,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Touch:
-    """A request, or anything else that is over at once, ``age_seconds`` ago."""
+    """A request, or other use without duration, ``age_seconds`` ago."""
 
     workspace_id: UUID
     ttl_seconds: float
@@ -86,7 +89,10 @@ class Touch:
 
 
 class ActivityLog:
-    """The activity keys of one Redis. Every method is bounded, and raises ``RedisUnavailable``."""
+    """The activity keys of one Redis. Every call has a timeout.
+
+    Every method raises ``RedisUnavailable``.
+    """
 
     def __init__(self, link: RedisLink, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self.lease_seconds = lease_seconds
@@ -101,7 +107,10 @@ class ActivityLog:
         ttl_seconds: float,
         kind: ActivityKind = ActivityKind.WEBSOCKET,
     ) -> None:
-        """Taking one sets the idle timer to ttl + lease: it outlives a proxy that dies, by the ttl."""
+        """Take or renew a lease and set the idle timer to ttl + lease.
+
+        So the timer outlives a proxy that dies, by the ttl.
+        """
         await self.write(leases=[Lease(lease_id, workspace_id, ttl_seconds, kind)])
 
     async def release(
@@ -112,7 +121,7 @@ class ActivityLog:
         ttl_seconds: float,
         kind: ActivityKind = ActivityKind.WEBSOCKET,
     ) -> None:
-        """Ending the last one sets the idle timer to ttl."""
+        """Release a lease. Releasing the last one sets the idle timer to ttl."""
         await self.write(ended=[Ended(Lease(lease_id, workspace_id, ttl_seconds, kind))])
 
     async def touch(
@@ -121,7 +130,7 @@ class ActivityLog:
         await self.write(touches=[Touch(workspace_id, ttl_seconds, kind)])
 
     async def retime(self, workspace_id: UUID, ttl_seconds: float) -> None:
-        """The idle period has another length: the timer that runs now is made to fit it."""
+        """Adjust the running idle timer to a new idle period."""
         await self._run([_Call(scripts.RETIME, _keys(workspace_id), [_ms(ttl_seconds)])])
 
     async def write(
@@ -131,23 +140,29 @@ class ActivityLog:
         ended: Collection[Ended] = (),
         leases: Collection[Lease] = (),
     ) -> None:
-        """Any number. If it raises, any part of it may have happened: repeating all of it is safe."""
+        """Write any number of touches, released leases and leases. Idempotent.
+
+        If it raises, any part of it may have been written: repeat all of it.
+        """
         calls = [
             *(self._touch_call(each) for each in touches),
             *(self._release_call(each) for each in ended),
             *(self._take_call(each) for each in leases),
         ]
-        # In parts, so that each stays far below the time-out however many leases a proxy holds.
+        # In chunks, so that each stays far below the timeout however many leases a proxy holds.
         for start in range(0, len(calls), WRITE_CHUNK):
             await self._run(calls[start : start + WRITE_CHUNK])
 
     async def read(self, workspace_ids: Collection[UUID]) -> ActivityReading:
-        """All of them, and the identity of the one memory that all of it came from."""
+        """Read the activities of these workspaces, all from data of one identity.
+
+        Raises ``RedisUnavailable`` if Redis lost its data meanwhile.
+        """
         ids = [str(each) for each in workspace_ids]
         chunks = [ids[start : start + READ_CHUNK] for start in range(0, len(ids), READ_CHUNK)]
         calls = [_Call(scripts.IDENTITY, [EPOCH_KEY], [secrets.token_hex(16)])]
         calls += [_Call(scripts.READ, [EPOCH_KEY], chunk) for chunk in chunks]
-        # One round trip, and yet Redis may be flushed between two scripts of it.
+        # One round trip, but not atomic: Redis may be flushed between two of its scripts.
         answers = await self._run(calls, timeout_seconds=self._link.timeout_seconds + len(chunks) * 0.05)
         identity = _identity(answers[0])
         activities: dict[UUID, Activity] = {}
@@ -197,7 +212,7 @@ class ActivityLog:
                     answers: list[Any] = await pipe.execute(raise_on_error=False)
                 failures = [answer for answer in answers if isinstance(answer, Exception)]
                 if may_load and any(isinstance(failure, NoScriptError) for failure in failures):
-                    # A Redis that started anew knows no scripts. They are idempotent: run all again.
+                    # A restarted Redis has no scripts. They are idempotent: load them and run all again.
                     for body in {call.script for call in calls}:
                         await client.script_load(body)
                     continue
@@ -232,7 +247,10 @@ def _keys(workspace_id: UUID) -> list[str]:
 
 
 def _member(lease: Lease) -> str:
-    """Requests in flight keep a workspace awake as WebSockets do, and are not counted with them."""
+    """Name the lease in Redis: requests get a prefix.
+
+    Requests in flight keep a workspace awake like WebSockets, but are not counted with them.
+    """
     return lease.id if lease.kind is ActivityKind.WEBSOCKET else scripts.REQUESTS + lease.id
 
 

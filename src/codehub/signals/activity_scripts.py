@@ -1,16 +1,16 @@
-"""The Lua that keeps activity whole. Redis runs each script alone and by its own clock.
+"""Lua scripts for activity. Redis runs each atomically and by its own clock.
 
 Three keys for a workspace:
 
 - ``ws_conn:{id}``     sorted set: lease → when it expires (ms, Redis TIME). Alive means: later than now. Each
-                       is one WebSocket, or, with ``http:`` before its name, one proxy's requests in flight.
+                       is one WebSocket, or, with the prefix ``http:``, one proxy's requests in flight.
 - ``idle_timer:{id}``  string with an expiry: exists while the workspace counts as busy.
 - ``last_seen:{id}``   hash: ``at`` (ms) and ``kind`` of the last activity, for people to read.
 
-All scripts are idempotent: a client that does not know whether its call arrived simply repeats it. If a
-client dies between two calls, its leases expire by themselves; that is why there is no counter.
+All scripts are idempotent: a client that does not know whether its call arrived repeats it. If a client dies
+between two calls, its leases expire by themselves; that is why there is no counter.
 
-Replicating scripts by their effects (Redis 5 and later) is what makes TIME before a write legal.
+TIME before a write is allowed because scripts are replicated by their effects (Redis 5 and later).
 """
 
 REQUESTS = "http:"
@@ -36,8 +36,8 @@ return redis.call('ZCARD', KEYS[1])
 
 # KEYS conn, timer, seen; ARGV lease, age_ms (how long ago it ended), ttl_ms, kind → living leases
 #
-# The timer begins at the later of this end and the last activity anybody reported: a release that was
-# held up must not shorten what happened since. The kind stays that of what is still open.
+# The timer begins at the later of this end and the last reported activity: a delayed release must not shorten the
+# timer of later activity. The kind stays that of the leases still open.
 RELEASE = (
     _NOW
     + """
@@ -82,10 +82,10 @@ return 1
 """
 )
 
-# KEYS conn, timer, seen; ARGV ttl_ms: the idle period has another length from now on
+# KEYS conn, timer, seen; ARGV ttl_ms: the new idle period
 #
-# What is open counts until its lease ends, what is over since it was last seen. Nothing ever seen: there is
-# no timer to change.
+# The period is counted from the end of the last open lease, otherwise from the last activity. Without any activity
+# there is no timer to change.
 RETIME = (
     _NOW
     + """
@@ -106,9 +106,9 @@ return 1
 
 # KEYS epoch; ARGV new_token → {token, run_id, age_ms, now_ms}
 #
-# Redis forgot something when the key is gone (flushed, restarted empty) or was written by another
-# process (restarted from an older snapshot, failed over to a replica that lagged). Either way a new
-# epoch begins, and its age tells how long this memory can be believed.
+# Redis lost data when the key is gone (flushed, restarted empty) or was written by another process (restarted from
+# an older snapshot, failed over to a replica that lagged). Either way a new epoch begins; its age is for how long
+# the data has been complete.
 IDENTITY = (
     _NOW
     + """
@@ -124,7 +124,7 @@ return {known[1], run_id, math.max(0, now - known[3]), now}
 
 # KEYS epoch; ARGV workspace ids → token, then for each id: WebSockets, requests, timer_ms, at, kind
 #
-# The keys are named inside, which Redis Cluster would not allow; a single Redis is what CodeHub needs.
+# The script computes key names, which Redis Cluster does not allow; CodeHub uses a single Redis.
 READ = (
     _NOW
     + """

@@ -1,8 +1,8 @@
-"""How a process reaches Redis: one pool for commands, and a connection of its own for each subscription.
+"""Connect to Redis: one pool for commands, one connection per subscription.
 
-Every call is bounded, because whoever calls has something better to do than wait for Redis. A failure of
-any kind becomes ``RedisUnavailable``: Redis carries nothing here that is not also true without it, so
-callers need to know *that* it is away and never *why*.
+Every call has a timeout, because no caller may wait for Redis longer. A failure of any kind becomes
+``RedisUnavailable``: Redis holds nothing here that CodeHub depends on, so callers need to know *that* it is
+away and never *why*.
 """
 
 from asyncio import timeout
@@ -28,7 +28,10 @@ class RedisUnavailable(CodeHubError):
 
 
 class RedisLink:
-    """One process's way to one Redis. ``url``: ``redis://``, ``rediss://`` or ``unix://``."""
+    """One process's connections to one Redis.
+
+    ``url``: ``redis://``, ``rediss://`` or ``unix://``.
+    """
 
     def __init__(
         self,
@@ -39,13 +42,16 @@ class RedisLink:
         max_connections: int = 32,
         channel_prefix: str = "",
     ) -> None:
-        """``channel_prefix`` stands before the name of every channel: installations may share a Redis."""
+        """Set up the pool; nothing is connected yet.
+
+        ``channel_prefix`` is put before the name of every channel: installations may share a Redis.
+        """
         self.timeout_seconds = timeout_seconds
         self._channel_prefix = channel_prefix
         self._url = url
         self._client_name = client_name
-        # One immediate retry, for a pooled connection that Redis closed meanwhile. Never after a
-        # time-out: the command may have been carried out, and the caller's time is up anyway.
+        # One immediate retry, for a pooled connection that Redis closed meanwhile. Never after a timeout: the
+        # command may have been executed, and the caller's timeout has passed as well.
         self.client: Redis = Redis.from_pool(
             BlockingConnectionPool.from_url(
                 url,
@@ -61,10 +67,10 @@ class RedisLink:
         return f"{self._channel_prefix}{name}"
 
     def subscription_client(self) -> Redis:
-        """A client that reports a lost connection instead of healing it behind the reader's back.
+        """Return a client that raises on a lost connection instead of reconnecting.
 
-        redis-py re-subscribes silently, and what was published in between is silently missing. Whoever
-        subscribes here must learn of it, so retries are off and the owner starts over.
+        redis-py re-subscribes silently, and what was published in between is silently missing. The owner of a
+        subscription must notice the gap, so retries are off and it subscribes again itself.
         """
         return Redis.from_url(
             self._url,
@@ -74,7 +80,7 @@ class RedisLink:
 
     @asynccontextmanager
     async def bounded(self, outage: Outage, *, timeout_seconds: float | None = None) -> AsyncIterator[Redis]:
-        """The client, for calls that must end in time or raise ``RedisUnavailable``."""
+        """Yield the client for calls with a timeout. Raises ``RedisUnavailable``."""
         if outage.holding:
             raise RedisUnavailable(f"{outage.use}: Redis did not answer a moment ago")
         try:
@@ -87,7 +93,7 @@ class RedisLink:
         outage.recovered()
 
     async def ping(self) -> None:
-        """For readiness and ``doctor``: answers, or raises ``RedisUnavailable``."""
+        """Ping Redis, for readiness and ``doctor``. Raises ``RedisUnavailable``."""
         async with self.bounded(Outage("ping")) as client:
             await client.ping()
 

@@ -1,12 +1,12 @@
-"""Live events within one API replica: one Redis subscription in, any number of browsers out.
+"""Distribute live events in one API replica: one Redis subscription, many readers.
 
-A subscriber is a queue and nothing more: no task, no socket, no timer. A thousand idle ones cost a
-thousand small objects. Notices are dealt out by the ids they carry, so one that nobody here waits for costs
-three dictionary look-ups.
+A subscriber is a queue and nothing more: no task, no socket, no timer. A thousand idle ones cost a thousand
+small objects. Notices are dispatched by the ids they carry, so one without a subscriber costs three
+dictionary lookups.
 
-The one rule for slow readers: more than ``max_behind`` notices behind, and the reader is dropped. Its
-queue is thrown away and its next read raises ``FellBehind``; the browser then reconnects and begins with
-the state. A reader can never hold the feed back, nor the memory of the process.
+Slow readers: a reader with more than ``max_behind`` queued notices is dropped. Its queue is cleared and its
+next read raises ``FellBehind``; the browser then reconnects and begins with a snapshot. So a slow reader
+neither blocks the feed nor grows the memory of the process.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ MAX_BEHIND = 1000
 IGNORED = Counter("codehub_live_ignored_total", "Live messages whose payload made no sense")
 DROPPED = Counter("codehub_live_dropped_total", "Readers dropped because they fell too far behind")
 
-# What a reader waits for: a workspace's id, its owner's id, or one of these.
+# A subscription's topic: a workspace's id, its owner's id, or one of these.
 _EVERYTHING = "everything"
 _PEOPLE = "people"
 
@@ -55,12 +55,12 @@ class FeedClosed(CodeHubError):
 
 
 class LiveFeed:
-    """Deals out the live events of one process. ``start`` before use, ``close`` at the end."""
+    """The live feed of one process. ``start`` before use, ``close`` at the end."""
 
     def __init__(self, link: RedisLink, *, max_behind: int = MAX_BEHIND) -> None:
         self._max_behind = max_behind
         self._link = link
-        self._subscribers: dict[UUID | str, set[LiveSubscription]] = {}  # what → who waits for it
+        self._subscribers: dict[UUID | str, set[LiveSubscription]] = {}  # by topic
         self._redis = Subscription(
             link,
             use="live feed",
@@ -71,7 +71,7 @@ class LiveFeed:
 
     @property
     def connected(self) -> bool:
-        """False: changes are not heard at the moment. A ``Resync`` follows once they are again."""
+        """Whether the subscription is up. After a gap a ``Resync`` follows."""
         return self._redis.connected
 
     async def until_disconnected(self) -> None:
@@ -85,24 +85,24 @@ class LiveFeed:
         self._redis.start()
 
     async def close(self) -> None:
-        """Every ``async for`` ends."""
+        """Close the feed: every ``async for`` ends."""
         await self._redis.close()
-        for subscriber in self._everybody():
+        for subscriber in self._all_subscribers():
             subscriber.close()
 
     def subscribe_workspace(self, workspace_id: UUID) -> "LiveSubscription":
         return self._subscribe(workspace_id)
 
     def subscribe_user(self, owner_id: UUID) -> "LiveSubscription":
-        """Everything that belongs to one person."""
+        """Subscribe to all workspaces of one owner."""
         return self._subscribe(owner_id)
 
     def subscribe_all(self) -> "LiveSubscription":
-        """Everybody's: for administrators."""
+        """Subscribe to the workspaces of all owners: for administrators."""
         return self._subscribe(_EVERYTHING)
 
     def subscribe_people(self) -> "LiveSubscription":
-        """Whose rights have changed, and nothing about workspaces."""
+        """Subscribe to changes of people's rights, without workspaces."""
         return self._subscribe(_PEOPLE)
 
     def _subscribe(self, what: UUID | str) -> "LiveSubscription":
@@ -122,15 +122,15 @@ class LiveFeed:
             self.resync_all()
             return
         if channel == self._link.channel(PEOPLE_CHANNEL):
-            self._tell_of_person(payload)
+            self._dispatch_person(payload)
             return
         for notice in parse_notices(payload):
             if notice is None:
                 IGNORED.inc()
             else:
-                self.deal_out(notice)
+                self.dispatch(notice)
 
-    def _tell_of_person(self, payload: bytes) -> None:
+    def _dispatch_person(self, payload: bytes) -> None:
         person = parse_person(payload)
         if person is None:
             IGNORED.inc()
@@ -138,25 +138,25 @@ class LiveFeed:
         for reader in list(self._subscribers.get(_PEOPLE, ())):
             reader.deliver(person)
 
-    def deal_out(self, notice: OfWorkspace) -> None:
-        """To everybody it concerns, whichever way it came here."""
+    def dispatch(self, notice: OfWorkspace) -> None:
+        """Deliver a notice to its subscribers, whichever way it was received."""
         for what in (notice.id, notice.owner_id, _EVERYTHING):
             for reader in tuple(self._subscribers.get(what, ())):
                 reader.deliver(notice)
 
     def resync_all(self) -> None:
-        """Whatever anybody knows may be old: each begins again."""
-        for subscriber in self._everybody():
+        """Deliver ``Resync`` to every subscriber: notices may have been missed."""
+        for subscriber in self._all_subscribers():
             subscriber.deliver(Resync())
 
-    def _everybody(self) -> list["LiveSubscription"]:
+    def _all_subscribers(self) -> list["LiveSubscription"]:
         return [subscriber for each in self._subscribers.values() for subscriber in each]
 
 
 class LiveSubscription:
-    """One reader's queue. ``async for notice in subscription``, or ``take(timeout)`` beside a heartbeat.
+    """One reader's queue: ``async for``, or ``take(timeout)`` beside a heartbeat.
 
-    One task reads it. Use it as a context manager: leaving it takes it off the feed.
+    One task reads it. Use it as a context manager: leaving it unsubscribes.
     """
 
     def __init__(self, feed: LiveFeed, what: UUID | str, *, max_behind: int) -> None:
@@ -169,11 +169,11 @@ class LiveSubscription:
         self._wakeup: asyncio.Future[None] | None = None
 
     def deliver(self, notice: Notice) -> None:
-        """Called by the feed. Never waits."""
+        """Queue a notice. Called by the feed; never waits."""
         if self._closed:
             return
         if isinstance(notice, Resync):
-            # The snapshots to come contain all that was queued.
+            # The snapshots that follow contain everything queued.
             self._queue.clear()
         self._queue.append(notice)
         if len(self._queue) > self._max_behind:
@@ -183,16 +183,16 @@ class LiveSubscription:
         self._wake()
 
     async def next(self, timeout: float | None = None) -> Notice | None:
-        """The next notice; None when ``timeout`` seconds brought none.
+        """Return the next notice; None after ``timeout`` seconds without one.
 
         Raises ``FellBehind`` for a dropped reader and ``FeedClosed`` once the feed has closed.
         """
         return self._queue.popleft() if await self._has_some(timeout) else None
 
     async def take(self, timeout: float | None = None) -> list[Notice]:
-        """All that wait, the oldest first, or nothing after ``timeout`` seconds. Raises like ``next``.
+        """Return all queued notices, oldest first; [] after ``timeout`` seconds.
 
-        A ``Resync`` can only be the first of them.
+        Raises like ``next``. A ``Resync`` can only be the first of them.
         """
         if not await self._has_some(timeout):
             return []
@@ -233,7 +233,7 @@ class LiveSubscription:
             notice = await self.next()
         except FeedClosed:
             raise StopAsyncIteration from None
-        assert notice is not None  # without a time-out there is always one, or an exception
+        assert notice is not None  # without a timeout there is always one, or an exception
         return notice
 
     def __enter__(self) -> Self:
@@ -251,7 +251,10 @@ async def follow(
     *,
     on_gap: Callable[[], None] = lambda: None,
 ) -> None:
-    """Pass on every notice until the feed closes. ``on_gap``: some were missed, what they said is unknown."""
+    """Call ``on_notice`` for every notice until the feed closes.
+
+    ``on_gap``: some were missed, with unknown content.
+    """
     while True:
         try:
             with subscribe() as subscription:

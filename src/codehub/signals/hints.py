@@ -1,16 +1,15 @@
-"""Hints: "look now". They shorten a coordinator's wait and decide nothing (contract 2).
+"""Hints ("look now") shorten a coordinator's wait and decide nothing (ADR 0002).
 
-Published by the event listener, the Reconciler, the Observer, the TTL manager, the proxy and runtime
-events; waited for by the coordinators' loop. A hint may name workspaces, and that is all of a payload that
-is believed: **any** payload wakes, and one that cannot be read asks for a look at everything. Many hints
-between two waits make one. Losing every hint makes a coordinator slow, never wrong: ``wait`` then simply
-times out.
+Published by the event listener, the Reconciler, the Observer, the TTL manager, the proxy and runtime events;
+waited for by the coordinators' loop. A hint may name workspaces; nothing else of the payload is used. **Any**
+payload wakes, and one that cannot be read means everything. Hints between two waits are coalesced into one.
+Losing every hint makes a coordinator slow, never wrong: ``wait`` then times out.
 
 A coordinator that leads in the same process is woken without Redis. The hint is published all the same
-(``announce``), for an operator who listens; it carries the name of its process, which does not heed it again.
+(``announce``), for an operator who listens; it carries the id of its process, which ignores its own.
 
-After each (re-)subscription the source fires one hint of its own that names nothing, because hints
-published while it was not listening are lost.
+After each (re-)subscription the source adds one hint that names nothing, because hints published while it was
+not subscribed are lost.
 """
 
 import asyncio
@@ -28,18 +27,18 @@ from codehub.signals.outage import Outage
 from codehub.signals.subscription import Subscription
 
 MAX_NAMED = 1000
-"""Beyond this many, looking at everything is cheaper than naming each."""
+"""Beyond this many, processing everything is cheaper than naming each."""
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 
-LOOK_CHANNEL = "monitor:trigger"
-"""An older name for "look now", with the id of a workspace: it wakes the Observer."""
+MONITOR_CHANNEL = "monitor:trigger"
+"""An older channel for hints to the Observer, with the id of a workspace."""
 
 UNREADABLE = Counter("codehub_hints_unreadable_total", "Hints whose payload could not be read; they wake too")
 
 
 class HintTarget(StrEnum):
-    """Whom a hint wakes; the last part of the channel's name."""
+    """The coordinator a hint wakes; the last part of the channel's name."""
 
     OBSERVER = "ob"
     RECONCILER = "wc"
@@ -49,7 +48,7 @@ class HintTarget(StrEnum):
 
 @dataclass(frozen=True)
 class Hint:
-    """Look at ``ids``; at everything if it names none."""
+    """Process ``ids``; everything if empty."""
 
     ids: frozenset[UUID] = frozenset()
 
@@ -62,10 +61,10 @@ EVERYTHING = Hint()
 
 
 class HintSource(Protocol):
-    """What one coordinator waits on."""
+    """The hints one coordinator waits on."""
 
     async def wait(self, timeout: float) -> Hint | None:
-        """All hints since the last call, as one; None when ``timeout`` seconds brought none.
+        """Return all hints since the last call as one; None after ``timeout`` seconds.
 
         A cancelled wait loses nothing: the next one returns what it would have returned.
         """
@@ -74,13 +73,16 @@ class HintSource(Protocol):
 
 
 class HintChannel(Protocol):
-    """Where hints are published and subscribed to. ``Hints`` over Redis, ``LocalHints`` in one process."""
+    """Publishes and subscribes to hints.
+
+    ``Hints`` over Redis, ``LocalHints`` in one process.
+    """
 
     async def publish(self, target: HintTarget, ids: Collection[UUID] = ()) -> bool:
-        """Fire and forget. False: it certainly did not go out."""
+        """Publish a hint, fire and forget. False: it was certainly not sent."""
 
     def announce(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
-        """For whoever listens elsewhere; in this process it is known already. Waits for nothing."""
+        """Publish a hint for other processes only. Returns at once."""
 
     def subscribe(self, target: HintTarget) -> HintSource: ...
 
@@ -88,8 +90,8 @@ class HintChannel(Protocol):
 class Hints:
     """Hints over Redis PUB/SUB, channel ``{prefix}:{target}``.
 
-    All sources of a process share one subscription to every channel: a connection that has to prove itself
-    alive every few seconds is worth keeping only once.
+    All sources of a process share one subscription to every channel, because each subscription costs a
+    connection that is pinged every few seconds.
     """
 
     def __init__(self, link: RedisLink, *, prefix: str = "codehub:wake") -> None:
@@ -111,7 +113,7 @@ class Hints:
             self._announcing = asyncio.create_task(self._announce_all(), name="announce hints")
 
     async def _announce_all(self) -> None:
-        """What comes while one is under way goes out together."""
+        """Send announced hints. Those that arrive while one is being sent are merged."""
         while self._to_announce:
             target, hint = self._to_announce.popitem()
             await self._send(target, encode_hint(hint.ids, process=self._process))
@@ -125,20 +127,23 @@ class Hints:
         return True
 
     def subscribe(self, target: HintTarget) -> HintSource:
-        """Needs a running loop; the source reconnects by itself until it is closed."""
+        """Subscribe to the hints of ``target``; reconnects until closed.
+
+        Needs a running loop.
+        """
         source = _RedisHintSource(self._leave)
         self._sources[self._channel(target)].add(source)
         if self._subscription is None:
             self._subscription = Subscription(
                 self._link,
                 use=f"subscription to {self._prefix}:*",
-                channels=[*self._sources, self._link.channel(LOOK_CHANNEL)],
+                channels=[*self._sources, self._link.channel(MONITOR_CHANNEL)],
                 on_message=self._receive,
                 on_subscribed=self._wake_all,
             )
             self._subscription.start()
         elif self._subscription.connected:
-            source.add(EVERYTHING)  # as after each subscription; if it is being made, this comes with it
+            source.add(EVERYTHING)  # as after each subscription; while it connects, ``_wake_all`` adds it
         return source
 
     async def _leave(self, source: "_RedisHintSource") -> None:
@@ -151,8 +156,8 @@ class Hints:
     def _receive(self, channel: str, payload: bytes) -> None:
         content = _load(payload)
         if isinstance(content, dict) and content.get("process") == self._process:
-            return  # announced from here: whom it wakes has been woken
-        if channel == self._link.channel(LOOK_CHANNEL):
+            return  # announced by this process: its coordinator has been woken
+        if channel == self._link.channel(MONITOR_CHANNEL):
             channel = self._channel(HintTarget.OBSERVER)
         for source in self._sources.get(channel, ()):
             source.add(_read(content))
@@ -167,7 +172,7 @@ class Hints:
 
 
 class LocalHints:
-    """The same within one process, for tests and simulation. No I/O, no clock of its own."""
+    """Hints within one process, for tests and simulation. No I/O, no clock."""
 
     def __init__(self) -> None:
         self._sources: dict[HintTarget, set[_LocalHintSource]] = {target: set() for target in HintTarget}
@@ -179,7 +184,7 @@ class LocalHints:
         return True
 
     def announce(self, target: HintTarget, ids: Collection[UUID] = ()) -> None:
-        """There is nobody elsewhere."""
+        """Do nothing: there are no other processes."""
 
     def subscribe(self, target: HintTarget) -> HintSource:
         source = _LocalHintSource(self._sources[target])
@@ -189,6 +194,7 @@ class LocalHints:
 
 
 def encode_hint(ids: Collection[UUID], *, process: str | None = None) -> bytes:
+    """Encode a hint as JSON; too many ids mean everything."""
     content: dict[str, Any] = {"process": process} if process is not None else {}
     if ids and len(ids) <= MAX_NAMED:
         content["ids"] = [str(each) for each in ids]
@@ -196,7 +202,7 @@ def encode_hint(ids: Collection[UUID], *, process: str | None = None) -> bytes:
 
 
 def _load(payload: bytes) -> Any:
-    """As JSON; what is none, a bare id above all, as the text it is."""
+    """Parse as JSON; anything else, such as a bare id, as text."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         return None
     try:
@@ -225,7 +231,7 @@ def _merged(one: Hint | None, other: Hint) -> Hint:
 
 
 class _Coalescer:
-    """Everything hinted since the last wait, as one hint."""
+    """Merges hints added since the last wait into one."""
 
     def __init__(self) -> None:
         self._pending: Hint | None = None
@@ -242,7 +248,7 @@ class _Coalescer:
                     await self._arrived.wait()
             except TimeoutError:
                 return None
-        # No await between here and the return: a cancellation cannot fall in and lose the hint.
+        # No await between here and the return: a cancellation cannot lose the hint.
         hint, self._pending = self._pending, None
         self._arrived.clear()
         return hint

@@ -1,15 +1,15 @@
-"""Live events on the way to browsers: the last stretch between the event listener and each API replica.
+"""Publish live events from the control plane to API replicas over Redis.
 
 The event listener publishes changes, all that arrived together in one message; the Reconciler publishes
-progress, at most twice a second for a workspace; proxies publish that who is connected has changed, at most
-once a second. All of it goes through one channel: each API replica holds **one** Redis subscription, however
-many browsers it serves, has to hear of everything anyway, and ``LiveFeed`` deals the notices out in memory.
+progress, at most twice a second per workspace; proxies publish activity changes, at most once a second. All
+of it goes through one channel: each API replica has **one** Redis subscription, however many browsers it
+serves, needs every event anyway, and ``LiveFeed`` dispatches the notices in memory.
 
-Beside it every single change goes to ``workspace:{id}`` and ``user:{owner_id}``, in the same round trip: for
-an operator, or a program beside CodeHub, that wants to hear of one workspace or one person alone.
+In the same round trip every single change is also published to ``workspace:{id}`` and ``user:{owner_id}``:
+for an operator, or a program beside CodeHub, that follows one workspace or one person.
 
-Nothing here promises delivery. A reader converges all the same, because every gap ends in ``Resync``: the
-feed emits it after each (re-)subscription, and the event listener broadcasts it when publishing failed.
+Delivery is not guaranteed. Readers converge all the same, because every gap ends in ``Resync``: the feed
+emits it after each (re-)subscription, and the event listener broadcasts it when publishing failed.
 """
 
 import asyncio
@@ -54,9 +54,10 @@ MANY_CHANGES = 200
 
 
 class LivePublisher:
-    """Publishing never raises for want of Redis: False says that readers may have missed something.
+    """Publishes live events; returns False if readers may have missed some.
 
-    Whoever publishes *changes* must answer False by ``publish_resync`` once Redis is back.
+    Never raises because Redis is away. After False, a publisher of *changes* must call ``publish_resync``
+    once Redis is back.
     """
 
     def __init__(self, link: RedisLink) -> None:
@@ -65,11 +66,17 @@ class LivePublisher:
         self._progress_sent_at: dict[UUID, float] = {}
 
     async def publish_changes(self, changes: Sequence[Change], *, each: Sequence[Change] = ()) -> bool:
-        """In one round trip and in order. ``each``: every single change, where ``changes`` sums them up."""
+        """Publish changes in order, in one round trip.
+
+        ``each``: every single change, where ``changes`` merges them.
+        """
         return await self._publish(changes, each=each or changes)
 
     async def publish_progress(self, workspace_id: UUID, owner_id: UUID, progress: dict[str, object]) -> bool:
-        """False also when it came too soon after the last one and was left out."""
+        """Publish progress, at most twice a second per workspace.
+
+        False: not sent, or dropped because the last one is younger than 0.5 s.
+        """
         now = asyncio.get_running_loop().time()
         if now - self._progress_sent_at.get(workspace_id, -1.0) < PROGRESS_INTERVAL_SECONDS:
             return False
@@ -82,7 +89,10 @@ class LivePublisher:
         return await self._publish([ActivityChanged(workspace_id, owner_id)])
 
     async def publish_person(self, user_id: UUID) -> bool:
-        """Open sockets and remembered answers of this person are judged again, in every process."""
+        """Publish that a person's rights changed: every process checks them again.
+
+        That includes open WebSockets and cached decisions of this person.
+        """
         try:
             async with self._link.bounded(self._outage) as client:
                 await client.publish(self._link.channel(PEOPLE_CHANNEL), str(user_id).encode())
@@ -91,7 +101,7 @@ class LivePublisher:
         return True
 
     async def publish_resync(self) -> bool:
-        """Tell every subscriber of every replica to begin again."""
+        """Make every subscriber of every replica start over from snapshots."""
         try:
             async with self._link.bounded(self._outage) as client:
                 await client.publish(self._link.channel(RESYNC_CHANNEL), b"{}")
@@ -106,12 +116,12 @@ class LivePublisher:
         if not await self._send([*messages, *_one_by_one(each[:MANY_CHANGES])]):
             return False
         for at in range(MANY_CHANGES, len(each), MANY_CHANGES):
-            # Browsers have been told. Whoever listens to one channel alone has no promise beyond trying.
+            # Browsers have the changes already. The channels of single workspaces and persons are best effort.
             await self._send(_one_by_one(each[at : at + MANY_CHANGES]))
         return True
 
     async def _send(self, messages: Sequence[tuple[str, bytes]]) -> bool:
-        """In one round trip."""
+        """Publish messages in one round trip. False: Redis is away."""
         try:
             async with self._link.bounded(self._outage) as client, client.pipeline(transaction=False) as pipe:
                 for channel, message in messages:

@@ -1,8 +1,9 @@
-"""What travels from a changed row to a browser: a change, progress, activity, or "begin again".
+"""Notices on the way from a changed row to a browser, and their JSON.
 
-The trigger's NOTIFY payload is one notice, a message on Redis a list of them in the same JSON, so one parser
-serves both ends. It believes nothing: whatever does not parse completely is no notice. A notice carries no
-state either; readers fetch the workspace from the database and compare versions.
+A notice is a change, progress, activity, or a resync. The trigger's NOTIFY payload is one notice, a message
+on Redis a list of them in the same JSON, so one parser serves both ends. It is strict: a payload that does
+not parse completely is no notice. A notice carries no state either; readers fetch the workspace from the
+database and compare versions.
 """
 
 import json
@@ -21,7 +22,7 @@ PEOPLE_CHANNEL = "codehub:people"
 
 @dataclass(frozen=True)
 class Change:
-    """A row people can see has changed. ``version`` strictly increases per workspace."""
+    """A visible column of a workspace changed. ``version`` strictly increases."""
 
     id: UUID
     owner_id: UUID
@@ -31,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running operation is. Carries no version and replaces nothing."""
+    """Progress of an operation in flight. Carries no version and replaces nothing."""
 
     id: UUID
     owner_id: UUID
@@ -40,7 +41,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ActivityChanged:
-    """Who is connected has changed, or when it will sleep. Says only that: readers ask Redis themselves."""
+    """Connections or the idle timer of a workspace changed; readers read Redis."""
 
     id: UUID
     owner_id: UUID
@@ -48,14 +49,14 @@ class ActivityChanged:
 
 @dataclass(frozen=True)
 class PersonChanged:
-    """What this person may do has changed: signed out, disabled, another role. Look again."""
+    """A person's rights changed (signed out, disabled, another role): check again."""
 
     user_id: UUID
 
 
 @dataclass(frozen=True)
 class Resync:
-    """Something may have been missed: forget what you know and read it again."""
+    """Notices may have been missed: discard cached state and read it again."""
 
 
 OfWorkspace = Change | Progress | ActivityChanged
@@ -63,7 +64,7 @@ Notice = OfWorkspace | PersonChanged | Resync
 
 
 def encode_notices(notices: Sequence[OfWorkspace]) -> list[bytes]:
-    """As few messages as they fit into, in order."""
+    """Encode notices into as few messages as they fit into, in order."""
     return [
         json.dumps(
             [_content(notice) for notice in notices[at : at + MAX_TOGETHER]], separators=(",", ":")
@@ -77,12 +78,12 @@ def encode_notice(notice: OfWorkspace) -> bytes:
 
 
 def parse_notice(payload: str | bytes) -> OfWorkspace | None:
-    """None for anything that is no notice about a workspace."""
+    """Parse a notice about a workspace; None for anything else."""
     return _read(_load(payload))
 
 
 def parse_notices(payload: bytes) -> list[OfWorkspace | None]:
-    """The notices of one message; None in the place of each that is none."""
+    """Parse the notices of one message; None in place of each invalid one."""
     content = _load(payload)
     return [_read(each) for each in content] if isinstance(content, list) else [None]
 

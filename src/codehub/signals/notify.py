@@ -1,12 +1,12 @@
-"""The PostgreSQL end of the change feed: LISTEN workspace_changes.
+"""Receive workspace changes from PostgreSQL: LISTEN workspace_changes.
 
-The event listener uses this on the connection that carries its advisory lock (``attach``), so that losing
-the lock and losing the feed are one event; ``open`` makes a connection of its own.
+The event listener uses this on the connection that carries its advisory lock (``attach``), so that losing the
+lock and losing the feed are one event; ``open`` makes a connection of its own.
 
-NOTIFY forgets whatever was sent while nobody listened. So the only safe order is: LISTEN, then a full
-resync, then consume. What arrives during the resync waits in the queue here. When the connection ends, or
-the queue overflows, ``FeedLost`` is raised after the last change was handed out: the owner starts over,
-with a resync. Nothing is ever skipped in silence.
+NOTIFY does not keep what was sent while no session listened. So the only safe order is: LISTEN, then a full
+resync, then consume. What arrives during the resync waits in the queue here. When the connection ends, or the
+queue overflows, ``FeedLost`` is raised after the last change was returned: the owner starts over, with a
+resync. Nothing is ever skipped silently.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MAX_QUEUED = 100_000
 
 IGNORED = Counter("codehub_notify_ignored_total", "NOTIFY payloads that made no sense")
 
-# The third is asyncpg's word for a server whose farewell was read and whose hanging up was not yet.
+# InternalClientError is also raised for a server that has announced its shutdown and not closed the connection yet.
 _FAILURES = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -56,7 +56,7 @@ class ChangeListener:
         self._owns_connection = False
 
     async def open(self, dsn: str, *, timeout: float = 5.0) -> None:
-        """Listen on a connection of its own, probed while it is quiet."""
+        """Listen on a connection of its own, probed while it is idle."""
         try:
             connection = await asyncpg.connect(dsn, timeout=timeout, command_timeout=timeout)
         except _FAILURES as error:
@@ -69,9 +69,10 @@ class ChangeListener:
             raise
 
     async def attach(self, connection: "asyncpg.Connection[Any]", *, timeout: float = 5.0) -> None:
-        """Listen on somebody's connection. They keep it alive, and never leave a transaction open on it.
+        """Listen on the caller's connection.
 
-        A LISTEN inside a transaction starts at its commit, and nothing is delivered while one is open.
+        The caller keeps it alive, and never leaves a transaction open on it: a LISTEN inside a transaction
+        starts at its commit, and nothing is delivered while one is open.
         """
         if connection.is_in_transaction():
             raise FeedLost("LISTEN inside a transaction would hear nothing")
@@ -84,9 +85,9 @@ class ChangeListener:
             raise FeedLost(f"cannot listen: {error}") from error
 
     async def next_batch(self, *, timeout: float | None = None, limit: int = 500) -> list[Change]:
-        """What has arrived, oldest first; empty when ``timeout`` seconds brought nothing.
+        """Return queued changes, oldest first; [] after ``timeout`` seconds.
 
-        Raises ``FeedLost`` once the feed is broken and everything received before has been handed out.
+        Raises ``FeedLost`` once the feed is broken and everything received before has been returned.
         """
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while not self._queue and self._lost is None:
@@ -106,7 +107,7 @@ class ChangeListener:
         return (await self.next_batch(limit=1))[0]
 
     async def close(self) -> None:
-        """Stop listening. An attached connection goes on living, one of its own is closed."""
+        """Stop listening. An attached connection stays open, an own one is closed."""
         connection, self._connection = self._connection, None
         self._fail("the listener was closed")
         if connection is None or connection.is_closed():
@@ -120,7 +121,7 @@ class ChangeListener:
                 await connection.remove_listener(CHANNEL, self._receive)
 
     async def _wait(self, deadline: float | None) -> bool:
-        """Wait for an arrival or a loss. False: the deadline passed."""
+        """Wait for a change or the loss of the feed. False: the deadline passed."""
         loop = asyncio.get_running_loop()
         probe_at = loop.time() + self._probe_seconds if self._owns_connection else None
         ends = [each for each in (deadline, probe_at) if each is not None]
@@ -134,7 +135,7 @@ class ChangeListener:
         return True
 
     async def _probe(self) -> None:
-        """A peer that vanished without a word is noticed only by asking it something."""
+        """Detect a dead peer that sent no FIN or RST by querying it."""
         connection = self._connection
         if connection is None:
             return
@@ -153,7 +154,7 @@ class ChangeListener:
             self._queue.append(notice)
             self._arrived.set()
             if len(self._queue) > self._max_queued:
-                # Whoever reads has stalled. A resync replaces all of this and is cheaper.
+                # The reader has stalled. A resync replaces the whole queue and is cheaper.
                 self._queue.clear()
                 self._fail("the reader fell too far behind")
 

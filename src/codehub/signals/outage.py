@@ -1,7 +1,7 @@
-"""One line in the log per outage, and a count of everything that failed in it.
+"""Log the begin and end of a Redis outage, and count every failure in it.
 
-While Redis is away every publish, renewal and read fails, many times a second. People need to read that
-once, when it begins, and once more when it is over; the counter carries the rest.
+While Redis is away every publish, renewal and read fails, many times a second. People need one line when it
+begins and one when it is over; the counter has the rest.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ class Outage:
 
     @property
     def holding(self) -> bool:
-        """A call just ran into its time-out: spare the next callers the same wait for a moment.
+        """Whether to fail at once, because a call timed out less than a second ago.
 
-        A refused connection costs nothing and is tried every time; a host that swallows packets costs
-        each caller the whole time-out.
+        A refused connection costs nothing and is tried every time; a host that drops packets costs each
+        caller the whole timeout.
         """
         return asyncio.get_running_loop().time() < self._hold_until
 

@@ -1,14 +1,14 @@
-"""While Redis is away, an API process listens to PostgreSQL itself.
+"""Feed live events from PostgreSQL while Redis is away.
 
 Changes reach browsers over Redis so that one event listener serves any number of replicas. Without Redis they
-would reach nobody: every page would show the past for as long as the outage lasts. So each process that has
-browsers opens one connection of its own then, LISTENs to what the event listener listens to, and gives it to
-the same feed.
+would reach none: every page would show old state for as long as the outage lasts. So each process with
+browsers then opens one connection of its own, LISTENs to the channel of the event listener, and dispatches
+the changes to the same feed.
 
-The order is the event listener's: LISTEN, then a resync for everybody, then consume. When Redis is back the
-feed's own subscription resyncs everybody once more, and only then is the connection here given up: what falls
-in between is told twice and never not at all (readers compare versions). Progress is not carried: it is not
-in the database.
+The order is the event listener's: LISTEN, then a resync for all readers, then consume. When Redis is back the
+feed's own subscription resyncs all readers once more, and only then is the connection here closed: a change
+in between is delivered at least once (readers compare versions). Progress is not delivered: it is not in the
+database.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from codehub.signals.notify import ChangeListener, FeedLost
 log = structlog.get_logger(__name__)
 
 GRACE_SECONDS = 0.2
-"""A subscription that is made again at once, and the first one of a process, needs no bypass."""
+"""A subscription that reconnects at once, and the first one of a process, needs no fallback."""
 
 RETRY_SECONDS = 0.5
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class PostgresFallback:
-    """Runs one task beside a feed. Costs nothing but a flag while Redis is there."""
+    """One task beside a feed. Costs nothing but a flag while Redis is there."""
 
     def __init__(self, feed: LiveFeed, *, dsn: str) -> None:
         self._feed = feed
@@ -40,7 +40,7 @@ class PostgresFallback:
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="bypass of redis")
+            self._task = asyncio.create_task(self._run(), name="postgres fallback")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -65,8 +65,8 @@ class PostgresFallback:
             self.listening = True
             self._feed.resync_all()
             while not self._feed.connected:
-                for change in await listener.next_batch(timeout=LOOK_SECONDS):
-                    self._feed.deal_out(change)
+                for change in await listener.next_batch(timeout=POLL_SECONDS):
+                    self._feed.dispatch(change)
         finally:
             self.listening = False
             await listener.close()

@@ -1,12 +1,12 @@
-"""How often something may happen: at most ``limit`` times in any ``window_seconds``.
+"""Limit how often something happens: ``limit`` times in any ``window_seconds``.
 
-Used for sign-in: 5 failures a minute for an account, 20 for an address. Call ``hit`` *before* the password
-is checked, so that a hundred attempts at once cannot all pass before the first one has failed; call
-``reset`` (the account) or ``forgive`` (the address) when it was right.
+Used for sign-in: 5 failures a minute for an account, 20 for an address. Call ``hit`` *before* the password is
+checked, so that a hundred concurrent attempts cannot all pass before the first one has failed; call ``reset``
+(the account) or ``forgive`` (the address) when it was right.
 
-A hit over the limit is refused and not counted: an attacker cannot keep a person out for longer than
-the window by going on. Counted in Redis, for all replicas together; while Redis is away each process
-counts for itself, which is more generous and never open.
+A hit over the limit is refused and not counted: an attacker cannot keep a person out for longer than the
+window by going on. Counted in Redis, for all replicas together; while Redis is away each process counts for
+itself, which allows more attempts but never unlimited ones.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from codehub.signals.outage import Outage
 
 MAX_LOCAL_KEYS = 10_000
 
-# KEYS hits; ARGV limit, window_ms, member ('' only looks) → ms to wait, 0: go ahead
+# KEYS hits; ARGV limit, window_ms, member ('': do not count) → ms to wait, 0: allowed
 _HIT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -40,21 +40,26 @@ return 0
 
 
 class RateLimit(Protocol):
+    """Counts hits per key in a sliding window."""
+
     async def hit(self, key: str, *, limit: int, window_seconds: float) -> float | None:
-        """Count one. None: go ahead; otherwise refused, and worth trying again in so many seconds."""
+        """Count one hit. None: allowed; otherwise refused, seconds until a retry."""
 
     async def peek(self, key: str, *, limit: int, window_seconds: float) -> float | None:
-        """What ``hit`` would answer, without counting."""
+        """Return what ``hit`` would return, without counting."""
 
     async def forgive(self, key: str) -> None:
-        """Take back the latest hit."""
+        """Remove the latest hit."""
 
     async def reset(self, key: str) -> None:
-        """Take back all of them."""
+        """Remove all hits."""
 
 
 class SharedRateLimit:
-    """Counted in Redis; never raises for want of it."""
+    """Counts in Redis for all replicas; in this process while Redis is away.
+
+    Never raises because Redis is away.
+    """
 
     def __init__(self, link: RedisLink) -> None:
         self._link = link
@@ -63,13 +68,13 @@ class SharedRateLimit:
 
     async def hit(self, key: str, *, limit: int, window_seconds: float) -> float | None:
         try:
-            return await self._ask(key, limit, window_seconds, member=uuid4().hex)
+            return await self._run(key, limit, window_seconds, member=uuid4().hex)
         except RedisUnavailable:
             return await self._local.hit(key, limit=limit, window_seconds=window_seconds)
 
     async def peek(self, key: str, *, limit: int, window_seconds: float) -> float | None:
         try:
-            return await self._ask(key, limit, window_seconds, member="")
+            return await self._run(key, limit, window_seconds, member="")
         except RedisUnavailable:
             return await self._local.peek(key, limit=limit, window_seconds=window_seconds)
 
@@ -79,7 +84,7 @@ class SharedRateLimit:
             async with self._link.bounded(self._outage) as client:
                 await client.zpopmax(_redis_key(key))
         except RedisUnavailable:
-            pass  # it passes with the window
+            pass  # the hit expires with the window
 
     async def reset(self, key: str) -> None:
         await self._local.reset(key)
@@ -89,16 +94,16 @@ class SharedRateLimit:
         except RedisUnavailable:
             pass
 
-    async def _ask(self, key: str, limit: int, window_seconds: float, *, member: str) -> float | None:
+    async def _run(self, key: str, limit: int, window_seconds: float, *, member: str) -> float | None:
         async with self._link.bounded(self._outage) as client:
             arguments = [str(limit), str(round(window_seconds * 1000)), member]
-            # Sign-ins are rare and the script is short: EVAL, and no script cache to lose.
+            # Sign-ins are rare and the script is short: EVAL needs no script cache.
             wait_ms = int(await client.eval(_HIT, 1, _redis_key(key), *arguments))
         return wait_ms / 1000 if wait_ms else None
 
 
 class LocalRateLimit:
-    """The same within one process. Bounded: with too many keys the one longest unused is forgotten."""
+    """Counts within one process. Bounded: the key longest unused is evicted."""
 
     def __init__(self, *, max_keys: int = MAX_LOCAL_KEYS) -> None:
         self._max_keys = max_keys
@@ -134,5 +139,5 @@ class LocalRateLimit:
 
 
 def _redis_key(key: str) -> str:
-    """Hashed: names and addresses of people do not lie about in Redis, nor does anyone choose the length."""
+    """Hash the key: no names or addresses in Redis, and a fixed length."""
     return f"codehub:rate:{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}"

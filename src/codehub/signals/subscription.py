@@ -1,12 +1,12 @@
-"""A Redis subscription that stays alive by itself and says so each time it had to be made again.
+"""A Redis subscription that reconnects by itself and reports each reconnect.
 
-Hints and live events both stand on this. PUB/SUB forgets: whatever was published while nobody was
-subscribed is gone. So the invariant kept here is: **between any two messages that reach the owner, either
-nothing was missed or ``on_subscribed`` was called.** It is called only after Redis has confirmed every
-channel, so what is published after it, arrives.
+Hints and live events use it. PUB/SUB does not keep messages: what was published while the connection was down
+is lost. So the invariant kept here is: **between any two messages passed to the owner, either nothing was
+missed or ``on_subscribed`` was called.** It is called only after Redis has confirmed every channel, so
+everything published after it arrives.
 
-A peer that vanished without a word (no FIN, no RST) is noticed by its silence: after ``quiet_seconds``
-without traffic a PING is sent, and a further silence ends the connection.
+A dead peer (no FIN, no RST) is detected by its silence: after ``quiet_seconds`` without traffic a PING is
+sent, and as much silence again ends the connection.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ log = structlog.get_logger(__name__)
 
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 0.5
-"""People watch: a browser equals the database within two seconds of Redis being back, and this wait is a part
-of them. A refused connection twice a second costs nothing."""
+"""A browser shows the database's state within two seconds of Redis being back, this delay included. A refused
+connection twice a second costs nothing."""
 
 
 class Subscription:
-    """Runs one task. The callbacks are synchronous and quick: they file, they do not work."""
+    """Runs one task. The callbacks are synchronous and must return at once."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Subscription:
     async def close(self) -> None:
         task, self._task = self._task, None
         while task is not None and not task.done():
-            # Again and again: redis-py swallows a cancellation that meets it while it connects.
+            # Repeated: redis-py swallows a cancellation that arrives while it connects.
             task.cancel()
             await asyncio.wait({task}, timeout=0.1)
 
@@ -75,10 +75,10 @@ class Subscription:
             except (RedisError, OSError, TimeoutError) as error:
                 self._outage.failed(error)
             except Exception as error:
-                # A defect must not end the subscription for good: nobody would hear of it.
+                # A defect must not end the subscription for good: the loss would go unnoticed.
                 log.exception("subscription failed", use=self._outage.use)
                 self._outage.failed(error)
-            # Jitter: all replicas lose Redis in the same instant and should not return in one.
+            # Jitter: all replicas lose Redis in the same instant and must not reconnect in the same one.
             await asyncio.sleep(self._delay * random.uniform(0.5, 1.0))
             self._delay = min(self._delay * 2, LONGEST_DELAY_SECONDS)
 

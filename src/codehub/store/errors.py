@@ -1,18 +1,18 @@
-"""What the store raises on purpose."""
+"""Errors the store raises, and which driver errors are outages."""
 
 import asyncpg
 
 from codehub.domain.errors import CodeHubError
 
-# What the driver raises by itself. The last is its word for a server that has said farewell and not hung up
-# yet, beside mistakes of its own.
+# What the driver raises by itself. InternalClientError also means a server that has announced its shutdown and not
+# closed the connection yet, beside defects of the driver.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 DATABASE_FAILED = (*DRIVER_ERRORS, OSError, TimeoutError)
-"""Whatever a statement may fail with: the network is part of it."""
+"""Everything a statement may fail with, network errors included."""
 
-# Classes of SQLSTATE: connection, transaction to be tried again, no resources, a lock not had, stopped by
-# somebody.
+# Classes of SQLSTATE: connection exception, transaction rollback (retry), insufficient resources, lock not
+# available, operator intervention.
 _OUTAGES = frozenset({"08", "40", "53", "55", "57"})
 
 
@@ -44,7 +44,10 @@ class DatabaseNewer(StoreError):
 
 
 class NoResult(LookupError):
-    """A question that must have one answer had none, or several: a mistake of ours, no refusal."""
+    """A query that must return one row returned none or several: a defect of ours.
+
+    Not an error for people.
+    """
 
 
 class TermOver(StoreError):
@@ -66,9 +69,10 @@ class UsernameTaken(StoreError):
 
 
 def is_outage(error: BaseException) -> bool:
-    """A connection that broke, a server that shuts down or starts, a statement that waited too long.
+    """Return whether the error is an outage, so that a retry may succeed.
 
-    Anything else is the statement's own fault, and no use trying again.
+    A connection that broke, a server that shuts down or starts, a statement that waited too long. Anything
+    else is the statement's own fault; a retry fails again.
     """
     if isinstance(error, asyncpg.PostgresError):
         return not error.sqlstate or error.sqlstate[:2] in _OUTAGES
@@ -76,7 +80,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def database_failure(error: BaseException | None) -> BaseException | None:
-    """The outage this error comes from, if it does from one."""
+    """Return the outage in the chain of causes of ``error``; None if there is none."""
     while error is not None and not is_outage(error):
         error = error.__cause__
     return error

@@ -1,7 +1,8 @@
-"""A database that is away: one line a minute in the log, and a count of everything that failed in it.
+"""Log a database outage once a minute and count every failure in it.
 
-While PostgreSQL is away, or ends our sessions, every coordinator, request and stream of a process fails, many
-times a second. People need to read that once, and again if it lasts; the counter carries the rest.
+While PostgreSQL does not answer, or ends our sessions, every coordinator, request and stream of a process
+fails, many times a second. People read one line when it begins and one a minute while it lasts; the counter
+has the rest.
 """
 
 import asyncio
@@ -23,20 +24,21 @@ FAILURES = Counter(
 
 
 class DatabaseOutage:
-    """One for each process (``DATABASE``): all of it stands on the same database."""
+    """Rate-limited log of database failures. One per process (``DATABASE``)."""
 
     def __init__(self, *, line_seconds: float = LINE_SECONDS) -> None:
         self._line_seconds = line_seconds
-        self._said_at = float("-inf")
-        self._unsaid = 0
+        self._logged_at = float("-inf")
+        self._unlogged = 0
 
     def failed(self, use: str, error: BaseException) -> None:
+        """Count a failure of ``use``; log it unless a line is younger than 60 s."""
         FAILURES.labels(use).inc()
         now = monotonic()
-        if now - self._said_at < self._line_seconds:
-            self._unsaid += 1
+        if now - self._logged_at < self._line_seconds:
+            self._unlogged += 1
             return
-        more, self._said_at, self._unsaid = self._unsaid, now, 0
+        more, self._logged_at, self._unlogged = self._unlogged, now, 0
         log.warning(
             "the database does not answer",
             use=use,
@@ -50,10 +52,11 @@ DATABASE = DatabaseOutage()
 
 
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """For ``loop.set_exception_handler``: what the driver throws where nobody can catch it.
+    """Count driver errors that reach the event loop (``loop.set_exception_handler``).
 
-    A session that is ended in the middle of a message leaves the driver's protocol in a state it complains
-    of, from a callback of the loop's. The connection is thrown away in any case: nothing to do but count.
+    A session that is ended in the middle of a message leaves the driver's protocol in a state it raises for,
+    from a callback of the loop, where nothing can catch it. The connection is discarded in any case, so
+    counting is all there is to do.
     """
     error = context.get("exception")
     if isinstance(error, DRIVER_ERRORS):

@@ -17,7 +17,7 @@ async def test_who_is_in_the_queue_stays_and_nobody_comes_after() -> None:
         port = listening.getsockname()[1]
         early = stack.enter_context(call(port, timeout=10))
         early.sendall(b"hello")
-        await stop_arrivals(listening, transaction_flags=0.2)  # nobody accepts: it gives up waiting
+        await stop_arrivals(listening, timeout=0.2)  # nobody accepts: it gives up waiting
 
         late = asyncio.create_task(asyncio.to_thread(call, port, timeout=30))
         accepted, _ = listening.accept()
@@ -46,7 +46,7 @@ async def test_it_waits_until_the_queue_has_been_emptied() -> None:
     callers = [call(listening.getsockname()[1], timeout=10) for _ in range(20)]
     server = await asyncio.start_server(answer, sock=listening)
     async with server:
-        await stop_arrivals(listening, transaction_flags=30)
+        await stop_arrivals(listening, timeout=30)
         server.close()
     assert answered == len(callers)
     for caller in callers:

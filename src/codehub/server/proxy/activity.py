@@ -11,7 +11,7 @@ from codehub.kit.batching import Batched
 from codehub.proxy.interfaces import Use
 from codehub.services import access
 from codehub.signals.activity import ActivityKind, ActivityLog, Ended, Lease, Touch
-from codehub.signals.activity_news import ActivityNews
+from codehub.signals.activity_publisher import ActivityPublisher
 from codehub.store.db.session import Sessions
 from codehub.store.errors import DATABASE_FAILED
 from codehub.store.workspaces.records import WorkspaceRecord
@@ -81,7 +81,7 @@ class ProxyActivity:
         activity: ActivityLog,
         sessions: Sessions,
         ttls: StandbyTtls,
-        news: ActivityNews,
+        news: ActivityPublisher,
     ) -> None:
         self._activity = activity
         self._sessions = sessions
@@ -119,7 +119,7 @@ class ProxyActivity:
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
         longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
         async with self._sessions() as session, session.begin():
-            await access.say_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
+            await access.mark_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
 
     def _tell(self, workspace_id: UUID) -> None:
         owner_id = self._ttls.owner(workspace_id)

@@ -30,7 +30,7 @@ from codehub.server.settings.variables import SettingsError
 from codehub.server.shared_parts import redis_link, running_limits
 from codehub.services.identity import Identities
 from codehub.signals.activity import ActivityLog
-from codehub.signals.activity_news import ActivityNews
+from codehub.signals.activity_publisher import ActivityPublisher
 from codehub.signals.hints import Hints
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store.cluster.installation import get_or_create
@@ -85,7 +85,7 @@ async def run_proxy(
             sign_in=sign_in,
         )
         stack.push_async_callback(directory.close)
-        news = ActivityNews(LivePublisher(redis).publish_activity)
+        news = ActivityPublisher(LivePublisher(redis).publish_activity)
         stack.push_async_callback(news.close)
         activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls, news)
         server = ProxyServer(

@@ -1,4 +1,7 @@
-"""Who did what. Appended in the acting transaction, so that neither exists without the other."""
+"""Append to and list the audit log: who did what.
+
+An entry is appended in the acting transaction, so neither exists without the other.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +17,8 @@ from codehub.store.schema.tables import audit_log as a
 
 @dataclass(frozen=True)
 class AuditRecord:
+    """One audit entry."""
+
     seq: int
     at: datetime
     actor: str
@@ -34,13 +39,16 @@ async def append(
     subject: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """``detail`` is read by people: no secrets, no bodies."""
+    """Append an audit entry in the acting transaction.
+
+    ``detail`` is read by people: no secrets, no bodies.
+    """
     params = {"actor": actor, "action": action, "subject": subject, "detail": dict(detail or {})}
     await session.execute(_APPEND, params)
 
 
 async def list_page(session: Session, *, cursor: int | None = None, limit: int = 50) -> Page[AuditRecord]:
-    """Newest first."""
+    """List audit entries, newest first."""
     statement = select(*_COLUMNS).order_by(a.c.seq.desc()).limit(limit + 1)
     if cursor is not None:
         statement = statement.where(a.c.seq < cursor)

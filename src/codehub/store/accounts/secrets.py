@@ -1,11 +1,12 @@
-"""Secrets are looked up by their hash and kept no other way.
+"""Hash session and token secrets; only the hash is stored and looked up.
 
-Session and token secrets are long and random, so a plain SHA-256 is enough: there is nothing to guess.
-Passwords are another matter and never come here.
+These secrets are long and random, so a plain SHA-256 is enough: they cannot be guessed. Passwords are hashed
+elsewhere (``services/passwords``).
 """
 
 import hashlib
 
 
 def hash_secret(secret: str) -> str:
+    """Return the SHA-256 of a secret, in hex."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Signed-in browsers. Looked up by the hash of their cookie, together with their person.
+"""Sessions of signed-in browsers, found by the hash of their cookie.
 
-A session ends by its idle or its absolute expiry, whichever comes first, or by its row being deleted:
-there is no state in which it exists and does not count.
+A session ends by its idle or its absolute expiry, whichever is first, or by its row being deleted: there is
+no row of a revoked session.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from codehub.store.schema.tables import users as u
 
 @dataclass(frozen=True)
 class SignedIn:
-    """A valid session and whose it is."""
+    """A valid session and its user."""
 
     session_id: UUID
     user: UserRecord
@@ -57,7 +57,7 @@ async def create(
     idle: timedelta,
     absolute: timedelta,
 ) -> datetime:
-    """Sign in. Returns when it ends at the latest."""
+    """Create a session and return its absolute expiry."""
     now = func.clock_timestamp()
     statement = (
         insert(s)
@@ -75,18 +75,21 @@ async def create(
 
 
 async def find_valid(session: Session, secret_hash: str) -> SignedIn | None:
-    """Whose cookie this is; None if it expired, was ended, or its person is disabled."""
+    """Find the valid session of a cookie; None if expired, ended or its user disabled."""
     return (await find_all_valid(session, [secret_hash])).get(secret_hash)
 
 
 async def find_all_valid(session: Session, hashes: Collection[str]) -> dict[str, SignedIn]:
-    """As ``find_valid``, for many; what does not count is left out."""
+    """Find the valid sessions of many cookies, by hash; invalid ones are left out."""
     rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
     return {row[9]: SignedIn(row[5], to_user(row), row[6], row[7], row[8]) for row in rows}
 
 
 async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
-    """Which of these sessions still count: for event streams that outlive their first request."""
+    """Return which of these sessions are still valid.
+
+    For event streams that outlive their first request.
+    """
     statement = (
         select(s.c.id)
         .join_from(s, u, s.c.user_id == u.c.id)
@@ -101,18 +104,22 @@ async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
 
 
 async def touch(session: Session, session_id: UUID, *, idle: timedelta) -> None:
-    """It is in use: idle time begins anew, within the absolute limit. Call it coarsely, not per request."""
+    """Renew the idle expiry, within the absolute one.
+
+    Call it coarsely, not per request.
+    """
     now = func.clock_timestamp()
     statement = update(s).where(s.c.id == session_id).values(last_seen_at=now, idle_expires_at=now + idle)
     await session.execute(statement)
 
 
 async def end(session: Session, session_id: UUID) -> bool:
+    """Delete a session. False: there is none."""
     return await rows_written(session, delete(s).where(s.c.id == session_id)) == 1
 
 
 async def end_all(session: Session, user_id: UUID, *, except_id: UUID | None = None) -> int:
-    """Sign a person out everywhere, or everywhere else."""
+    """End all sessions of a user, or all but ``except_id``."""
     statement = delete(s).where(s.c.user_id == user_id)
     if except_id is not None:
         statement = statement.where(s.c.id != except_id)
@@ -120,6 +127,9 @@ async def end_all(session: Session, user_id: UUID, *, except_id: UUID | None = N
 
 
 async def purge_expired(session: Session) -> int:
-    """Forget sessions that count no more. Housekeeping only: ``find_valid`` does not depend on it."""
+    """Delete expired sessions.
+
+    Housekeeping only: ``find_valid`` does not depend on it.
+    """
     now = func.statement_timestamp()
     return await rows_written(session, delete(s).where((s.c.idle_expires_at < now) | (s.c.expires_at < now)))

@@ -1,4 +1,7 @@
-"""Tokens for machines: ``Authorization: Bearer``. Looked up by hash; a revoked one stays for the record."""
+"""API tokens (``Authorization: Bearer``), found by the hash of their secret.
+
+A revoked token keeps its row, for the record.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,6 +19,8 @@ from codehub.store.schema.tables import users as u
 
 @dataclass(frozen=True)
 class TokenRecord:
+    """An API token without its secret."""
+
     id: UUID
     name: str
     created_at: datetime
@@ -45,6 +50,7 @@ async def create(
     secret_hash: str,
     expires_at: datetime | None,
 ) -> TokenRecord:
+    """Insert a token; only the hash of its secret is stored."""
     statement = (
         insert(t)
         .values(id=token_id, user_id=user_id, name=name, secret_hash=secret_hash, expires_at=expires_at)
@@ -54,20 +60,23 @@ async def create(
 
 
 async def find_valid(session: Session, secret_hash: str) -> tuple[TokenRecord, UserRecord] | None:
-    """The token and its person; None if it expired, was revoked, or the person is disabled."""
+    """Find a valid token and its user; None if expired, revoked or the user disabled."""
     return (await find_all_valid(session, [secret_hash])).get(secret_hash)
 
 
 async def find_all_valid(
     session: Session, hashes: Collection[str]
 ) -> dict[str, tuple[TokenRecord, UserRecord]]:
-    """As ``find_valid``, for many; what does not count is left out."""
+    """Find valid tokens and their users, by hash; invalid ones are left out."""
     rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
     return {row[-1]: (TokenRecord(*row[len(USER_COLUMNS) : -1]), to_user(row)) for row in rows}
 
 
 async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
-    """Which of these tokens still count, their people aside."""
+    """Return which of these tokens are neither revoked nor expired.
+
+    Whether their users are disabled is not checked.
+    """
     statement = select(t.c.id).where(
         t.c.id == any_(uuid_array(ids)),
         t.c.revoked_at.is_(None),
@@ -79,7 +88,10 @@ async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
 async def list_page(
     session: Session, user_id: UUID, *, cursor: UUID | None = None, limit: int = 50
 ) -> Page[TokenRecord]:
-    """A person's tokens that were not revoked, newest first; expired ones are shown, they explain a 401."""
+    """List the tokens of a user that are not revoked, newest first.
+
+    Expired ones are included: they explain a 401.
+    """
     statement = (
         select(*_COLUMNS)
         .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))
@@ -93,12 +105,12 @@ async def list_page(
 
 
 async def touch(session: Session, token_id: UUID) -> None:
-    """It was used. Call it coarsely, not per request."""
+    """Record that a token was used. Call it coarsely, not per request."""
     await session.execute(update(t).where(t.c.id == token_id).values(last_used_at=func.clock_timestamp()))
 
 
 async def revoke(session: Session, user_id: UUID, token_id: UUID) -> bool:
-    """False: no such token of this person, or revoked before."""
+    """Revoke a token of this user. False: there is none, or it was revoked before."""
     statement = (
         update(t)
         .where(t.c.id == token_id, t.c.user_id == user_id, t.c.revoked_at.is_(None))
@@ -108,6 +120,7 @@ async def revoke(session: Session, user_id: UUID, token_id: UUID) -> bool:
 
 
 async def revoke_all(session: Session, user_id: UUID) -> int:
+    """Revoke all tokens of a user; returns how many."""
     statement = (
         update(t)
         .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))

@@ -1,4 +1,4 @@
-"""People."""
+"""Users: create, find, list, change role, password and disabled state."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ USERS_LOCK_KEY = int.from_bytes(b"users", "big")
 
 @dataclass(frozen=True)
 class UserRecord:
-    """A person, without the password's hash: that is only ever asked for by name."""
+    """A user without the password hash, which has queries of its own."""
 
     id: UUID
     username: str
@@ -41,14 +41,14 @@ _BY_IDS = _USER.where(u.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
 
 
 def to_user(row: AnyRow | Sequence[Any]) -> UserRecord:
-    """From a row that begins with ``USER_COLUMNS``."""
+    """Read a user from a row that begins with ``USER_COLUMNS``."""
     return UserRecord(*row[: len(USER_COLUMNS)])
 
 
 async def create(
     session: Session, *, user_id: UUID, username: str, password_hash: str, role: Role = Role.USER
 ) -> UserRecord:
-    """A new person. Raises ``UsernameTaken``; the transaction is still usable then."""
+    """Create a user. Raises ``UsernameTaken``; the transaction stays usable."""
     statement = (
         insert(u)
         .values(id=user_id, username=username, password_hash=password_hash, role=role)
@@ -73,7 +73,7 @@ async def find_by_username(session: Session, username: str) -> UserRecord | None
 
 
 async def find_credentials(session: Session, username: str) -> tuple[UserRecord, str] | None:
-    """The person and the hash to verify a password against, disabled ones included."""
+    """Find a user, disabled ones included, and the hash to verify a password against."""
     statement = select(*USER_COLUMNS, u.c.password_hash).where(func.lower(u.c.username) == username.lower())
     row = (await session.execute(statement)).first()
     return (to_user(row), row.password_hash) if row is not None else None
@@ -91,7 +91,7 @@ async def find_enabled_ids(session: Session, ids: Collection[UUID]) -> set[UUID]
 
 
 async def list_page(session: Session, *, cursor: UUID | None = None, limit: int = 50) -> Page[UserRecord]:
-    """Newest first."""
+    """List users, newest first."""
     statement = _USER.order_by(u.c.id.desc()).limit(limit + 1)
     if cursor is not None:
         statement = statement.where(u.c.id < cursor)
@@ -109,15 +109,16 @@ async def set_role(session: Session, user_id: UUID, role: Role) -> bool:
 
 
 async def set_disabled(session: Session, user_id: UUID, *, disabled: bool) -> bool:
-    """Disable (the time of the first time stays) or enable. Sessions are the caller's to end."""
+    """Disable (keeping the first time) or enable a user. The caller ends the sessions."""
     at = func.coalesce(u.c.disabled_at, func.clock_timestamp()) if disabled else None
     return await rows_written(session, update(u).where(u.c.id == user_id).values(disabled_at=at)) == 1
 
 
 async def lock_admins(session: Session) -> int:
-    """How many admins can sign in, exact until the transaction ends.
+    """Count the admins that can sign in; exact until the transaction ends.
 
-    Two admins who demote each other at once would otherwise both see the other one stay.
+    Takes an advisory lock, which ends with the transaction, also when the process dies. Without it, two
+    admins who demote each other at once would both count the other one.
     """
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": USERS_LOCK_KEY})
     statement = select(func.count()).where(u.c.role == Role.ADMIN, u.c.disabled_at.is_(None))

@@ -1,1 +1,1 @@
-"""Queries shared by replicas: terms of leadership, the installation, archive orphans."""
+"""Queries shared by replicas: terms of leadership, installation, archive orphans."""

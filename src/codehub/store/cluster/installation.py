@@ -1,4 +1,4 @@
-"""Who all replicas on this database are together."""
+"""The installation: one id and one secret for all replicas on this database."""
 
 from dataclasses import dataclass, field
 from secrets import token_bytes
@@ -13,14 +13,17 @@ from codehub.store.schema.tables import installation as i
 
 @dataclass(frozen=True)
 class InstallationRecord:
-    """``id`` labels every container and volume; ``secret`` signs what replicas tell each other."""
+    """The installation's id and secret.
+
+    ``id`` labels every container and volume; ``secret`` signs the messages replicas exchange.
+    """
 
     id: UUID
     secret: bytes = field(repr=False)
 
 
 async def get_or_create(session: Session) -> InstallationRecord:
-    """Replicas that start at once agree on one.
+    """Return the installation, creating it on first use. Safe under concurrent starts.
 
     The loser of the race waits for the winner's commit and then reads the winner's row: an insert that
     conflicts returns nothing, and the select after it sees what was committed meanwhile.

@@ -1,4 +1,4 @@
-"""What the archive GC needs: who protects which archives, and since when an archive has been nobody's."""
+"""Archive orphans for the archive GC: owners of archives, and orphans since when."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from codehub.store.schema.tables import workspaces as w
 
 @dataclass(frozen=True)
 class ArchiveOwner:
-    """A workspace, as far as the retention of its archives asks."""
+    """The columns of a workspace that archive retention reads."""
 
     id: UUID
     archive_key: str | None
@@ -29,7 +29,10 @@ class ArchiveOwner:
 
 
 async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]:
-    """The workspaces of these archives. An id that is missing has no row here: hands off its archives."""
+    """Load the workspaces of these archives, by id.
+
+    An id without a row is missing from the result: its archives must not be deleted.
+    """
     statement = select(
         w.c.id,
         w.c.archive_key,
@@ -43,10 +46,10 @@ async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Arc
 
 
 async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:
-    """These are the orphans of this cycle; returns since when each has been one.
+    """Record the orphans of this cycle; return since when each has been one.
 
-    A path seen before keeps its first time. One that is not named any more is protected or gone, and
-    forgotten: should it turn up again, its delay starts anew.
+    A path seen before keeps its first time. A path no longer named is protected or deleted, and its row is
+    removed: if it becomes an orphan again, its delay starts anew.
     """
     found = func.unnest(_texts(paths)).table_valued("path").render_derived()
     # An anti-join, because ``path <> ALL (…)`` compares every row with every path.
@@ -56,12 +59,12 @@ async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str,
 
 
 async def forget(session: Session, paths: Collection[str]) -> int:
-    """These have been deleted."""
+    """Remove the rows of deleted archives."""
     return await rows_written(session, delete(o).where(o.c.path == any_(_texts(paths))))
 
 
 async def list_all(session: Session, *, limit: int = 1000) -> list[tuple[str, datetime]]:
-    """For the operator, longest known first."""
+    """List orphans for the operator, longest known first."""
     statement = select(o.c.path, o.c.first_seen_at).order_by(o.c.first_seen_at, o.c.path).limit(limit)
     return [(row.path, row.first_seen_at) for row in await session.execute(statement)]
 

@@ -1,13 +1,13 @@
-"""Terms of leadership: who leads what, and the number that fences a leader's writes.
+"""Terms of leadership: each coordinator's leader and the epoch that fences it.
 
 The advisory lock elects; it cannot fence, because a leader that lost its session may not know yet. So
 acquiring raises ``epoch``, and each tick's transaction first reads the row with its own epoch FOR SHARE.
-While that transaction is open a successor waits at ``acquire_term``; once the successor is through, the old
-epoch finds no row and the old leader writes nothing. A leader that dies inside a tick leaves its share
-lock to PostgreSQL, which ends it together with the session.
+While that transaction is open a successor waits at ``acquire_term``; after the successor's commit, the old
+epoch matches no row and the old leader writes nothing. The share lock of a leader that dies inside a tick
+ends with its session.
 
-A row outlives its leader. ``read_terms`` therefore says of each whether its advisory lock is held at this
-moment: what people are told of who leads comes from there, not from the memory of the process they asked.
+A row outlives its leader. ``read_terms`` therefore returns for each whether its advisory lock is held at this
+moment: people are shown leaders from there, not from the memory of the replica that answers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,12 +37,15 @@ class Term:
 
     @property
     def coordinator(self) -> str:
-        """``wc`` of ``coordinator:wc`` and of ``blue:coordinator:wc``."""
+        """The coordinator's short name.
+
+        ``wc`` of ``coordinator:wc`` and of ``blue:coordinator:wc``.
+        """
         return self.lock_name.rpartition("coordinator:")[2]
 
     @property
     def last_error(self) -> str | None:
-        """Of its leader's last tick; None: that went well."""
+        """The error of the leader's last tick; None if that succeeded."""
         return self.detail.get(LAST_ERROR)
 
 
@@ -76,7 +79,7 @@ _RECORD_ERROR = (
 )
 
 # The key of a lock is the head of its name's SHA-256 (``coordinators/leadership.lock_key``), so the server
-# can tell from the name alone whether anybody holds it.
+# can compute from the name alone whether the lock is held.
 _IS_HELD = literal_column(
     """EXISTS (
   SELECT FROM pg_locks, (SELECT encode(sha256(convert_to(lock_name, 'UTF8')), 'hex') AS hash) named
@@ -105,7 +108,11 @@ _RECORD_TICK = (
 
 
 async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term:
-    """Begin a term of office. The caller holds the advisory lock, and commits."""
+    """Begin a term: raise the epoch and become its holder.
+
+    The caller holds the advisory lock, and commits. A process that dies before the commit leaves the old
+    term.
+    """
     statement = insert(locks).values(lock_name=lock_name, holder_id=holder_id, epoch=1)
     statement = statement.on_conflict_do_update(
         index_elements=[locks.c.lock_name],
@@ -113,42 +120,48 @@ async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term
             "holder_id": statement.excluded.holder_id,
             "acquired_at": func.clock_timestamp(),
             "epoch": locks.c.epoch + 1,
-            "detail": locks.c.detail.op("-")(LAST_ERROR),  # that was somebody else's
+            "detail": locks.c.detail.op("-")(LAST_ERROR),  # the predecessor's
         },
     )
     return Term(*(await session.execute(statement.returning(*_COLUMNS))).one())
 
 
 async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
-    """The database's time, if this term is still the current one; then it stays so until the transaction
-    ends, and the changes in it are ``actor``'s (``store/db/context``). None: another term has begun.
+    """Lock this term until the transaction ends and return the database's time.
+
+    None: another term has begun. The changes in the transaction are recorded as ``actor``'s
+    (``store/db/context``).
     """
     params = {"name": lock_name, "held": epoch, "actor": actor}
     return (await session.execute(_HOLD, params)).scalars().first()
 
 
 async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, Any]) -> None:
-    """A whole look is done. Written at most once a second, or when ``detail`` is news."""
+    """Record a finished tick.
+
+    Written at most once a second, or when ``detail`` changes.
+    """
     await session.execute(_RECORD_TICK, {"name": lock_name, "new_detail": detail})
 
 
 async def record_error(session: Session, lock_name: str, error: str) -> None:
-    """The leader's tick failed. The next ``record_tick`` takes it back."""
+    """Record the error of a failed tick. The next ``record_tick`` clears it."""
     await session.execute(_RECORD_ERROR, {"name": lock_name, "error": error[:LONGEST_ERROR]})
 
 
 async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
+    """Return when the leader last finished a tick; None if never."""
     at: datetime | None = (await session.execute(_LAST_TICK, {"name": lock_name})).scalar_one_or_none()
     return at
 
 
 async def read_terms(session: Session) -> dict[str, Term]:
-    """Every term, by lock name, for people to look at."""
+    """Read every term, by lock name, for people."""
     return {row.lock_name: Term(*row) for row in await session.execute(_TERMS)}
 
 
 def rivals_of(lock_name: str, terms: Iterable[Term]) -> list[Term]:
-    """Who leads the same coordinator under another name, which is to say with another COORDINATOR_LOCK_ID.
+    """Return leaders of the same coordinator under another COORDINATOR_LOCK_ID.
 
     All rows are of one schema, hence of one installation: two such leaders both write the same workspaces,
     and neither's term fences the other.

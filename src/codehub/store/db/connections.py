@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL: the pool of the API, and the lone connections coordinators live on.
+"""Open connections to PostgreSQL: the API's pool, and the coordinators' own.
 
-``DATABASE_URL`` is a libpq URL as people have it at hand (``postgres://``, ``postgresql://``, a socket
-directory in ``?host=``, ``sslmode``…). asyncpg reads these itself, so the URL goes to it untouched but
-for parameters that only libpq knows.
+``DATABASE_URL`` is a libpq URL (``postgres://``, ``postgresql://``, a socket directory in ``?host=``,
+``sslmode``…). asyncpg parses these itself, so the URL is passed on unchanged but for parameters that only
+libpq knows.
 """
 
 import socket
@@ -20,8 +20,8 @@ from codehub.store.errors import DatabaseUrlInvalid
 
 SCHEMES = frozenset({"postgres", "postgresql", "postgresql+asyncpg"})
 
-# Understood by libpq and by nobody else: asyncpg would send them to the server as settings, which
-# refuses the connection. Each is either moot here or set by us.
+# Known to libpq alone: asyncpg would send them to the server as settings, which refuses the connection. Each is
+# either without effect here or set by us.
 LIBPQ_ONLY = frozenset(
     {
         "channel_binding",
@@ -41,15 +41,15 @@ LIBPQ_ONLY = frozenset(
     }
 )
 
-# A vanished peer is noticed by both ends within ten seconds (5 s idle, then 3 probes 2 s apart), or 8 s
-# if data is under way; the defaults take hours.
+# Both ends detect a dead peer within eleven seconds (5 s idle, then 3 probes 2 s apart), or 8 s if data is
+# unacknowledged; the defaults take hours.
 KEEPALIVE_IDLE_SECONDS = 5
 KEEPALIVE_INTERVAL_SECONDS = 2
 KEEPALIVE_COUNT = 3
 USER_TIMEOUT_MILLISECONDS = 8_000
 
-# All of it fits into memory, wherever the database is. As if each page were a disk's seek, a hundred rows of
-# ten thousand would be looked for by reading all of them.
+# The tables fit into memory, wherever the database is. With the default, 4.0, which assumes a disk seek per page,
+# PostgreSQL scans all of ten thousand rows to find a hundred.
 PLANNER_SETTINGS: Mapping[str, str] = {"random_page_cost": "1.1"}
 
 IDLE_SESSION_SECONDS = 10
@@ -57,9 +57,9 @@ STATEMENT_SECONDS = 10
 
 COORDINATOR_SETTINGS: Mapping[str, str] = {
     **PLANNER_SETTINGS,
-    # A leader that was frozen (SIGSTOP, swapped out) holds its lock while its kernel answers for it:
-    # the server must end such a session by itself, in a transaction or not. A leader that is well speaks more
-    # often than that (``coordinators/leadership.session_idle_seconds``).
+    # A leader that was frozen (SIGSTOP, swapped out) keeps its lock, because its kernel still answers keepalives:
+    # the server must end such a session by itself, in a transaction or not. A working leader sends statements
+    # more often than that (``coordinators/leadership.session_idle_seconds``).
     "idle_session_timeout": f"{IDLE_SESSION_SECONDS}s",
     "idle_in_transaction_session_timeout": f"{IDLE_SESSION_SECONDS}s",
     "tcp_keepalives_idle": str(KEEPALIVE_IDLE_SECONDS),
@@ -77,11 +77,11 @@ def create_pool(
     application_name: str = "codehub-api",
     server_settings: Mapping[str, str] | None = None,
 ) -> Pool:
-    """The pool of one process for short transactions of requests.
+    """Create a process's connection pool for the short transactions of requests.
 
-    No statement may take longer than the time limit here: a request that waits for a lock for ever would
-    take its connection with it. The server keeps the limit, and so do we: a server that is frozen, or behind
-    a link that swallows everything, keeps none.
+    Every statement has a timeout of 10 s: a request that waits for a lock for ever would keep its connection.
+    The server enforces it, and so does the client: a server that is frozen, or behind a link that drops all
+    packets, enforces nothing.
     """
     settings = {
         "application_name": application_name,
@@ -96,12 +96,12 @@ def create_pool(
 
 
 def session_factory(pool: Pool) -> Sessions:
-    """Sessions that never commit by themselves."""
+    """Return sessions with a transaction; they never commit by themselves."""
     return Sessions(pool)
 
 
 def reading_session_factory(pool: Pool) -> Sessions:
-    """Sessions for single reads: no transaction around them, so two round trips fewer.
+    """Return autocommit sessions for single reads: two round trips fewer.
 
     Each statement sees its own snapshot. Never to be used for writes that belong together.
     """
@@ -111,7 +111,10 @@ def reading_session_factory(pool: Pool) -> Sessions:
 def one_connection_engine(
     url: str, *, application_name: str, settings: Mapping[str, str] | None = None
 ) -> AsyncEngine:
-    """No pool: each ``connect()`` is a fresh session and closing it ends it on the server too."""
+    """Create an engine without a pool: each ``connect()`` is a new server session.
+
+    Closing it ends the session on the server too.
+    """
     connector = Connector(url, settings={"application_name": application_name, **(settings or {})})
     return create_async_engine(
         "postgresql+asyncpg://",
@@ -126,10 +129,10 @@ def coordinator_connector(
     application_name: str = "codehub-coordinator",
     settings: Mapping[str, str] | None = None,
 ) -> "Connector":
-    """For the connections that carry a coordinator's lock and its transactions together.
+    """Create the connector of a coordinator: one connection for lock and transactions.
 
-    Never pooled: a pooled connection could come back as another session without the lock. Only a
-    server that takes writes will do, for a hot standby grants advisory locks too.
+    Never pooled: a pooled connection could come back as another session without the lock. Only a server that
+    accepts writes will do, for a hot standby grants advisory locks too.
     """
     return Connector(
         url,
@@ -139,7 +142,10 @@ def coordinator_connector(
 
 
 def asyncpg_dsn(url: str) -> str:
-    """The URL as asyncpg understands it. Raises ``DatabaseUrlInvalid``, never naming the password."""
+    """Return the URL as asyncpg accepts it. Raises ``DatabaseUrlInvalid``.
+
+    The error never contains the password.
+    """
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -153,7 +159,7 @@ def asyncpg_dsn(url: str) -> str:
 
 
 class Connector:
-    """Opens connections, all alike."""
+    """Opens connections with the same settings and timeouts."""
 
     def __init__(
         self,
@@ -163,7 +169,7 @@ class Connector:
         read_write: bool = False,
         statement_seconds: float | None = None,
     ) -> None:
-        """``statement_seconds``: how long we wait for any answer; None: whoever asks says so."""
+        """Set options. ``statement_seconds``: client-side timeout; None: set per call."""
         self._dsn = asyncpg_dsn(url)
         self._options: dict[str, Any] = {
             "server_settings": dict(settings),
@@ -180,7 +186,7 @@ class Connector:
 
 
 def _keep_alive(connection: Connection) -> None:
-    """Let our kernel notice a dead server too. asyncpg offers no way to its socket but this one."""
+    """Enable TCP keepalive on our end too. asyncpg exposes its socket no other way."""
     transport = getattr(connection, "_transport", None)
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):

@@ -1,8 +1,8 @@
-"""Who acts and why, for the timeline.
+"""Set actor and cause of a transaction, for the timeline.
 
-The trigger that appends to ``workspace_events`` reads two settings that live exactly as long as the
-transaction: nothing has to be passed through every query, and a pooled connection carries nobody's
-name into the next request.
+The trigger that appends to ``workspace_events`` reads two settings that last exactly as long as the
+transaction: nothing has to be passed through every query, and a pooled connection carries no actor into the
+next request.
 """
 
 from sqlalchemy import bindparam, func, select
@@ -11,11 +11,11 @@ from codehub.store.db.session import Session
 
 ACTING = func.set_config("codehub.actor", bindparam("actor"), True)
 BECAUSE = func.set_config("codehub.cause", bindparam("cause"), True)
-"""Both to be selected along with something else that is asked anyway."""
+"""Select either one along with a query that is sent anyway: no round trip of its own."""
 
 _SET = select(ACTING, BECAUSE)
 
 
 async def set_actor(session: Session, actor: str, cause: str = "") -> None:
-    """From here to the end of the transaction, changes are ``actor``'s, because of ``cause``."""
+    """Attribute the changes of this transaction to ``actor``, because of ``cause``."""
     await session.execute(_SET, {"actor": actor, "cause": cause})

@@ -1,13 +1,13 @@
-"""One statement that is a fenced transaction by itself.
+"""Run one statement as a fenced transaction of its own, in one round trip.
 
-A leader's transaction begins, holds its term, asks or writes, and commits: four round trips, of which one is
-the point. Where a single statement is all there is to do, the term is part of it instead: PostgreSQL runs
-every statement as a transaction if nobody began one.
+A leader's transaction begins, holds its term, reads or writes, and commits: four round trips, of which only
+one does work. Where a single statement is enough, the term is part of it instead: PostgreSQL runs every
+statement outside a transaction as a transaction.
 
-- A read answers only while the term lasts, and brings the database's time.
-- A write holds the term's row ``FOR SHARE`` like a transaction does (``store/cluster/terms``), and joins it: a
-  successor waits until the statement is committed, and after it there is nothing to join, so nothing is
-  written. If the process dies in between, the server ends the statement or has committed it.
+- A read returns rows only while the term lasts, and the database's time with them.
+- A write locks the term's row ``FOR SHARE`` like a transaction does (``store/cluster/terms``), and joins it:
+  a successor waits until the statement is committed; once it has begun its term, the join matches no row and
+  nothing is written. If the process dies in between, the server ends the statement or has committed it.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,21 @@ from codehub.store.db.session import ConnectionSource, Prepared, Rows, Session
 from codehub.store.errors import TermOver
 from codehub.store.schema.tables import system_locks as locks
 
-_BEFORE_THE_ROW = 2  # the database's time, and whether there is a row at all
+_LEADING_COLUMNS = 2  # the database's time, and whether there is a row at all
 
-_LASTING = (locks.c.lock_name == bindparam("fence_name"), locks.c.epoch == bindparam("fence_epoch"))
+_CURRENT_TERM = (locks.c.lock_name == bindparam("fence_name"), locks.c.epoch == bindparam("fence_epoch"))
 _NOW = func.clock_timestamp().label("now")
 _ACTING = func.set_config("codehub.actor", bindparam("fence_actor"), True).label("acting")
-_ASKED = select(_NOW).where(*_LASTING)
-_HELD = select(_NOW, _ACTING, true().label("held")).where(*_LASTING).with_for_update(read=True)
+_READ_TERM = select(_NOW).where(*_CURRENT_TERM)
+_LOCK_TERM = select(_NOW, _ACTING, true().label("held")).where(*_CURRENT_TERM).with_for_update(read=True)
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Whose term a statement belongs to, and whose name its changes carry (``store/db/context``)."""
+    """The term a statement belongs to, and the actor of its changes.
+
+    The actor is as in ``store/db/context``.
+    """
 
     lock_name: str
     epoch: int
@@ -42,7 +45,10 @@ class Fence:
 
 
 class FencedSession(Session):
-    """Takes one statement. Raises ``TermOver`` if the term is: then nothing was written."""
+    """Takes one statement. Fenced: raises ``TermOver`` if the term has ended.
+
+    Then nothing was written.
+    """
 
     def __init__(self, source: ConnectionSource, fence: Fence) -> None:
         super().__init__(source, autocommit=True)
@@ -60,6 +66,7 @@ class FencedSession(Session):
         return self._now
 
     async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None) -> Rows[Any]:
+        """Run the one statement. Raises ``TermOver`` if the term has ended."""
         if self._now is not None:
             raise RuntimeError("a second statement would be another transaction")
         prepared, returns_rows = _fenced(statement)
@@ -70,20 +77,23 @@ class FencedSession(Session):
         found = [record for record in records if record["is_row"]]
         if not returns_rows:
             return Rows((), len(found))
-        return Rows(prepared.read(found, beginning=_BEFORE_THE_ROW))
+        return Rows(prepared.read(found, beginning=_LEADING_COLUMNS))
 
 
 _known: WeakKeyDictionary[Executable, tuple[Prepared, bool]] = WeakKeyDictionary()
 
 
 def _fenced(statement: Executable) -> tuple[Prepared, bool]:
-    """The statement with its fence, and whether rows were asked for. Made once, like ``session.prepared``."""
+    """Return the statement with its fence, and whether it returns rows.
+
+    Compiled once per statement, like ``session.prepared``.
+    """
     known = _known.get(statement)
     if known is None:
         if isinstance(statement, Update):
             known = Prepared(_fenced_write(statement)), bool(statement.exported_columns)
         elif isinstance(statement, SelectBase):
-            known = Prepared(_joined(_ASKED.cte("term"), select(statement.subquery("asked")))), True
+            known = Prepared(_joined(_READ_TERM.cte("term"), select(statement.subquery("asked")))), True
         else:
             raise TypeError(f"cannot be fenced: {type(statement).__name__}")
         _known[statement] = known
@@ -91,7 +101,7 @@ def _fenced(statement: Executable) -> tuple[Prepared, bool]:
 
 
 def _fenced_write(statement: Update) -> Executable:
-    term = _HELD.cte("term")
+    term = _LOCK_TERM.cte("term")
     writing = statement.where(term.c.held)
     if not statement.exported_columns:
         writing = writing.returning(literal(1).label("written"))
@@ -99,7 +109,10 @@ def _fenced_write(statement: Update) -> Executable:
 
 
 def _joined(term: CTE, found: Select[Any]) -> Executable:
-    """One row at least while the term lasts, with ``is_row`` where the statement itself has one."""
+    """Join term and statement: at least one row while the term lasts.
+
+    ``is_row`` is true where the statement itself returned one.
+    """
     rows = found.add_columns(true().label("is_row")).subquery("found")
     columns = (column for column in rows.c if column.key != "is_row")
     return select(term.c.now, rows.c.is_row, *columns).select_from(term.outerjoin(rows, true()))

@@ -1,4 +1,4 @@
-"""The connections of one process for short transactions, lent and taken back."""
+"""A connection pool for short transactions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,11 +22,11 @@ class _Idle:
 
 
 class Pool:
-    """Connections that are lent again, the one returned last first.
+    """Lends connections, the one returned last first.
 
-    A connection that died is never lent (a restarted PostgreSQL costs no request), and each is replaced after
-    half an hour. asyncpg hears of it when the server ends a session; only a connection nobody has used for a
-    while may be dead without our knowing, and that one is pinged.
+    A closed connection is never lent, so a restarted PostgreSQL fails no request, and each is replaced after
+    half an hour. asyncpg is notified when the server ends a session; only a connection idle for 5 s or more
+    may be dead without notice, and that one is pinged first.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Pool:
         self.lent = 0
 
     async def acquire(self) -> Connection:
-        """Raises ``TimeoutError`` if none came back in time, or none could be opened in that time."""
+        """Lend a connection. Raises ``TimeoutError`` if none is free or opened in time."""
         async with asyncio.timeout(self._wait_seconds):
             connection = await self._wait_for_one()
         self.lent += 1
@@ -55,13 +55,14 @@ class Pool:
             raise
 
     def release(self, connection: Connection) -> None:
+        """Take a connection back; a closed one is dropped."""
         if not connection.is_closed():
             self._idle.append(_Idle(connection, monotonic()))
         self.lent -= 1
         self._places.release()
 
     async def dispose(self) -> None:
-        """Close what is not lent. Whoever lends later gets a new one."""
+        """Close the idle connections. Later callers get new ones."""
         idle, self._idle = self._idle, []
         for each in idle:
             await _close(each.connection)

@@ -1,9 +1,9 @@
-"""One order for everybody who writes several workspaces in one transaction: the lowest id first.
+"""Lock several workspaces of one transaction in one order: the lowest id first.
 
-Two transactions that lock the same rows in different orders wait for each other, until PostgreSQL ends
-one of them a second later. The Observer writes in bulk and the Reconciler row by row, at the same time
-and about the same workspaces; so each locks (or writes) in the order of ids. A transaction that writes
-in several statements locks all of its rows before the first one.
+Two transactions that lock the same rows in different orders deadlock, until PostgreSQL ends one of them a
+second later. The Observer writes in bulk and the Reconciler row by row, at the same time and on the same
+workspaces; so each locks (or writes) in the order of ids. A transaction that writes in several statements
+locks all of its rows before the first one.
 """
 
 from collections.abc import Collection
@@ -23,9 +23,10 @@ _LOCK = (
 
 
 async def lock_in_order(session: Session, ids: Collection[UUID]) -> None:
-    """Lock these rows until the transaction ends. Readers and foreign keys are not held up.
+    """Lock these rows, by id, until the transaction ends.
 
-    One alone is left to the statement that writes it: there is no order to keep.
+    Readers and foreign keys are not blocked. The lock ends with the transaction, also when the process dies.
+    A single row is left to the statement that writes it: there is no order to keep.
     """
     if len(ids) > 1:
         await session.execute(_LOCK, {"ids": list(ids)})

@@ -1,10 +1,10 @@
-"""Statements of SQLAlchemy's, sent by asyncpg itself.
+"""Sessions: SQLAlchemy statements sent by asyncpg.
 
-SQLAlchemy builds and compiles the statements and knows the types; the driver's connection runs them. Its own
-way there (session, cursor, greenlet, result) cost more than PostgreSQL and the driver together, for what is
-not used here: no object is tracked, nothing is loaded lazily (ADR 0011).
+SQLAlchemy builds and compiles the statements and knows the types; the driver's connection runs them.
+SQLAlchemy's own execution (session, cursor, greenlet, result) cost more than PostgreSQL and the driver
+together, for features not used here: no object is tracked, nothing is loaded lazily (ADR 0011).
 
-A statement is compiled once for as long as it lives: one that is a constant of its module, once.
+A statement is compiled once for as long as it lives: a constant of a module is compiled once per process.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _REQUIRED = object()
 
 
 class ConnectionSource(Protocol):
-    """Where a session has its connection from."""
+    """Where a session gets its connection from."""
 
     async def acquire(self) -> Connection: ...
 
@@ -48,7 +48,7 @@ class ConnectionSource(Protocol):
 
 
 class SingleConnection:
-    """A connection that is lent to one session after the other, and belongs to somebody else."""
+    """Lends one connection, owned by the caller, to one session after the other."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -57,11 +57,14 @@ class SingleConnection:
         return self._connection
 
     def release(self, connection: Connection) -> None:
-        """It never left."""
+        """Do nothing: the owner keeps the connection."""
 
 
 class Rows(Sequence[T], Generic[T]):
-    """What a statement gave, all of it. ``rowcount`` is of rows written where none were asked back."""
+    """All rows a statement returned.
+
+    ``rowcount`` counts the rows written if the statement returns none.
+    """
 
     def __init__(self, rows: Sequence[T], rowcount: int | None = None) -> None:
         self._rows = rows
@@ -88,7 +91,7 @@ class Rows(Sequence[T], Generic[T]):
         return self._rows[0]
 
     def scalars(self) -> "Rows[Any]":
-        """The first column of each."""
+        """Return the first column of each row."""
         return Rows([cast(Any, row)[0] for row in self._rows], self.rowcount)
 
     def scalar_one(self) -> Any:
@@ -99,11 +102,11 @@ class Rows(Sequence[T], Generic[T]):
 
 
 class Session:
-    """One connection and one transaction at a time, from the first statement to ``commit`` or ``rollback``.
+    """One connection and one transaction, from the first statement to its end.
 
-    Used by one task alone. Leaving it rolls back what was not committed. If the process dies, or anything
-    leaves doubt about the connection (a cancellation, a rollback that fails), the connection is thrown away,
-    and the server rolls back.
+    Ended by ``commit`` or ``rollback``. Used by one task alone. Leaving it rolls back what was not committed.
+    If the process dies, or the state of the connection is unknown (a cancellation, a rollback that fails),
+    the connection is closed, and the server rolls back.
     """
 
     def __init__(self, source: ConnectionSource, *, autocommit: bool = False) -> None:
@@ -112,19 +115,20 @@ class Session:
         self._connection: Connection | None = None
         self._transaction: Transaction | None = None
         self.transaction_flags: dict[str, Any] = {}
-        """What holds until the transaction ends."""
+        """Facts that hold until the transaction ends, such as a lock taken."""
 
     async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None) -> Rows[Any]:
+        """Run a statement, beginning the transaction if none is open."""
         connection = await self._ready()
         try:
             return await prepared(statement).run(connection, params or {})
         except TimeoutError:
-            self._throw_away()  # the server may still be at it, or may never answer again
+            self._terminate()  # the server may still run it, or may never answer again
             raise
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Self]:
-        """Commits at its end, rolls back on any exception."""
+        """Commit at the end of the block, roll back on any exception."""
         try:
             yield self
         except BaseException as error:
@@ -134,7 +138,7 @@ class Session:
 
     @asynccontextmanager
     async def begin_nested(self) -> AsyncIterator[None]:
-        """A savepoint: what fails in here leaves the transaction usable."""
+        """Open a savepoint: a failure inside leaves the transaction usable."""
         connection = await self._ready()
         async with connection.transaction():
             yield
@@ -166,7 +170,7 @@ class Session:
             try:
                 await transaction.start()
             except TimeoutError:
-                self._throw_away()
+                self._terminate()
                 raise
             self._transaction = transaction
         return self._connection
@@ -179,19 +183,22 @@ class Session:
         try:
             await how(transaction)
         except BaseException:
-            self._throw_away()
+            self._terminate()
             raise
 
     async def _undo(self, error: BaseException | None) -> None:
-        """Roll back what is open. That this failed too is no news: whoever met the first failure tells it."""
+        """Roll back an open transaction.
+
+        Its own failure is suppressed: the caller raises the first one.
+        """
         if error is not None and not isinstance(error, Exception):
             self._transaction = None
-            self._throw_away()
+            self._terminate()
             return
         with suppress(Exception):
             await self.rollback()
 
-    def _throw_away(self) -> None:
+    def _terminate(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
 
@@ -202,7 +209,7 @@ async def _roll_back(transaction: Transaction) -> None:
 
 
 class Sessions:
-    """Sessions on connections of one lender."""
+    """Opens sessions on connections of one source."""
 
     def __init__(self, source: ConnectionSource, *, autocommit: bool = False) -> None:
         self._source = source
@@ -212,7 +219,7 @@ class Sessions:
         return Session(self._source, autocommit=self._autocommit)
 
     def begin(self) -> AbstractAsyncContextManager[Session]:
-        """A session and its transaction, committed at the end."""
+        """Open a session with a transaction that commits at the end."""
         return self._begin()
 
     @asynccontextmanager
@@ -222,7 +229,7 @@ class Sessions:
 
 
 class Prepared:
-    """A statement as the driver takes it: its text, the values in their order, and how rows are read."""
+    """A compiled statement: its SQL, the order of its values, and how rows are read."""
 
     def __init__(self, statement: Executable) -> None:
         compiled = cast(
@@ -238,15 +245,15 @@ class Prepared:
 
     async def run(self, connection: Connection, params: Mapping[str, Any]) -> Rows[Any]:
         if not self._returns_rows:
-            said = await connection.execute(self._sql, *self._arguments(params))
-            return Rows((), int(said.rpartition(" ")[2]))
+            status = await connection.execute(self._sql, *self._arguments(params))
+            return Rows((), int(status.rpartition(" ")[2]))
         return Rows(self.read(await self.fetch(connection, params)))
 
     async def fetch(self, connection: Connection, params: Mapping[str, Any]) -> list[asyncpg.Record]:
         return await connection.fetch(self._sql, *self._arguments(params))
 
     def read(self, records: Sequence[asyncpg.Record], *, beginning: int = 0) -> list[Any]:
-        """As rows, without the columns before ``beginning``."""
+        """Convert records to rows, without the columns before ``beginning``."""
         if not records:
             return []
         make = _row_type(tuple(records[0].keys())[beginning:])
@@ -268,6 +275,7 @@ _known: WeakKeyDictionary[Executable, Prepared] = WeakKeyDictionary()
 
 
 def prepared(statement: Executable) -> Prepared:
+    """Compile a statement, once for as long as it lives."""
     known = _known.get(statement)
     if known is None:
         known = _known[statement] = Prepared(statement)
@@ -275,22 +283,25 @@ def prepared(statement: Executable) -> Prepared:
 
 
 def _value(compiled: SQLCompiler, name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """How this parameter gets its value: from what is given with the statement, or from the statement."""
+    """Return how a parameter gets its value: from the call, or from the statement."""
     bind = compiled.binds[name]
     convert = bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
     default = _REQUIRED if bind.required else bind.effective_value
     if convert is None:
         return lambda params: params[name] if default is _REQUIRED else params.get(name, default)
-    said = default if default is _REQUIRED else convert(default)
+    converted = default if default is _REQUIRED else convert(default)
 
     def take(params: Mapping[str, Any]) -> Any:
-        return convert(params[name]) if said is _REQUIRED or name in params else said
+        return convert(params[name]) if converted is _REQUIRED or name in params else converted
 
     return take
 
 
 def _reader(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """From the driver's value to the type's; None: they are the same. JSON comes as its text."""
+    """Return the conversion from the driver's value to the type's; None: none needed.
+
+    JSON arrives as its text.
+    """
     if isinstance(type_, JSON):
         return _read_json
     return type_.dialect_impl(_DIALECT).result_processor(_DIALECT, None)

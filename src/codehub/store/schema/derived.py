@@ -1,20 +1,20 @@
-"""What PostgreSQL works out of a workspace's row by itself, so that an index can answer for it.
+"""Expressions of the generated columns of ``workspaces``, each with an index.
 
-With 100 000 workspaces a tick may only touch the rows it is about. Each hot question therefore is a
-generated column with a partial index over it, and not a condition that every query spells out again:
+With 100 000 workspaces a tick may only touch the rows it is about. Each frequent query therefore reads a
+generated column with a partial index over it, instead of repeating the condition:
 
-- ``due_lane``: does this row need a step, and of which kind? The lanes are apart because they have
-  slots of their own: a thousand homes waiting for a storage slot must not hide one start.
+- ``due_lane``: whether this row needs a step, and in which lane. The lanes are separate because they have
+  slots of their own: a thousand homes waiting for a storage slot must not delay one start.
 - ``due_since``: since when; the oldest goes first.
-- ``archive_due_at``: when its archive TTL is over, if nothing changes.
-- ``holds_place``: does it count against the limits of running workspaces?
-- ``watched``: may the Observer find something other than "nothing there" for it?
+- ``archive_due_at``: when its archive TTL ends, if nothing changes.
+- ``holds_place``: whether it counts against the limits of running workspaces.
+- ``watched``: whether the Observer may find anything but "nothing there" for it.
 - ``status``: the one word people read.
 
-These are pre-filters. ``domain/plan`` and ``domain/ttl`` decide; a row that is here and that they leave
-alone costs a look, a row that is missing here is never looked at. A test compares both over every
-combination of the axes. Expressions must be immutable: enums compare with literals (a cast of an enum
-to text is not immutable), and times are added in UTC.
+These are pre-filters. ``domain/plan`` and ``domain/ttl`` decide: a row selected here that they skip costs one
+read; a row not selected here is never planned. A test compares both over every combination of the axes.
+Expressions must be immutable: enums compare with literals (a cast of an enum to text is not immutable), and
+times are added in UTC.
 """
 
 MARKED = "coalesce((home_ctx ->> 'volume') = 'true', false)"
@@ -51,9 +51,9 @@ THEN greatest(
 END
 """
 
-# A stop or a delete frees its place with the desired state, because the Reconciler is certain to act on it. In
-# error it will not, so what still runs keeps its place; so does what another operation still holds.
-# What is broken and does not run holds none: only a person's recover goes on with it, and takes a place anew.
+# A stop or a delete frees its place when the desired state is written, because the Reconciler is certain to act on
+# it. In error it does not act, so a workspace that still runs keeps its place; so does one with another operation in
+# flight. A workspace in terminal error that does not run holds none: only recover continues it, and takes a place.
 HOLDS_PLACE = f"""
 (desired_state = 'RUNNING' AND deleted_at IS NULL
   AND NOT ({TERMINAL} AND operation = 'NONE' AND observed_status <> 'RUNNING'))
@@ -62,8 +62,8 @@ OR (observed_status = 'RUNNING' AND CASE
   ELSE operation NOT IN ('STOPPING', 'DELETING') END)
 """
 
-# The rest is at rest: nothing was there, nothing is wanted or under way. Such a row only matters to the
-# Observer if the runtime sees something of it, and then its id is known.
+# All other rows are at rest: nothing was observed, nothing is wanted or in flight. Such a row only matters to the
+# Observer if the runtime reports something of it, and then it is loaded by id.
 WATCHED = """
 operation <> 'NONE' OR (observed_status <> 'DELETED' AND (
   observed_status <> 'PENDING' OR health_status <> 'OK'

@@ -1,10 +1,10 @@
-"""Bring a database to this program's schema, or say why that cannot be.
+"""Migrate a database to this program's schema, or raise why that is impossible.
 
-Called by ``codehub migrate``, by the embedded server at start and by tests. Any number of replicas may
-call ``upgrade`` at once: all but one wait at an advisory lock and then find nothing left to do.
+Called by ``codehub migrate``, by the embedded server at start and by tests. Any number of replicas may call
+``upgrade`` at once: all but one wait at an advisory lock and then find nothing left to do.
 
-Everything happens in one transaction. A process that dies half-way leaves the old schema, whole, and its
-lock ends with its connection.
+Everything happens in one transaction. A process that dies half-way leaves the old schema, whole, and its lock
+ends with its connection.
 """
 
 import asyncio
@@ -28,36 +28,39 @@ MIGRATION_LOCK_KEY = int.from_bytes(b"codehub", "big")
 
 
 def head() -> str:
-    """The newest revision this program knows."""
+    """Return the newest revision this program knows."""
     revision = ScriptDirectory.from_config(_config()).get_current_head()
     assert revision is not None
     return revision
 
 
 async def current(url: str) -> str | None:
-    """The database's revision; None if it was never migrated. Raises ``DatabaseNewer``."""
+    """Return the database's revision; None: never migrated. Raises ``DatabaseNewer``."""
     return await _on_connection(url, _known_revision)
 
 
 async def is_current(url: str) -> bool:
-    """Whether this program and this database fit. Raises ``DatabaseNewer``."""
+    """Return whether the database has this program's schema. Raises ``DatabaseNewer``."""
     return await current(url) == head()
 
 
 async def upgrade(url: str, revision: str = "head") -> None:
-    """Migrate up to ``revision``. Nothing happens if the database is there already."""
+    """Migrate up to ``revision``. Idempotent."""
     await _migrate(url, lambda config: command.upgrade(config, revision))
 
 
 async def downgrade(url: str, revision: str) -> None:
-    """Migrate down to ``revision`` (``base``: nothing left). Loses what the older schema cannot hold."""
+    """Migrate down to ``revision`` (``base``: drop everything).
+
+    Loses what the older schema cannot hold.
+    """
     await _migrate(url, lambda config: command.downgrade(config, revision))
 
 
 async def _migrate(url: str, run: Callable[[Config], None]) -> None:
     def locked(connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK_KEY})
-        # Asked after the lock: whoever held it before may have been a newer program.
+        # Read after the lock is taken: the process that held it before may have been a newer program.
         _known_revision(connection)
         config = _config()
         config.attributes["connection"] = connection
@@ -72,7 +75,7 @@ async def _on_connection(url: str, work: Callable[[Connection], T]) -> T:
         async with engine.begin() as connection:
             return await connection.run_sync(work)
     finally:
-        # Shielded: a cancelled migration still has to give its connection (and lock) back.
+        # Shielded: a cancelled migration still has to close its connection, which ends its lock.
         await asyncio.shield(engine.dispose())
 
 

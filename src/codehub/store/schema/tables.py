@@ -1,8 +1,8 @@
-"""The tables. ``migrations/`` creates them; a test holds both together.
+"""Table definitions. ``migrations/`` creates them; a test compares both.
 
-``workspaces`` is shared by four components that never lock each other out, which works because each
-column has exactly one writer: every column says which (``info["writer"]``), and the query modules
-are cut along the same lines (``intents``, ``observations``, ``claims``).
+``workspaces`` is shared by four components that never block each other, because each column has exactly one
+writer: every column names it (``info["writer"]``, ADR 0001), and the query modules are divided the same way
+(``intents``, ``observations``, ``claims``).
 """
 
 from datetime import datetime
@@ -37,7 +37,7 @@ from codehub.store.schema import derived
 
 
 class Writer(StrEnum):
-    """Who alone may write a column of ``workspaces`` (contract 3)."""
+    """The component that alone may write a column of ``workspaces`` (ADR 0001)."""
 
     API = "api"
     OBSERVER = "observer"
@@ -60,7 +60,7 @@ jsonb = JSONB(none_as_null=True)
 
 
 def _of(writer: Writer, type_: TypeEngine[Any], *args: Any, nullable: bool = False, **kwargs: Any) -> Any:
-    """A field of ``workspaces`` together with its writer."""
+    """Define a field of ``workspaces`` together with its writer."""
     return Field(
         default=None, sa_column=Column(type_, *args, nullable=nullable, info={"writer": writer}, **kwargs)
     )
@@ -75,7 +75,7 @@ def _plain(type_: TypeEngine[Any], *args: Any, nullable: bool = False, **kwargs:
 
 
 class Workspace(SQLModel, table=True):
-    """One workspace: what is wanted, what was seen, what is being done about it."""
+    """One workspace: desired state, observed status, operation in flight."""
 
     __tablename__ = "workspaces"
 
@@ -171,7 +171,10 @@ class Workspace(SQLModel, table=True):
 
 
 class WorkspaceEvent(SQLModel, table=True):
-    """The timeline of a workspace, appended by the trigger. It outlives the row, hence no foreign key."""
+    """The timeline of workspaces, appended by the trigger.
+
+    An event outlives the workspace's row, hence no foreign key.
+    """
 
     __tablename__ = "workspace_events"
 
@@ -187,8 +190,11 @@ class WorkspaceEvent(SQLModel, table=True):
 
 
 class Installation(SQLModel, table=True):
-    """One row: who all replicas are together. Its id labels every container and volume; its secret signs
-    what they tell each other through a browser."""
+    """The installation, one row: id and secret of all replicas together.
+
+    The id labels every container and volume; the secret signs messages that replicas exchange through a
+    browser.
+    """
 
     __tablename__ = "installation"
 
@@ -201,6 +207,8 @@ class Installation(SQLModel, table=True):
 
 
 class User(SQLModel, table=True):
+    """An account of a person."""
+
     __tablename__ = "users"
 
     id: UUID = _plain(Uuid(), primary_key=True)
@@ -210,12 +218,15 @@ class User(SQLModel, table=True):
     created_at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
     disabled_at: datetime | None = _plain(timestamptz, nullable=True)
 
-    # "Ann" and "ann" would be one person to everybody but the database.
+    # Case-insensitive: people take "Ann" and "ann" for the same user.
     __table_args__ = (Index("users_username", text("lower(username)"), unique=True),)
 
 
 class Session(SQLModel, table=True):
-    """A signed-in browser. Only the hash of its cookie is kept; ending a session deletes the row."""
+    """A signed-in browser.
+
+    Only the hash of its cookie is stored; ending a session deletes the row.
+    """
 
     __tablename__ = "sessions"
 
@@ -234,7 +245,7 @@ class Session(SQLModel, table=True):
 
 
 class ApiToken(SQLModel, table=True):
-    """A token for machines. Shown once; only its hash is kept."""
+    """An API token for programs. Shown once; only its hash is stored."""
 
     __tablename__ = "api_tokens"
 
@@ -251,11 +262,11 @@ class ApiToken(SQLModel, table=True):
 
 
 class SystemLock(SQLModel, table=True):
-    """Who leads what, for people to look at; and ``epoch``, the term that fences a leader's writes.
+    """The leader of each coordinator, and ``epoch``, which fences its writes.
 
-    ``last_tick_at``: when the leader last finished a whole look. The Reconciler asks it of the Observer:
-    nothing is claimed or timed out on stale knowledge. ``detail``: what only the leader knows and every
-    replica should be able to tell, such as an engine that is away.
+    ``last_tick_at``: when the leader last finished a whole tick. The Reconciler reads the Observer's: nothing
+    is claimed or timed out on stale observations. ``detail``: what only the leader knows and every replica
+    shows, such as an engine that is away.
     """
 
     __tablename__ = "system_locks"
@@ -269,7 +280,10 @@ class SystemLock(SQLModel, table=True):
 
 
 class ArchiveOrphan(SQLModel, table=True):
-    """An archive nobody protects, and since when the GC knows. Losing a row only delays a deletion."""
+    """An archive that no workspace protects, and since when the GC knows.
+
+    Losing a row only delays a deletion.
+    """
 
     __tablename__ = "archive_orphans"
 
@@ -278,7 +292,10 @@ class ArchiveOrphan(SQLModel, table=True):
 
 
 class AuditEntry(SQLModel, table=True):
-    """Who did what. Written in the acting transaction: no deed without its entry, no entry without it."""
+    """Who did what.
+
+    Written in the acting transaction: neither exists without the other.
+    """
 
     __tablename__ = "audit_log"
 
@@ -294,8 +311,8 @@ def _table(name: str) -> Table:
     return SQLModel.metadata.tables[name]
 
 
-# Queries are written on these rather than on the classes: rows stay plain tuples, and the hot paths pay
-# for no identity map and no change tracking.
+# Queries use these tables instead of the classes: rows stay plain tuples, without the cost of an identity map and
+# change tracking.
 workspaces = _table("workspaces")
 workspace_events = _table("workspace_events")
 installation = _table("installation")
@@ -307,8 +324,8 @@ archive_orphans = _table("archive_orphans")
 audit_log = _table("audit_log")
 metadata = SQLModel.metadata
 
-# Written as constants, not as parameters: a prepared statement only ever uses a partial index whose
-# condition it can prove, and of a parameter it knows nothing.
+# Constants, not parameters: a prepared statement uses a partial index only if it can prove the index's condition,
+# which it cannot from a parameter.
 NOT_GONE = text("workspaces.observed_status <> 'DELETED'")
 IN_FLIGHT = text("workspaces.operation <> 'NONE'")
 STANDBY_CANDIDATE = text(

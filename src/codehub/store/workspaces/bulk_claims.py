@@ -1,11 +1,11 @@
-"""What one tick of the Reconciler writes for many workspaces at once: claims and completions.
+"""Write the claims and completions of one Reconciler tick in bulk.
 
-The rules are those of ``claims``: a claim is a compare-and-set from what the plan saw, and everything later
-is fenced with ``op_id`` and ``operation``. Only the number of round trips differs. Fifty people who arrive
-together are claimed by one statement; a workspace it does not meet (somebody else was quicker) is missing
-from the answer, and the others are written all the same.
+The rules are those of ``claims``: a claim is a compare-and-set from what the plan read, and every later write
+is fenced with ``op_id`` and ``operation``. Only the number of round trips differs. Fifty simultaneous starts
+are claimed by one statement; a workspace that does not match (another writer was first) is missing from the
+result, and the others are written all the same.
 
-A process that dies before the commit has claimed nobody; one that dies after it leaves operations in flight,
+A process that dies before the commit has claimed nothing; one that dies after it leaves operations in flight,
 which the next leader adopts.
 """
 
@@ -35,7 +35,10 @@ from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
 
 @dataclass(frozen=True)
 class Step:
-    """An operation to begin; ``home`` (``domain/home.at_claim``) is written in the same statement."""
+    """An operation to begin, and the home context written with the claim.
+
+    ``home`` comes from ``domain/home.at_claim``.
+    """
 
     workspace: WorkspaceView
     operation: Operation
@@ -44,7 +47,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Completion:
-    """An operation whose target was observed; ``home`` is what ``domain/home.at_completion`` says."""
+    """An operation whose target was observed, and the home context after it.
+
+    ``home`` comes from ``domain/home.at_completion``.
+    """
 
     claim: Claim
     home: HomeContext
@@ -70,7 +76,7 @@ _CLAIM = (
     .where(
         w.c.id == _PLANNED.c.id,
         w.c.operation == Operation.NONE,
-        # Every column a plan reads, as in ``claims``: nothing that came in between is overrun.
+        # Every column a plan reads, as in ``claims``: no change made since is overwritten.
         w.c.op_seq == _PLANNED.c.op_seq,
         w.c.desired_state == _PLANNED.c.desired_state,
         w.c.observed_status == _PLANNED.c.observed_status,
@@ -117,9 +123,10 @@ _COMPLETE = (
 
 
 async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, WorkspaceView]:
-    """Claim workspaces that are still as planned; returns them as claimed. Who is missing is planned again.
+    """Claim workspaces that are still as planned, by compare-and-set.
 
-    The caller has locked the rows in order (``row_locks``).
+    Returns them as claimed; those missing from the result are planned again. The caller has locked the rows
+    in order (``row_locks``).
     """
     views = [step.workspace for step in steps]
     arrays = params(
@@ -139,7 +146,10 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Works
 
 
 async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID]:
-    """Their targets were observed, which counts as use. The caller has locked the rows in order."""
+    """Complete operations whose targets were observed; return the ids written. Fenced.
+
+    A completion counts as use. The caller has locked the rows in order (``row_locks``).
+    """
     arrays = params(
         id=[each.claim.workspace_id for each in done],
         op_id=[each.claim.op_id for each in done],

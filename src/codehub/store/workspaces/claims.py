@@ -1,15 +1,16 @@
-"""The Reconciler's writes: one operation per workspace, and only its owner writes for it.
+"""Write the Reconciler's columns: one operation per workspace, fenced by op_id.
 
-A claim is a compare-and-set from ``operation = 'NONE'``; of two that try, PostgreSQL lets one through.
-Everything the operation writes later is fenced with its ``op_id`` *and* its ``operation`` (op_id outlives
-a terminal error, so op_id alone is no fence). A fenced write that returns False means somebody else
-owns the workspace now: log, drop the result.
+A claim is a compare-and-set from ``operation = 'NONE'``: of two concurrent claims PostgreSQL lets one
+through. Every later write of the operation is fenced with its ``op_id`` *and* its ``operation`` (op_id
+outlives a terminal error, so op_id alone is no fence). A fenced write that returns False means another
+operation owns the workspace now: log, drop the result.
 
-A process that dies between any two of these leaves an operation in flight, which the next leader finds
-by ``due.load_in_flight`` and runs again under the same op_id.
+A process that dies between any two of these leaves an operation in flight, which the next leader finds by
+``due.load_in_flight`` and runs again under the same op_id.
 
-Claims, ended actions and completions come in bulk: ``steps``. Several workspaces in one transaction: in the
-order of their ids (``row_locks``), or two coordinators may wait for each other.
+Claims, and completions with the end of their actions, are written in bulk: ``bulk_claims``. Several
+workspaces in one transaction are locked in the order of their ids (``row_locks``), or two coordinators
+deadlock.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from codehub.store.schema.tables import workspaces as w
 
 @dataclass(frozen=True)
 class Claim:
-    """An operation of ours: what every later write of it is fenced with."""
+    """The identity of an operation in flight; every later write is fenced with it."""
 
     workspace_id: UUID
     operation: Operation
@@ -37,30 +38,34 @@ class Claim:
 
     @classmethod
     def of(cls, workspace: WorkspaceView) -> "Claim":
-        """The operation in flight of a workspace, for the leader that adopts it."""
+        """Return the operation in flight of a workspace, for the leader that adopts it."""
         if workspace.operation is Operation.NONE or workspace.op_id is None:
             raise ValueError(f"workspace {workspace.id} has no operation in flight")
         return cls(workspace.id, workspace.operation, workspace.op_id, workspace.op_seq)
 
 
 async def holds(session: Session, claim: Claim) -> bool:
-    """Whether this operation is still ours. Asked once more right before a volume is deleted."""
+    """Return whether this operation is still ours.
+
+    Checked once more right before a volume is deleted.
+    """
     return (await session.execute(select(literal(1)).where(_fence(claim)))).first() is not None
 
 
 async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
-    """The runtime has seen a higher sequence than this row's: the database came from a backup. Go beyond it.
+    """Raise ``op_seq`` above the highest the runtime has seen. Fenced.
 
-    Fenced like every write: a leader that was replaced meets no row here, however it came to ask.
+    A runtime that has seen a higher sequence than this row's means that the database was restored from a
+    backup. A leader that was replaced matches no row.
     """
     return await _write(session, claim, op_seq=func.greatest(w.c.op_seq, seen_op_seq + 1))
 
 
 async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
-    """One execution failed; the operation stays in flight and backs off from now.
+    """Record a failed execution; the operation stays in flight and backs off. Fenced.
 
-    ``home`` (``domain/home.at_failure``) takes the trust from a volume that is about to be made again, in
-    the same statement: a process that dies during the retry leaves nothing that looks whole.
+    ``home`` (``domain/home.at_failure``) makes a volume that is about to be recreated untrusted in the same
+    statement: a process that dies during the retry leaves no volume that looks complete.
     """
     return await _write(
         session,
@@ -74,10 +79,11 @@ async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, ho
 
 
 async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
-    """Give up, after the action and its storage job are confirmed gone. Only a person lifts this.
+    """Set a terminal error, which only a person lifts. Fenced.
 
-    op_id stays: it protects a half-made archive from the GC. ``previous_status`` is copied in SQL, so it
-    is what the Observer wrote last and not what this leader remembers.
+    Called after the action and its storage job are confirmed gone. op_id stays: it protects a half-made
+    archive from the GC. ``previous_status`` is copied in SQL, so it is what the Observer wrote last and not
+    what this leader read.
     """
     return await _write(
         session,
@@ -90,9 +96,10 @@ async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
 
 
 async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
-    """Archiving is given up for a while (``domain/policy.Release``), after its storage job is confirmed gone.
+    """End an archiving that is retried later (``domain/policy.Release``). Fenced.
 
-    Nothing terminal: whatever is wanted now is planned at once. op_id stays, as in ``go_terminal``.
+    Called after its storage job is confirmed gone. The error is not terminal: the current desired state is
+    planned at once. op_id stays, as in ``go_terminal``.
     """
     return await _write(
         session,
@@ -106,23 +113,30 @@ async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: Hom
 
 
 async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *, home: HomeContext) -> bool:
-    """The archive is complete and read back: from this commit on it is the home, and the volume may go.
+    """Commit a complete, read-back archive as the home. Fenced.
 
-    ``home`` (``domain/home.at_archive_commit``) takes all trust from the volume in the same statement: a
-    process that dies while deleting it leaves a volume nobody will start on or archive again.
+    From this commit on the volume may be deleted. ``home`` (``domain/home.at_archive_commit``) makes the
+    volume untrusted in the same statement: a process that dies while deleting it leaves a volume that is
+    never started on or archived again.
     """
     return await _write(session, claim, archive_key=archive_key, home_ctx=home.as_json())
 
 
 async def mark_restored(session: Session, claim: Claim, *, home: HomeContext) -> bool:
-    """The volume holds all of the archive, and the action has ended: both or neither."""
+    """Record that the volume holds all of the archive and the action ended. Fenced.
+
+    One statement: both or neither.
+    """
     return await _write(session, claim, home_ctx=home.as_json(), op_acted_at=func.clock_timestamp())
 
 
 async def record_crash(
     session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext, wait: bool = True
 ) -> bool:
-    """A container left RUNNING unasked. ``wait``: soon after it got there, so not started again at once."""
+    """Record that a container left RUNNING unasked. Compare-and-set.
+
+    ``wait``: it crashed soon after its start, so back off before the next one.
+    """
     statement = (
         update(w)
         .where(_as_planned(workspace))
@@ -139,7 +153,10 @@ async def record_crash(
 async def set_error_without_operation(
     session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
 ) -> bool:
-    """Terminal though nothing is in flight: the volume vanished, or one crash too many."""
+    """Set a terminal error with no operation in flight. Compare-and-set.
+
+    For a volume that vanished, or too many crashes.
+    """
     statement = (
         update(w)
         .where(_as_planned(workspace))
@@ -154,7 +171,10 @@ async def set_error_without_operation(
 
 
 async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool:
-    """Only what is known of the home changes, such as that one is there (``domain/home.marked``)."""
+    """Write only the home context, such as that a volume exists. Compare-and-set.
+
+    See ``domain/home.marked``.
+    """
     statement = update(w).where(_as_planned(workspace)).values(home_ctx=home.as_json())
     return await rows_written(session, statement) == 1
 
@@ -169,10 +189,10 @@ def _fence(claim: Claim) -> ColumnElement[bool]:
 
 
 def _as_planned(workspace: WorkspaceView) -> ColumnElement[bool]:
-    """Still free, and every column a plan reads still as it was read.
+    """Match a row without an operation whose columns read by the plan are unchanged.
 
-    ``op_seq`` stands for ``home_ctx`` and whatever else only operations change. The version is not
-    compared: somebody editing the memo is no reason to plan again.
+    ``op_seq`` stands for ``home_ctx`` and the other columns only operations change. The version is not
+    compared: an edit of the memo is no reason to plan again.
     """
     return and_(
         w.c.id == workspace.id,

@@ -1,7 +1,7 @@
-"""What the Reconciler has to look at: rows that need a step, and rows with a step in flight.
+"""Load the Reconciler's work: rows that need a step, and rows with one in flight.
 
-Both come from partial indexes and are bounded, so a tick costs what there is to do and not what there
-is. ``domain/plan`` has the last word on each row.
+Both come from partial indexes and are bounded, so a tick costs as much as there is to do, not as much as
+there are workspaces. ``domain/plan`` decides on each row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from codehub.store.workspaces.records import VIEW_COLUMNS, AnyRow, to_view
 
 @dataclass(frozen=True)
 class Work:
-    """What a tick looks at."""
+    """The workspaces one tick plans."""
 
     in_flight: Sequence[WorkspaceView]
     due: Mapping[Lane, Sequence[WorkspaceView]]
@@ -32,11 +32,11 @@ class Work:
         return [ws for found in self.due.values() for ws in found]
 
 
-# Sent with every tick, hence built once; and in one statement, because it is sent with every tick.
+# Sent with every tick, hence built once and combined into one statement.
 _COLUMNS = (*VIEW_COLUMNS, w.c.due_lane, w.c.due_since)
-_RESTED = or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= bindparam("retried_before"))
-# An archiving that was given up comes back hours later: until then it must not stand before those that are
-# due. Its person may want something else of it meanwhile, hence "wanted PENDING".
+_BACKED_OFF = or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= bindparam("retried_before"))
+# An archiving that was given up is retried hours later: until then it must not take the place of due rows. A row
+# that was deleted, or whose desired state is no longer PENDING, is due at once.
 _ARCHIVE_RETRY_AT = cast(w.c.home_ctx["archive_retry_at"].astext, timestamptz)
 _NOT_GIVEN_UP = or_(
     w.c.deleted_at.is_not(None),
@@ -44,10 +44,10 @@ _NOT_GIVEN_UP = or_(
     _ARCHIVE_RETRY_AT.is_(None),
     func.clock_timestamp() >= _ARCHIVE_RETRY_AT,
 )
-_IN_FLIGHT_NOW = select(*_COLUMNS).where(IN_FLIGHT, _RESTED)
+_IN_FLIGHT_NOW = select(*_COLUMNS).where(IN_FLIGHT, _BACKED_OFF)
 _DUE = [
     select(*_COLUMNS)
-    .where(w.c.due_lane == lane.value, or_(_RESTED, w.c.deleted_at.is_not(None)), _NOT_GIVEN_UP)
+    .where(w.c.due_lane == lane.value, or_(_BACKED_OFF, w.c.deleted_at.is_not(None)), _NOT_GIVEN_UP)
     .order_by(w.c.due_since, w.c.id)
     .limit(bindparam("most", type_=Integer()))
     for lane in Lane
@@ -56,20 +56,21 @@ _WORK = union_all(_IN_FLIGHT_NOW, *_DUE)
 
 
 async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:
-    """Every workspace with an operation in flight, except those that failed after ``retried_before``.
+    """Load workspaces with an operation in flight, except those backing off.
 
-    Pass the shortest back-off there is: a row comes back as soon as it could be due, and
-    ``domain/retry`` knows about the longer ones. Not limited: slots bound how many there are.
+    Those that failed after ``retried_before`` are left out. Pass the shortest back-off there is: a row is
+    loaded as soon as it could be due, and ``domain/policy.retry_at`` applies the longer ones. Not limited: slots bound
+    how many there are.
     """
     rows = await session.execute(_IN_FLIGHT_NOW, {"retried_before": retried_before})
     return sorted((to_view(row) for row in rows), key=_by_id)
 
 
 async def load_work(session: Session, *, limit: int, retried_before: datetime) -> Work:
-    """What is in flight, and up to ``limit`` workspaces of each lane that need a step, the oldest first.
+    """Load operations in flight and up to ``limit`` due workspaces per lane.
 
-    One that crashed after ``retried_before`` is backing off and takes nobody's place here, unless its
-    person has deleted it meanwhile.
+    The oldest first. A workspace that crashed after ``retried_before`` is backing off and left out, unless
+    its person has deleted it meanwhile.
     """
     rows = (await session.execute(_WORK, {"retried_before": retried_before, "most": limit})).all()
     in_flight = sorted((to_view(row) for row in rows if row.due_lane is None), key=_by_id)

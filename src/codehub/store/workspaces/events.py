@@ -1,5 +1,4 @@
-"""The timeline of a workspace: what the trigger wrote of every change, and notes that nothing visible goes
-with."""
+"""The timeline of a workspace: changes written by the trigger, and notes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from codehub.store.schema.tables import workspace_events as e
 from codehub.store.schema.tables import workspaces as w
 
 CHANNEL = "workspace_changes"
-"""NOTIFY tells ``{id, owner_id, version, changed[]}`` here, once per change people can see."""
+"""The NOTIFY channel: ``{id, owner_id, version, changed[]}``, once per change people can see."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class EventRecord:
 
 
 async def append_note(session: Session, workspace_id: UUID, *, actor: str, cause: str) -> None:
-    """A line of the timeline without a change, in the transaction of what it is about."""
+    """Append a timeline entry without a change, in the transaction it is about."""
     note = select(w.c.id, w.c.version, literal({}, jsonb), literal(actor), literal(cause))
     columns = ["workspace_id", "version", "changes", "actor", "cause"]
     await session.execute(insert(e).from_select(columns, note.where(w.c.id == workspace_id)))
@@ -41,7 +40,7 @@ async def append_note(session: Session, workspace_id: UUID, *, actor: str, cause
 async def list_page(
     session: Session, workspace_id: UUID, *, cursor: int | None = None, limit: int = 50
 ) -> Page[EventRecord]:
-    """Newest first."""
+    """List the timeline, newest first."""
     statement = (
         select(e.c.seq, e.c.version, e.c.at, e.c.changes, e.c.actor, e.c.cause)
         .where(e.c.workspace_id == workspace_id)

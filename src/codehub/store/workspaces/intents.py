@@ -1,7 +1,7 @@
-"""The API's columns: what people want. Called by the services layer alone (contract 3).
+"""Write the API's columns: what people want. Called by ``services`` (ADR 0001).
 
-Whether a change is allowed is the service's question, asked under the row's lock
-(``workspaces.find_locked``); these functions write what they are told.
+Nothing else calls it. The service decides whether a change is allowed, under the row's lock
+(``queries.find_locked``); these functions only write.
 """
 
 from collections.abc import Collection
@@ -41,7 +41,7 @@ _CREATE = (
 
 
 USED_NOW = {w.c.last_access_at: func.clock_timestamp()}
-"""For whoever writes the row for another reason, in which it counts as used."""
+"""Values for a write that counts as use, beside its own."""
 
 
 def _desired_state_update(*, expecting: bool, touching: bool) -> Executable:
@@ -78,7 +78,7 @@ async def create(
     archive_ttl_seconds: int = 86400,
     desired_state: DesiredState = DesiredState.PENDING,
 ) -> WorkspaceRecord:
-    """A new workspace. Raises ``NameTaken``; the transaction is still usable then."""
+    """Create a workspace. Raises ``NameTaken``; the transaction stays usable."""
     params = {
         "id": workspace_id,
         "owner_id": owner_id,
@@ -99,7 +99,10 @@ async def create(
 async def update_details(
     session: Session, workspace_id: UUID, **details: str | int
 ) -> WorkspaceRecord | None:
-    """Change name, description, memo, image or TTLs; None: no such workspace. Raises ``NameTaken``."""
+    """Change name, description, memo, image or TTLs; None: no such workspace.
+
+    Raises ``NameTaken``; the transaction stays usable.
+    """
     unknown = details.keys() - DETAILS
     if unknown:
         raise ValueError(f"not a detail of a workspace: {', '.join(sorted(unknown))}")
@@ -123,10 +126,9 @@ async def set_desired(
     expected: DesiredState | None = None,
     touch: bool = True,
 ) -> WorkspaceRecord | None:
-    """Set the desired state. With ``expected``, only if that is still it: the first to come wins, and None
-    is what another one gets.
+    """Set the desired state. With ``expected``: compare-and-set, None if it lost.
 
-    ``touch``: a person asked, which counts as use. Deleted workspaces cannot be changed.
+    ``touch``: a person asked, which counts as use. Deleted workspaces match no row: None.
     """
     params: dict[str, Any] = {"workspace_id": workspace_id, "desired": desired_state}
     if expected is not None:
@@ -136,7 +138,7 @@ async def set_desired(
 
 
 async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
-    """A person's last word. False: it had been said before."""
+    """Mark a workspace deleted. Idempotent; False: it was marked before."""
     statement = (
         update(w)
         .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
@@ -146,6 +148,7 @@ async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
 
 
 async def set_awake_until(session: Session, workspace_id: UUID, until: datetime | None) -> bool:
+    """Set or clear ``awake_until``, which counts as use. False: no such workspace."""
     statement = (
         update(w)
         .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
@@ -155,7 +158,10 @@ async def set_awake_until(session: Session, workspace_id: UUID, until: datetime 
 
 
 async def extend_active_until(session: Session, ids: Collection[UUID], until: datetime) -> int:
-    """A proxy that cannot reach Redis says "in use". Never shortened: several proxies may say so."""
+    """Extend ``active_until``, for proxies that cannot reach Redis.
+
+    Never shortened: several proxies may extend it.
+    """
     await lock_in_order(session, ids)
     statement = (
         update(w)
@@ -170,18 +176,19 @@ async def extend_active_until(session: Session, ids: Collection[UUID], until: da
 
 
 async def touch(session: Session, ids: Collection[UUID]) -> int:
-    """These count as used now: an operation completed, or a container left RUNNING unasked.
+    """Set ``last_access_at`` to now.
 
-    The caller has written them in this transaction, so they are locked, in order (``row_locks``).
+    For a completed operation, or a container that left RUNNING unasked. The caller has written these rows in
+    this transaction, so they are locked, in order (``row_locks``).
     """
     return await rows_written(session, _TOUCH, {"ids": list(ids)})
 
 
 async def recover(session: Session, workspace_id: UUID, *, home: HomeContext) -> bool:
-    """Lift an error. False: there was none.
+    """Clear the error of a workspace. False: there was none.
 
-    ``home`` is what ``domain/home.at_recovery`` says of the row read under its lock. Nothing else changes:
-    what follows is planned from what is observed.
+    ``home`` comes from ``domain/home.at_recovery`` of the row read under its lock. Nothing else changes: the
+    next step is planned from what is observed.
     """
     statement = (
         update(w)

@@ -1,10 +1,10 @@
-"""How many workspaces run, and the lock that makes the answer hold until the desired state is written.
+"""Count running places under a lock that keeps the count exact until the commit.
 
-Counting and then writing is exact only if nobody else counts in between. All transactions that may take
-a place therefore queue at one advisory lock. It ends with the transaction, also when the process dies.
+Counting and then writing is exact only if no other transaction counts in between. All transactions that may
+take a place therefore queue at one advisory lock. It ends with the transaction, also when the process dies.
 
-Order, for everybody: first ``lock_limits``, then the row of a workspace. Coordinators lock rows and never
-this, so no circle can close.
+Lock order: first ``lock_limits``, then the row of a workspace. Coordinators lock rows and never this lock, so
+there is no deadlock.
 """
 
 from dataclasses import dataclass
@@ -36,26 +36,29 @@ class Usage:
 
 
 async def lock_limits(session: Session) -> None:
-    """From here to the end of the transaction, no other one takes a place. Once is enough for each."""
+    """Keep other transactions from taking a place until this one ends. Idempotent."""
     if not session.transaction_flags.get(_LOCKED):
         await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
         session.transaction_flags[_LOCKED] = True
 
 
 async def usage(session: Session, owner_id: UUID) -> Usage:
-    """Exact inside a transaction that holds the lock, a snapshot otherwise."""
+    """Count the places held. Exact under ``lock_limits``, a snapshot otherwise."""
     user, total = (await session.execute(_USAGE, {"owner": owner_id})).one()
     return Usage(user=user, total=total)
 
 
 async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
-    """The same, and from here on changes are ``actor``'s, because of ``cause`` (``store/db/context``)."""
+    """Count the places held, and set actor and cause in the same round trip.
+
+    Actor and cause are as in ``store/db/context``.
+    """
     params = {"owner": owner_id, "actor": actor, "cause": cause}
     user, total, *_ = (await session.execute(_USAGE_FOR, params)).one()
     return Usage(user=user, total=total)
 
 
 async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
-    """What holds this owner's places, for the page that offers to stop one."""
+    """List the workspaces holding this owner's places, for the page to stop one."""
     statement = select(*RECORD_COLUMNS).where(w.c.holds_place, w.c.owner_id == owner_id).order_by(w.c.id)
     return [to_record(row) for row in await session.execute(statement)]

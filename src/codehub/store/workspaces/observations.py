@@ -1,9 +1,9 @@
-"""The Observer's reads and writes: what was seen, in bulk, and only where it is news.
+"""Read and write observations in bulk, writing only what changed.
 
-Runtimes are listed as a whole; the database is asked page by page, so that no statement and no transaction
-grows with the number of workspaces. Rows at rest (nothing there, nothing wanted, nothing wrong) are not even
-loaded: with most of 100 000 homes archived, a tick reads the rest. And those of a page that say the same come
-together, because ten thousand homes asleep are what an idle Observer looks at.
+Runtimes are listed as a whole; the database is read page by page, so that no statement and no transaction
+grows with the number of workspaces. Rows at rest (nothing there, nothing wanted, nothing wrong) are not
+loaded: with most of 100 000 homes archived, a tick reads the rest. Rows of a page with equal values are
+returned as one group, because ten thousand workspaces in standby are what an idle Observer reads.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,13 +35,13 @@ from codehub.store.schema.tables import IN_FLIGHT, NOT_GONE, health_status_type,
 from codehub.store.schema.tables import workspaces as w
 
 NOT_FINAL = text("(workspaces.observed_status <> 'DELETED' OR workspaces.operation <> 'NONE')")
-"""DELETED is final only at rest. A look that began before an action ended cannot complete its operation, and
-a volume may have been made after it: until nothing is in flight, somebody has to look again."""
+"""DELETED is final only with no operation in flight. An observation that began before an action ended cannot complete
+its operation, and a volume may have been made after it: until nothing is in flight, the row is observed again."""
 
 
 @dataclass(frozen=True)
 class Observable:
-    """What is on record, as far as an observation asks. Of each of ``ids`` it is the same."""
+    """The columns an observation is compared with, equal for each of ``ids``."""
 
     ids: Sequence[UUID]
     desired_state: DesiredState
@@ -55,14 +55,14 @@ class Observable:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of a workspace, to be written if it is news."""
+    """What was observed of a workspace, written if it differs from the row."""
 
     id: UUID
     observed_status: ObservedStatus
     health_status: HealthStatus
 
 
-_SAID = (
+_RECORDED = (
     w.c.desired_state,
     w.c.observed_status,
     w.c.health_status,
@@ -75,17 +75,17 @@ _SAID = (
 FIRST_PAGE = UUID(int=0)
 
 _PAGE = (
-    select(w.c.id, *_SAID)
+    select(w.c.id, *_RECORDED)
     .where(w.c.watched, w.c.id > bindparam("after", type_=Uuid()))
     .order_by(w.c.id)
     .limit(bindparam("most", type_=Integer()))
     .subquery("page")
 )
-_PAGE_SAID = [column for column in _PAGE.c if column.key != "id"]
-_WATCHED = select(func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())).label("ids"), *_PAGE_SAID).group_by(
-    *_PAGE_SAID
+_PAGE_RECORDED = [column for column in _PAGE.c if column.key != "id"]
+_WATCHED = select(func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())).label("ids"), *_PAGE_RECORDED).group_by(
+    *_PAGE_RECORDED
 )
-_NAMED = select(w.c.id, *_SAID).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
+_NAMED = select(w.c.id, *_RECORDED).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
 
 _SEEN_AT = bindparam("seen_at", type_=DateTime(timezone=True))
 _SEEN = param_rows("seen", id=Uuid(), observed_status=observed_status_type, health_status=health_status_type)
@@ -97,14 +97,14 @@ _WRITE = (
             tuple_(_SEEN.c.observed_status, _SEEN.c.health_status)
         ),
         or_(w.c.observed_at.is_(None), w.c.observed_at <= _SEEN_AT),
-        # A person may have recovered it after the look began: only a later look turns health back, so
-        # that what is planned next knows of a disk that was mounted again before the recovery.
+        # A person may have recovered it after the observation began: only a later one sets health to OK again,
+        # so that the next plan takes account of a disk that was mounted again before the recovery.
         or_(
             w.c.health_status == HealthStatus.OK,
             _SEEN.c.health_status == HealthStatus.ERROR,
             w.c.updated_at <= _SEEN_AT,
         ),
-        # DELETED is for good once at rest, and only ever what a person asked for.
+        # DELETED is final with nothing in flight, and written only if a person asked for it.
         NOT_FINAL,
         or_(_SEEN.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
     )
@@ -125,16 +125,19 @@ _STAMP = (
 
 
 async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Observable]:
-    """Up to ``limit`` rows that are not at rest, by id, beginning after ``after`` (``FIRST_PAGE``).
+    """Load up to ``limit`` rows not at rest, by id after ``after`` (``FIRST_PAGE``).
 
-    What else the runtime has seen is asked for by name (``load_named``).
+    Rows at rest that the runtime reports are loaded by ``load_named``.
     """
     rows = await session.execute(_WATCHED, {"after": after, "most": limit})
     return [Observable(*row) for row in rows]
 
 
 async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:
-    """The rows a look at these alone may change. One that is not in the answer is unknown here or DELETED."""
+    """Load the rows of these ids that an observation may change.
+
+    An id missing from the result is unknown here or DELETED.
+    """
     rows = await session.execute(_NAMED, {"ids": list(ids)})
     return [Observable([each], *rest) for each, *rest in rows]
 
@@ -142,10 +145,11 @@ async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable
 async def write_observations(
     session: Session, observed: Sequence[Observed], *, observed_at: datetime
 ) -> list[UUID]:
-    """Write what differs from the row, stamped with the time from before the look. Returns what changed.
+    """Write observations that differ from the row; return the ids changed.
 
-    ``observed_at`` never goes back: a slow full look may end after a quick look at one workspace.
-    Such a late result is dropped for that workspace, being older than what is known.
+    ``observed_at`` is the time from before the observation began, and never goes back: a slow full
+    observation may end after a quick one of a single workspace. Such a late result is dropped for that
+    workspace, being older than the row.
     """
     if not observed:
         return []
@@ -159,7 +163,10 @@ async def write_observations(
 
 
 async def stamp_in_flight(session: Session, ids: Collection[UUID], *, observed_at: datetime) -> int:
-    """These were seen and are as they were. Completion waits for such a stamp, hence on every tick."""
+    """Stamp unchanged rows that have an operation in flight.
+
+    Completion waits for such a stamp, hence on every tick.
+    """
     await lock_in_order(session, ids)
     return await rows_written(session, _STAMP, {"ids": list(ids), "seen_at": observed_at})
 
@@ -167,10 +174,10 @@ async def stamp_in_flight(session: Session, ids: Collection[UUID], *, observed_a
 async def stamp_coarse(
     session: Session, *, observed_at: datetime, older_than: datetime, limit: int = 5000
 ) -> int:
-    """After a full look: refresh up to ``limit`` of the oldest stamps, none younger than ``older_than``.
+    """Refresh up to ``limit`` of the oldest stamps after a full observation.
 
-    Only after a look that could read everything: the stamp says "seen" of all. A row that somebody else
-    is writing is left for the next time.
+    None younger than ``older_than``. Only after an observation that could read everything: the stamp means
+    "observed" for all rows. A row locked by another writer is left for the next time.
     """
     oldest = (
         select(w.c.id)
@@ -185,7 +192,7 @@ async def stamp_coarse(
 
 
 async def set_invariant_error(session: Session, workspace_id: UUID, error: ErrorInfo) -> bool:
-    """The Observer's one word about errors (contract 3): only where nobody has spoken before."""
+    """Set the Observer's error, only where ``error_info`` is NULL (ADR 0001)."""
     statement = (
         update(w)
         .where(w.c.id == workspace_id, w.c.error_info.is_(None), NOT_GONE)

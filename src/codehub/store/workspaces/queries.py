@@ -1,7 +1,7 @@
-"""Reading workspaces, for people: the API and the proxy. Nothing here writes.
+"""Read workspaces for the API and the proxy. Nothing here writes.
 
-Statements are Core selects over columns, built once: with thousands of requests a second for one
-workspace the ORM's bookkeeping would cost more than the query.
+Statements are Core selects over columns, built once: with thousands of requests a second for one workspace
+the ORM's bookkeeping would cost more than the query.
 """
 
 from collections.abc import Collection
@@ -24,15 +24,16 @@ _BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
 
 
 async def find(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
-    """The workspace, DELETED ones included: who may see those is the caller's question."""
+    """Find a workspace, DELETED ones included: the caller checks who may see it."""
     row = (await session.execute(_BY_ID, {"workspace_id": workspace_id})).first()
     return to_record(row) if row is not None else None
 
 
 async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
-    """As ``find``, and nobody changes it before this transaction ends (or its process dies).
+    """Find a workspace and lock its row until the transaction ends.
 
-    Take ``limits.lock_limits`` first where both are needed: everybody in the same order, no deadlock.
+    The lock also ends when the process dies. Take ``limits.lock_limits`` first where both are needed: one
+    order, no deadlock.
     """
     row = (await session.execute(_BY_ID_LOCKED, {"workspace_id": workspace_id})).first()
     return to_record(row) if row is not None else None
@@ -51,10 +52,11 @@ async def list_page(
     cursor: UUID | None = None,
     limit: int = 50,
 ) -> Page[WorkspaceRecord]:
-    """Newest first. ``owner_id`` None: everybody's. DELETED ones only if ``status`` asks for them.
+    """List workspaces, newest first.
 
-    Ids are time-ordered, so the last id is the whole cursor: rows that come or go elsewhere in the list
-    neither repeat nor skip any.
+    ``owner_id`` None: of all owners. DELETED ones only if ``status`` is ``deleted``. Ids are time-ordered, so
+    the last id is the whole cursor: rows inserted or removed elsewhere in the list neither repeat nor skip
+    any.
     """
     params: dict[str, Any] = {
         "status": status,
@@ -72,7 +74,10 @@ async def list_page(
 
 @cache
 def _page_statement(params: frozenset[str], *, gone: bool) -> Select[*tuple[Any, ...]]:
-    """Built once for each combination of filters: building costs as much as asking."""
+    """Build the statement once per combination of filters.
+
+    Building costs as much as running it.
+    """
     statement = _RECORD.order_by(w.c.id.desc()).limit(bindparam("most", type_=Integer()))
     if not gone:
         statement = statement.where(NOT_GONE)
@@ -89,7 +94,10 @@ def _page_statement(params: frozenset[str], *, gone: bool) -> Select[*tuple[Any,
 
 
 async def list_ids(session: Session, *, owner_id: UUID | None = None) -> list[UUID]:
-    """Every workspace that is not DELETED, for the first message of an event stream."""
+    """List the ids of all workspaces that are not DELETED.
+
+    For the first message of an event stream.
+    """
     statement = select(w.c.id).where(NOT_GONE).order_by(w.c.id)
     if owner_id is not None:
         statement = statement.where(w.c.owner_id == owner_id)
@@ -97,7 +105,10 @@ async def list_ids(session: Session, *, owner_id: UUID | None = None) -> list[UU
 
 
 async def any_home(session: Session) -> bool:
-    """Whether any live workspace has a volume on record. For the start: it reads the table."""
+    """Return whether any live workspace has a volume on record.
+
+    For the start of a process only: it scans the table.
+    """
     statement = select(w.c.id).where(w.c.deleted_at.is_(None), w.c.home_ctx["volume"].as_boolean()).limit(1)
     return (await session.execute(statement)).first() is not None
 

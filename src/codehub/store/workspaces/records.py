@@ -1,7 +1,7 @@
-"""Rows of ``workspaces`` as plain values.
+"""Convert rows of ``workspaces`` to plain values.
 
-The rules read a ``WorkspaceView``; people read a ``WorkspaceRecord``, which is the same plus what only
-people care about. Both are made from one list of columns.
+The domain rules read a ``WorkspaceView``; the API returns a ``WorkspaceRecord``, which adds the columns only
+people need. Both are made from one list of columns.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ RECORD_COLUMNS = (
     w.c.status,
 )
 
-# ``to_view`` goes by position: ``WorkspaceView`` has its fields in the order of the columns.
+# ``to_view`` reads by position: ``WorkspaceView`` has its fields in the order of the columns.
 _VIEW_WIDTH = len(VIEW_COLUMNS)
 _NAMES = [column.name for column in VIEW_COLUMNS]
 _ERROR_INFO, _HOME_CTX = _NAMES.index("error_info"), _NAMES.index("home_ctx")
@@ -73,7 +73,10 @@ class WorkspaceRecord:
 
 
 def to_view(row: AnyRow) -> WorkspaceView:
-    """From a row that begins with ``VIEW_COLUMNS``. By position: looking names up costs three times more."""
+    """Convert a row that begins with ``VIEW_COLUMNS``.
+
+    By position: access by name costs three times more.
+    """
     values: tuple[Any, ...] = row[:_VIEW_WIDTH]
     error_info, home_ctx = values[_ERROR_INFO], values[_HOME_CTX]
     return WorkspaceView(  # type: ignore[call-arg]  # mypy cannot count slices
@@ -86,5 +89,5 @@ def to_view(row: AnyRow) -> WorkspaceView:
 
 
 def to_record(row: AnyRow) -> WorkspaceRecord:
-    """From a row of ``RECORD_COLUMNS``."""
+    """Convert a row of ``RECORD_COLUMNS``."""
     return WorkspaceRecord(to_view(row), *row[_VIEW_WIDTH:])

@@ -1,7 +1,7 @@
 """Write what a tick planned (``domain/tick_plan``), fenced by the leader's term.
 
-Every write compares: a claim with all that the plan read, a completion with its ``op_id`` and ``operation``.
-A workspace somebody else changed meanwhile is missing from the answer and planned again at the next tick.
+Every write is a compare-and-set: a claim compares all that the plan read, a completion its ``op_id`` and
+``operation``. A workspace changed meanwhile is missing from the result and planned again at the next tick.
 
 One write to one row is sent as a single fenced statement, anything else as one transaction that locks its
 rows in order first. A process that dies before the commit has written nothing; one that dies after it leaves
@@ -26,17 +26,17 @@ from codehub.store.workspaces.claims import Claim
 
 
 class FencedSessions(Protocol):
-    """What a leader writes through: both kinds commit only while its term lasts."""
+    """A leader's sessions; both kinds commit only while its term lasts."""
 
     def statement(self, *, actor: str = "") -> AbstractAsyncContextManager[Session]:
-        """For exactly one statement, in one round trip."""
+        """Open a session for exactly one statement, in one round trip."""
 
     def transaction(self, *, actor: str = "") -> AbstractAsyncContextManager[Session]: ...
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What was written. ``begun``: the workspaces as claimed, whose actions may run now."""
+    """What was written. ``begun``: workspaces as claimed, whose actions may run now."""
 
     begun: Sequence[WorkspaceView] = ()
     completed: Sequence[CompleteOperation] = ()
@@ -50,7 +50,10 @@ class Applied:
 
 
 async def apply(sessions: FencedSessions, transitions: Sequence[Written], *, actor: str) -> Applied:
-    """Write these transitions, at most one per workspace. Idempotent: the second time nothing matches."""
+    """Write these transitions, at most one per workspace.
+
+    Idempotent: the second time nothing matches.
+    """
     if not transitions:
         return Applied()
     begin = sessions.statement if _is_one_statement(transitions) else sessions.transaction
@@ -70,7 +73,7 @@ def _is_one_statement(transitions: Sequence[Written]) -> bool:
 
 
 async def _write(session: Session, transitions: Sequence[Written]) -> Applied:
-    """Completions first, then halts and marks, then all claims in one statement."""
+    """Write completions, then halts and marks, then all claims in one statement."""
     completions = [each for each in transitions if isinstance(each, CompleteOperation)]
     written = await _complete(session, completions)
     completed = [each for each in completions if each.workspace.id in written]
@@ -88,8 +91,8 @@ async def _write(session: Session, transitions: Sequence[Written]) -> Applied:
         if isinstance(each, MarkHome)
         and await claims.mark_home(session, each.workspace, home=each.after.home)
     ]
-    going_on: list[CompleteOperation | MarkHome] = [*completed, *marked]
-    steps = [_step(each.after, each.next_operation) for each in going_on if each.next_operation is not None]
+    continued: list[CompleteOperation | MarkHome] = [*completed, *marked]
+    steps = [_step(each.after, each.next_operation) for each in continued if each.next_operation is not None]
     steps += [
         _step(each.workspace, each.operation) for each in transitions if isinstance(each, BeginOperation)
     ]

@@ -1,7 +1,7 @@
-"""Whose time is over: candidates for the TTL manager, set-based and from indexes.
+"""Load TTL candidates for the TTL manager, set-based and from indexes.
 
-Only candidates. Activity lives in Redis, and the desired state is changed by the service layer, which looks again
-under the row's lock.
+Only candidates: activity is in Redis, and the service that changes the desired state checks again under the
+row's lock.
 """
 
 from datetime import datetime
@@ -30,20 +30,22 @@ _RUNNING = (
     .order_by(w.c.id)
     .limit(_MOST)
 )
-_FORGOTTEN = select(*VIEW_COLUMNS).where(w.c.archive_due_at < _NOW).order_by(w.c.archive_due_at).limit(_MOST)
+_ARCHIVE_DUE = (
+    select(*VIEW_COLUMNS).where(w.c.archive_due_at < _NOW).order_by(w.c.archive_due_at).limit(_MOST)
+)
 
 
 async def load_standby_candidates(
     session: Session, *, now: datetime, after: UUID, limit: int
 ) -> list[WorkspaceView]:
-    """Up to ``limit`` running workspaces, by id, beginning after ``after`` (``FIRST_PAGE``).
+    """Load up to ``limit`` running workspaces, by id after ``after`` (``FIRST_PAGE``).
 
-    They may be put to sleep if Redis says that nobody uses them.
+    They may be put to standby if Redis shows no activity.
     """
     rows = await session.execute(_RUNNING, {"at": now, "after": after, "most": limit})
     return sorted((to_view(row) for row in rows), key=lambda ws: ws.id)
 
 
 async def load_archive_candidates(session: Session, *, now: datetime, limit: int) -> list[WorkspaceView]:
-    """Sleeping workspaces whose archive TTL is over, the most forgotten ``limit``."""
-    return [to_view(row) for row in await session.execute(_FORGOTTEN, {"at": now, "most": limit})]
+    """Load up to ``limit`` workspaces in standby past their archive TTL, oldest first."""
+    return [to_view(row) for row in await session.execute(_ARCHIVE_DUE, {"at": now, "most": limit})]

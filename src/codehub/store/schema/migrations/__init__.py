@@ -1,1 +1,4 @@
-"""Alembic's side of the store. ``codehub.store.schema.migrate`` runs it; the files travel in the wheel."""
+"""Alembic's migrations, run by ``codehub.store.schema.migrate``.
+
+The files are part of the wheel.
+"""

@@ -1,6 +1,6 @@
-"""What Alembic executes for every command: run the revisions on the connection we were handed.
+"""Run the migrations on the connection given by ``codehub.store.schema.migrate``.
 
-The connection comes from ``codehub.store.schema.migrate``, already inside a transaction that holds the
+Alembic executes this for every command. The connection is already inside a transaction that holds the
 migration lock. A process that dies here leaves the database as it was: DDL is transactional.
 """
 

@@ -1,7 +1,7 @@
-"""The first schema: workspaces and their timeline, people and their keys, leaders, orphans, audit.
+"""Create the first schema.
 
-Written as SQL because that is what an operator will compare it with. The meaning of the generated
-columns is explained in ``codehub/store/schema/derived.py``.
+Workspaces and their timeline, users with sessions and tokens, leaders, orphans, audit. Written as SQL because
+operators compare it with their database. ``codehub/store/schema/derived.py`` explains the generated columns.
 """
 
 from alembic import op
@@ -224,7 +224,7 @@ INDEXES = (
     "CREATE INDEX workspaces_watched ON workspaces (id) WHERE watched",
 )
 
-# What people can see of a workspace. Nothing else raises its version or wakes anybody: NOTIFY serialises
+# The columns people can see. Changes of other columns neither raise the version nor notify: NOTIFY serialises
 # commits, so stamping 1000 rows every tick must not go through here.
 VISIBLE = (
     "desired_state",
@@ -246,7 +246,7 @@ _VISIBLE_CHANGED = " OR ".join(f"OLD.{column} IS DISTINCT FROM NEW.{column}" for
 _VISIBLE_ARRAY = ", ".join(f"'{column}'" for column in VISIBLE)
 
 FUNCTIONS = (
-    # version, created_at and updated_at belong to the database: what a statement says about them is dropped.
+    # version, created_at and updated_at are written by the database: values in a statement are dropped.
     f"""
     CREATE FUNCTION workspaces_count_version() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -266,7 +266,7 @@ FUNCTIONS = (
         RETURN NEW;
     END $$
     """,
-    # The timeline says what happened; a whole memo or a container's log has no place in each of its lines.
+    # Long values are cut: a whole memo or a container's log would be repeated in each entry of the timeline.
     """
     CREATE FUNCTION workspace_event_value(value jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
         SELECT CASE
@@ -279,7 +279,7 @@ FUNCTIONS = (
         END
     $$
     """,
-    # UTC, so that times in the timeline do not depend on who wrote them.
+    # UTC, so that times in the timeline do not depend on the time zone of the writing session.
     f"""
     CREATE FUNCTION workspaces_tell_change() RETURNS trigger LANGUAGE plpgsql SET timezone TO 'UTC' AS $$
     DECLARE
@@ -310,7 +310,7 @@ TRIGGERS = (
     CREATE TRIGGER workspaces_count_version_on_insert BEFORE INSERT ON workspaces
     FOR EACH ROW EXECUTE FUNCTION workspaces_count_version()
     """,
-    # The conditions are checked without entering plpgsql: a stamped row costs next to nothing.
+    # The conditions are checked without entering plpgsql: stamping a row costs almost nothing.
     f"""
     CREATE TRIGGER workspaces_count_version_on_update BEFORE UPDATE ON workspaces FOR EACH ROW
     WHEN ({_VISIBLE_CHANGED} OR OLD.version IS DISTINCT FROM NEW.version

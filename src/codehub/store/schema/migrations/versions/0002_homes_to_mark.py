@@ -1,6 +1,6 @@
-"""``due_lane`` also finds a whole home that nothing remembers, so that the plan can mark it.
+"""Let ``due_lane`` also select complete homes without a mark, to be marked.
 
-The column is made anew: PostgreSQL before 17 cannot change the expression of a generated column. That
+The column is dropped and added: PostgreSQL before 17 cannot change the expression of a generated column. That
 rewrites the table, once, under a lock; some seconds for 100 000 workspaces.
 """
 
@@ -54,7 +54,7 @@ def downgrade() -> None:
 
 
 def _make_anew(lane: str) -> None:
-    op.execute("ALTER TABLE workspaces DROP COLUMN due_lane")  # and with it its index
+    op.execute("ALTER TABLE workspaces DROP COLUMN due_lane")  # drops its index too
     op.execute(f"ALTER TABLE workspaces ADD COLUMN due_lane TEXT GENERATED ALWAYS AS ({lane}) STORED")
     op.execute(
         "CREATE INDEX workspaces_due ON workspaces (due_lane, due_since, id) WHERE due_lane IS NOT NULL"

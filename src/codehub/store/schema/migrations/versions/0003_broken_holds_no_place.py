@@ -1,6 +1,6 @@
-"""``holds_place``: what is broken and does not run holds no running place.
+"""Change ``holds_place``: in terminal error and not running, it holds no place.
 
-The column is made anew: PostgreSQL before 17 cannot change the expression of a generated column. That
+The column is dropped and added: PostgreSQL before 17 cannot change the expression of a generated column. That
 rewrites the table, once, under a lock; some seconds for 100 000 workspaces.
 """
 
@@ -34,6 +34,6 @@ def downgrade() -> None:
 
 
 def _make_anew(place: str) -> None:
-    op.execute("ALTER TABLE workspaces DROP COLUMN holds_place")  # and with it its index
+    op.execute("ALTER TABLE workspaces DROP COLUMN holds_place")  # drops its index too
     op.execute(f"ALTER TABLE workspaces ADD COLUMN holds_place BOOLEAN GENERATED ALWAYS AS ({place}) STORED")
     op.execute("CREATE INDEX workspaces_holding_place ON workspaces (owner_id) WHERE holds_place")

@@ -3,7 +3,7 @@
 import asyncio
 from uuid import UUID, uuid4
 
-from codehub.signals.activity_news import ActivityNews
+from codehub.signals.activity_publisher import ActivityPublisher
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import ActivityChanged, LiveFeed, LivePublisher, PersonChanged
 from tests.integration.signals.waiting import eventually
@@ -18,7 +18,7 @@ async def test_the_first_is_told_at_once_and_the_rest_as_one() -> None:
         told.append(workspace_id)
         return True
 
-    news = ActivityNews(publish, interval_seconds=0.2)
+    news = ActivityPublisher(publish, interval_seconds=0.2)
     busy, other, owner = uuid4(), uuid4(), uuid4()
     try:
         news.changed(busy, owner)
