@@ -141,9 +141,9 @@ def processes_of(data_dir: Path) -> Mapping[int, str]:
     return found
 
 
-async def until_gone(data_dir: Path, *, transaction_flags: float = 30.0) -> None:
+async def until_gone(data_dir: Path, *, timeout: float = 30.0) -> None:
     """Return once nothing of this data directory runs any more."""
-    async with asyncio.timeout(transaction_flags):
+    async with asyncio.timeout(timeout):
         while processes_of(data_dir):
             await asyncio.sleep(0.05)
 

@@ -202,10 +202,10 @@ def of_database_error(error: Exception) -> Response:
 
 def field_of(location: Sequence[Any]) -> str:
     """``("body", "tags", 0)`` → ``tags.0``; a body that is not JSON at all is called ``body``."""
-    state = [str(part) for part in location]
-    if len(state) > 1 and state[0] in {"body", "query", "path", "header"}:
-        state = state[1:] if not (state[0] == "body" and state[1].isdigit()) else state[:1]
-    return ".".join(state)
+    parts = [str(part) for part in location]
+    if len(parts) > 1 and parts[0] in {"body", "query", "path", "header"}:
+        parts = parts[1:] if not (parts[0] == "body" and parts[1].isdigit()) else parts[:1]
+    return ".".join(parts)
 
 
 def documented(*codes: str) -> dict[int | str, dict[str, Any]]:

@@ -39,10 +39,7 @@ _OUTPUT_BYTES = 1024 * 1024
 async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) -> JobResult:
     """Restore once. A crash leaves a staging place, which the next try removes."""
     key = request.archive_key or ""
-    meta = await store.read_meta(key)
-    path = parse_archive_key(key)
-    assert path is not None, "read_meta has checked it"
-    require_ours(meta, path, request)
+    path, meta = await _read_own_meta(request, store, key)
     place = _staging_place(request)
     try:
         await in_thread(place.sweep)
@@ -66,6 +63,21 @@ async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
             "bound": meta.binding is not None or request.archive_sha256 is not None,
         },
     )
+
+
+async def _read_own_meta(
+    request: JobRequest, store: ArchiveStore, key: str
+) -> tuple[ArchivePath, ArchiveMeta]:
+    meta = await store.read_meta(key)
+    path = parse_archive_key(key)
+    assert path is not None, "read_meta has checked it"
+    try:
+        require_ours(meta, path, request)
+    except EffectError:
+        # A mismatch is terminal for its workspace, so read again: a bit may have flipped on the wire.
+        meta = await store.read_meta(key)
+        require_ours(meta, path, request)
+    return path, meta
 
 
 def require_ours(meta: ArchiveMeta, path: ArchivePath, request: JobRequest) -> None:

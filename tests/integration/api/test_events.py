@@ -366,7 +366,7 @@ async def test_a_database_that_is_away_for_a_while_ends_no_stream(
                 raise ConnectionRefusedError("no database here")
             return await acquire()
 
-        monkeypatch.setattr(pool, "lend", refuse)
+        monkeypatch.setattr(pool, "acquire", refuse)
         await environment.publisher.publish_resync()
 
         async def was_refused() -> bool:

@@ -37,7 +37,7 @@ SIGN_IN = {"username": "admin", "password": "whatever it was"}
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is remembered from the last request: all of them have to ask the database."""
-    monkeypatch.setattr("codehub.services.identity.BELIEVE_SECONDS", 0.0)
+    monkeypatch.setattr("codehub.services.identity.CACHE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("forgetful")

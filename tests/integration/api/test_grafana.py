@@ -18,7 +18,7 @@ ROOMS = ("api", "coordinators", "signals", "services")
 def measured() -> set[str]:
     for room in ROOMS:
         package = importlib.import_module(f"codehub.{room}")
-        for module in pkgutil.iter_modules(package.__path__, f"codehub.{room}."):
+        for module in pkgutil.walk_packages(package.__path__, f"codehub.{room}."):
             importlib.import_module(module.name)
     return {family.name for family in REGISTRY.collect() if family.name.startswith("codehub_")}
 

@@ -129,7 +129,7 @@ async def test_deleting_needs_a_word(environment: CliEnvironment) -> None:
     said_twice = await ann.run("ws", "rm", made["id"], "--yes")
     assert said_twice.code == 0
     late = await ann.run("ws", "start", made["id"])
-    assert (late.code, "deleted" in late.errors) == (5, True)
+    assert (late.code, "Deleted" in late.errors) == (5, True)
 
 
 async def test_open_prints_the_address(environment: CliEnvironment) -> None:

@@ -111,7 +111,7 @@ async def test_ctrl_c_while_starting_leaves_no_process(data_dir: Path) -> None:
             while not processes_of(data_dir):
                 await asyncio.sleep(0.01)
         await instance.end(signal.SIGINT)
-    await until_gone(data_dir, transaction_flags=5)
+    await until_gone(data_dir, timeout=5)
     async with codehub_up(data_dir) as second:
         assert await status_of(f"{second.url}/health/ready") == 200
 

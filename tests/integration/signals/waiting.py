@@ -8,14 +8,14 @@ from inspect import isawaitable
 async def eventually(
     condition: Callable[[], bool | Awaitable[bool]],
     *,
-    transaction_flags: float = 20.0,
+    timeout: float = 20.0,
     what: str = "condition",
 ) -> None:
-    deadline = asyncio.get_running_loop().time() + transaction_flags
+    deadline = asyncio.get_running_loop().time() + timeout
     while True:
         outcome = condition()
         if await outcome if isawaitable(outcome) else outcome:
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise AssertionError(f"did not come true in {transaction_flags} s: {what}")
+            raise AssertionError(f"did not come true in {timeout} s: {what}")
         await asyncio.sleep(0.01)
