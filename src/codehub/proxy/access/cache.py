@@ -74,7 +74,7 @@ class DirectoryCache:
 
     def __init__(self, directory: Directory, settings: ProxySettings, metrics: Metrics) -> None:
         self._directory = directory
-        self.people_changed = False  # since somebody last looked: open sockets are judged again then
+        self.users_changed = False  # since somebody last looked: open sockets are judged again then
         self.generation = 0  # grows with every change: whoever remembers something notes it
         self._principals: LoadedCache[str, Principal] = _memory(settings, metrics)
         self._targets: LoadedCache[UUID, WorkspaceTarget] = _memory(settings, metrics)
@@ -115,12 +115,12 @@ class DirectoryCache:
 
     def user_changed(self, user_id: UUID) -> None:
         self.generation += 1
-        self.people_changed = True
+        self.users_changed = True
         self._principals.forget_where(lambda principal: principal is None or principal.user_id == user_id)
 
     def everything_changed(self) -> None:
         self.generation += 1
-        self.people_changed = True
+        self.users_changed = True
         self._principals.clear()
         self._targets.clear()
         self._ports.clear()

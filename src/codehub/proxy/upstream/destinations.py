@@ -50,7 +50,7 @@ class Destinations:
             idle_connections, address, policy, target, route.port, self._activity.requests(target.id)
         )
 
-    def door_of(self, target: WorkspaceTarget) -> Destination | None:
+    def main_address(self, target: WorkspaceTarget) -> Destination | None:
         """The workspace's own port, whatever the route: for asking whether it answers."""
         if target.address is None:
             return None
