@@ -310,7 +310,7 @@ class ClientConnection(Connection):
         )
 
     async def _admit(self, request: RequestHead, route: Route, identity: Identity) -> None:
-        outcome = await self._engine.admission.receive(request, route, identity)
+        outcome = await self._engine.admission.admit(request, route, identity)
         self._task = None
         if isinstance(outcome, Answer):
             self._answer(request, outcome)

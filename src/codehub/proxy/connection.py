@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
             return
         sending = not exchange.sending.done and not exchange.tunnel
         if sending and now >= self.deadline:
-            self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=True))
+            self._break_or_answer(self._engine.admission.timed_out(waiting_for_client=True))
             return
         if self.touched:
             self.touched, self.quiet = False, 0.0
@@ -303,7 +303,7 @@ class Connection(asyncio.Protocol):
         else:
             timeout, sending = settings.response_idle, False
         if self.quiet >= timeout:
-            self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=sending))
+            self._break_or_answer(self._engine.admission.timed_out(waiting_for_client=sending))
 
     def _on_deadline(self) -> None:
         lingering = self.state is ConnectionState.LINGERING

@@ -75,14 +75,14 @@ class ProxyEngine:
         self.api = self.destinations.api()
         self.access = DirectoryCache(ports.directory, settings, metrics)
         pages = Pages(settings)
-        own = InternalEndpoints(
+        internal = InternalEndpoints(
             ports, settings, access=self.access, pages=pages, probe=self.probe, destinations=self.destinations
         )
         self.admission = Admission(
             ports,
             settings,
             access=self.access,
-            own=own,
+            internal=internal,
             pages=pages,
             metrics=metrics,
             destinations=self.destinations,
