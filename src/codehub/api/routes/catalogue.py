@@ -1,4 +1,4 @@
-"""What there is to choose from, and how much of it is left: ``/images`` and ``/limits``."""
+"""Routes for images and limits: ``/images`` and ``/limits``."""
 
 from codehub.api import problems
 from codehub.api.auth import Caller

@@ -1,4 +1,4 @@
-"""What an orchestrator and a monitor ask, without signing in: at the root, outside ``/api/v1``."""
+"""Routes for health checks and metrics, without sign-in, outside ``/api/v1``."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from codehub.store.errors import DATABASE_FAILED
 
 router = APIRouter(tags=["health"])
 
-COUNTS_WITHIN_SECONDS = 3.0
+COUNTS_TIMEOUT_SECONDS = 3.0
 
 WORKSPACES = Gauge("codehub_workspaces", "Workspaces by status, deleted ones aside", ["status"])
 
@@ -51,10 +51,10 @@ async def coordinator(state: State) -> CoordinatorReport:
 )
 async def metrics(state: State) -> Response:
     try:
-        async with asyncio.timeout(COUNTS_WITHIN_SECONDS):
+        async with asyncio.timeout(COUNTS_TIMEOUT_SECONDS):
             counts = await state.overviews.counts()
     except DATABASE_FAILED:
-        WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
+        WORKSPACES.clear()  # unknown is not zero; the other metrics are still served
     else:
         for status in Status:
             if status is not Status.DELETED:

@@ -1,4 +1,4 @@
-"""People: ``/users``, for administrators."""
+"""Routes for user accounts, for administrators: ``/users``."""
 
 from uuid import UUID
 
@@ -58,7 +58,7 @@ async def create_user(body: NewUser, caller: Admin, state: State) -> User:
     ),
 )
 async def change_user(user_id: UUID, body: UserChange, caller: Admin, state: State) -> User:
-    """Whoever is disabled or gets a new password is signed out everywhere, at once."""
+    """Disabling a user or setting a password ends all their sessions at once."""
     async with state.sessions.begin() as session:
         user = await accounts.change_user(
             session,
