@@ -152,7 +152,7 @@ async def test_the_numbers_of_a_parted_pair_may_be_anybodys(relay: Relay) -> Non
             mine, others = socket.socketpair()  # the lowest numbers there are: those just closed
             with mine, others:
                 others.send(b"not yours")
-                relay._take_back()  # waits for its turn, so the thread has gone on
+                relay._on_pairs_aside()  # waits for its turn, so the thread has gone on
                 found = mine.recv(100, socket.MSG_DONTWAIT)
             ends.pair = relay.join(ends.near.fileno(), ends.far.fileno(), ends.returned.append)
             assert found == b"not yours"
