@@ -33,7 +33,7 @@ async def overview(caller: Admin, state: State) -> Overview:
     return Overview(counts=dict(seen.counts), leaders=leaders, archive_bytes=seen.archive_bytes)
 
 
-@router.get("/orphans", summary="What belongs to nobody", response_model=Page[Orphan], responses=_ADMIN)
+@router.get("/orphans", summary="Orphans", response_model=Page[Orphan], responses=_ADMIN)
 async def orphans(caller: Admin, state: State) -> Page[Orphan]:
     """Containers and volumes without a workspace, and archives about to be deleted."""
     del caller
@@ -43,7 +43,7 @@ async def orphans(caller: Admin, state: State) -> Page[Orphan]:
 
 @router.get(
     "/audit",
-    summary="Who did what",
+    summary="Audit log",
     response_model=Page[AuditEntry],
     responses={**_ADMIN, **problems.documented("validation_failed")},
 )

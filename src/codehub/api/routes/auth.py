@@ -50,7 +50,7 @@ async def logout(caller: Caller, state: State) -> Response:
 
 @router.get(
     "/session",
-    summary="Who am I?",
+    summary="The signed-in user",
     response_model=SessionInfo,
     responses=problems.documented("unauthorized"),
 )

@@ -12,7 +12,7 @@ router = api_router("", "catalogue")
 
 @router.get(
     "/images",
-    summary="What image_ref may be",
+    summary="Images a workspace may run",
     response_model=Images,
     responses=problems.documented("unauthorized"),
 )
@@ -25,7 +25,7 @@ async def images(caller: Caller, state: State) -> Images:
 
 @router.get(
     "/limits",
-    summary="How many may run, and do",
+    summary="Limits of running workspaces, and their use",
     response_model=Limits,
     responses=problems.documented("unauthorized"),
 )

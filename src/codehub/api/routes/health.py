@@ -36,7 +36,7 @@ async def ready(state: State) -> Health | Response:
 
 @router.get(
     "/health/coordinator",
-    summary="Who leads what, seen from this process",
+    summary="Leaders of the coordinators, seen from this process",
     response_model=CoordinatorReport,
 )
 async def coordinator(state: State) -> CoordinatorReport:
@@ -45,7 +45,7 @@ async def coordinator(state: State) -> CoordinatorReport:
 
 @router.get(
     "/metrics",
-    summary="Measurements for Prometheus",
+    summary="Metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )

@@ -34,7 +34,7 @@ async def list_tokens(
 
 @router.post(
     "",
-    summary="Make a token",
+    summary="Create a token",
     status_code=201,
     response_model=TokenShownOnce,
     responses=problems.documented("unauthorized", "csrf"),

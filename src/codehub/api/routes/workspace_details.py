@@ -62,7 +62,7 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> models.P
 
 @router.get(
     "/logs",
-    summary="Its output",
+    summary="Its logs",
     response_model=None,
     response_class=Response,
     responses={
@@ -77,7 +77,7 @@ async def logs(
     workspace_id: UUID,
     caller: Caller,
     state: State,
-    follow: Annotated[bool, Query(description="Go on as an event stream")] = False,
+    follow: Annotated[bool, Query(description="Continue as an event stream")] = False,
 ) -> Response:
     await find_visible(workspace_id, caller, state)
     if follow:

@@ -30,7 +30,7 @@ Owner = Annotated[
     str | None,
     Query(
         pattern="^(all|[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})$",
-        description="Administrators: somebody's id, or `all`",
+        description="Administrators: an owner's id, or `all`",
     ),
 ]
 
@@ -80,7 +80,7 @@ async def list_workspaces(
 
 @router.post(
     "",
-    summary="Make a workspace",
+    summary="Create a workspace",
     **_answers(
         201,
         "unauthorized",
@@ -169,7 +169,7 @@ async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) ->
 
 @router.post(
     "/{workspace_id}/keep-awake",
-    summary="Nothing puts it to sleep for some hours",
+    summary="Keep it awake for some hours",
     **_answers(202, *_CHANGED),
 )
 async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, state: State) -> Response:
