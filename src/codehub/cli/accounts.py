@@ -33,6 +33,7 @@ PAGE = 200
 
 
 async def add(username: str, *, password: str, role: Role) -> UserRecord:
+    """Create an account."""
     async with _session() as session, _hashing() as passwords:
         return await accounts.create_user(
             session, passwords, username=username, password=password, role=role, actor=_actor()
@@ -40,6 +41,7 @@ async def add(username: str, *, password: str, role: Role) -> UserRecord:
 
 
 async def list_all() -> list[UserRecord]:
+    """Return all accounts, by username."""
     found: list[UserRecord] = []
     cursor: UUID | None = None
     async with _session() as session:
@@ -52,6 +54,7 @@ async def list_all() -> list[UserRecord]:
 
 
 async def set_password(username: str, *, password: str) -> None:
+    """Set a password. Ends all sessions of that person."""
     async with _session() as session, _hashing() as passwords:
         user = await accounts.set_password(
             session, passwords, username=username, password=password, actor=_actor()
@@ -60,6 +63,7 @@ async def set_password(username: str, *, password: str) -> None:
 
 
 async def set_disabled(username: str, *, disabled: bool) -> UserRecord:
+    """Disable or enable an account. Disabling ends all its sessions."""
     async with _session() as session:
         user = await accounts.set_disabled(session, username=username, disabled=disabled, actor=_actor())
     await _announce(user)

@@ -1,8 +1,9 @@
 """Define the states of a client's connection, their transitions and timeouts.
 
 ``ClientConnection`` reads requests and forwards them; this module handles the end of a response, a broken
-upstream and a slow client. Every state except an open tunnel has a timeout, enforced about once a second
-(``sweep``) so that the hot path sets no timers; TCP keep-alive finds dead peers of a tunnel.
+upstream and a slow client. Every state but an idle tunnel has a timeout, enforced about once a second
+(``sweep``) so that the hot path sets no timers; the task of ADMITTING has timeouts of its own (directory,
+connect). TCP keep-alive finds dead peers of an idle tunnel.
 """
 
 import asyncio
@@ -114,6 +115,7 @@ class Connection(asyncio.Protocol):
     # What the exchange calls ----------------------------------------------------------------------
 
     def exchange_done(self, *, close: bool) -> None:
+        """Go on after a complete response: close, or read the next request."""
         self.exchange = None
         self._end_activity()
         if close:  # the client may still be sending
@@ -123,10 +125,12 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def upstream_full(self, *, full: bool) -> None:
+        """Pause or resume reading from the client: backpressure of the upstream."""
         self._upstream_is_full = full
         self._update_reading()
 
     def upstream_broke(self, exchange: Exchange) -> None:
+        """Answer 502, or reset if the client has seen part of a response."""
         self._engine.metrics.upstream_broken_total += 1
         self.exchange = None
         to = self._to
@@ -148,9 +152,11 @@ class Connection(asyncio.Protocol):
             self._update_reading()
 
     def join(self, upstream: UpstreamConnection) -> Tunnel:
+        """Build the tunnel between this connection and ``upstream``."""
         return Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
 
     def tunnel_closed(self) -> None:
+        """Close after everything written has been sent: the upstream closed the tunnel."""
         self.exchange = None
         self._end_activity()
         self._close_when_flushed()
@@ -165,9 +171,7 @@ class Connection(asyncio.Protocol):
         return self.state is ConnectionState.TUNNEL
 
     def _next(self) -> None:
-        if (
-            self.closes and self._buffer
-        ):  # closing with unread bytes sends RST, which would destroy the answer
+        if self.closes and self._buffer:  # closing with unread bytes sends RST, destroying the answer
             self._linger()
             return
         if self.closes or (self._eof and not self._buffer):

@@ -111,7 +111,7 @@ class ProxyEngine:
         if not room:
             self.metrics.connections_refused_total += 1
         if not self.connections:
-            # Without clients the sweep runs less often than idle upstream connections expire.
+            # Without clients the sweep runs every 10 s only: idle upstream connections may be overdue.
             self.pool.expire(self.loop.time())
         self.connections.add(connection)
         self.empty.clear()
@@ -128,6 +128,7 @@ class ProxyEngine:
         self.metrics.connections_open = len(self.connections)
 
     def trusts(self, address: bytes) -> bool:
+        """Whether ``X-Forwarded-For`` of this peer is used (``trusted_proxies``)."""
         return address in self._trusted
 
     async def probe(self, target: WorkspaceTarget) -> bool:
@@ -135,7 +136,7 @@ class ProxyEngine:
 
         Keeps the connection it made for the next request.
         """
-        to = self.destinations.main_address(target)
+        to = self.destinations.main_port(target)
         if to is None:
             return False
         try:

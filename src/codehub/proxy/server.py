@@ -101,9 +101,8 @@ class ProxyServer:
         settings = self._settings
         interval = min(1.0, settings.head_timeout / 4, settings.keep_alive / 4, settings.request_idle / 4)
         while True:
-            with contextlib.suppress(
-                TimeoutError
-            ):  # without connections only caches and idle upstreams expire
+            # Without connections only caches and idle upstreams have to expire.
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_EMPTY_SECONDS):
                     await engine.occupied.wait()
             await asyncio.sleep(interval)

@@ -54,7 +54,7 @@ class ProxySettings:
     request_idle: float = 60.0  # without bytes of an unfinished request body
     api_request_timeout: float = 60.0  # for the whole body of an API request; these are small
     response_idle: float = 600.0  # without bytes of an unfinished response
-    client_stall: float = 120.0  # without a client reading its response
+    client_stall: float = 120.0  # with a full write buffer: the client does not read
     half_close_grace: float = 10.0  # without bytes after one side closed
     linger: float = 2.0  # reading and discarding after the last answer
 

@@ -41,6 +41,7 @@ class LoadedCache(Generic[K, V]):
         self.expire = self._known.expire
 
     async def get(self, key: K, load: Callable[[], Awaitable[V | None]]) -> V | None:
+        """Return the cached value, or load it. Single flight per key."""
         known = self._known.peek(key)
         if known is not None:
             return known.value
@@ -49,16 +50,19 @@ class LoadedCache(Generic[K, V]):
         return await self._loads.run(key, partial(self._load, key, load))
 
     def forget(self, key: K) -> None:
+        """Drop one key and detach its load."""
         self._generation += 1
         self._known.forget(key)
         self._loads.forget(key)
 
     def forget_where(self, test: Callable[[V | None], bool]) -> None:
+        """Drop the keys whose value passes ``test``, and detach all loads."""
         self._generation += 1
         self._known.forget_where(test)
         self._loads.forget_all()  # their results cannot be tested yet
 
     def clear(self) -> None:
+        """Drop all keys and detach all loads."""
         self._generation += 1
         self._known.clear()
         self._loads.forget_all()

@@ -17,9 +17,8 @@ from codehub.proxy.http1.request import RequestHead
 
 _OWN_SITES: Final = frozenset({b"same-origin", b"none"})
 _SAFE_METHODS: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
-_TOP_LEVEL: Final = frozenset(
-    {None, b"document"}
-)  # None: Chrome 76 to 79, which marked frames in Sec-Fetch-Mode
+# None: Chrome 76 to 79, which marked frames in Sec-Fetch-Mode.
+_TOP_LEVEL: Final = frozenset({None, b"document"})
 
 
 def may_enter(request: RequestHead, scheme: bytes) -> bool:

@@ -127,6 +127,7 @@ class RequestHead:
 
     @property
     def wants_close(self) -> bool:
+        """Whether the connection ends after the response."""
         # HTTP/1.0 gets one response per connection: no client of it depends on keep-alive.
         return self.block.closes or not self.minor
 
@@ -168,6 +169,7 @@ class FieldMemory:
         self._blocks: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Fields:
+        """Parse a field block, or return the cached one. Raises ``Refused``."""
         known = self._blocks.get(raw)
         if known is not None:
             return known

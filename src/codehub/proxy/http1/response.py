@@ -84,15 +84,18 @@ class ResponseHead:
 
     @property
     def upstream_closes(self) -> bool:
+        """Whether the upstream closes its connection after this response."""
         connection = self.fields.get(b"connection")
         if connection is None or connection == b"keep-alive":
             return not self.minor
         return not self.minor or b"close" in tokens(connection)
 
     def has_body(self, method: bytes) -> bool:
+        """Whether a response to ``method`` with this status has a body (RFC 9112, 6.3)."""
         return not (method == b"HEAD" or self.status in (204, 304) or self.status < 200)
 
     def body(self, method: bytes, *, decode: bool) -> Body:
+        """Return a new framer for the response's body. ``decode``: for HTTP/1.0 clients."""
         if not self.has_body(method):
             return NO_BODY
         if self.chunked:

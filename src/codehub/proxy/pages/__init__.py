@@ -74,10 +74,12 @@ class Pages:
         self._dashboard = settings.public_url.rstrip("/") + "/"
 
     def script(self) -> Answer:
+        """Serve the script. Cached for ever: its URL carries a hash."""
         forever = (("Cache-Control", "public, max-age=31536000, immutable"),)
         return Answer(200, _SCRIPT, "text/javascript; charset=utf-8", forever)
 
     def waiting(self, context: PageContext, target: WorkspaceTarget) -> Answer:
+        """Build the page that waits until the workspace accepts connections."""
         text = TEXTS[context.lang]
         names = ("files", "start", "open") if target.status in _FROM_ARCHIVE else ("start", "open")
         steps = "".join(f'<li data-step="{name}">{escape(text["step_" + name])}</li>' for name in names)
@@ -105,6 +107,7 @@ class Pages:
         return self._page(200, context, title="waiting_title", body=body, data=data, extra=refresh)
 
     def limit(self, context: PageContext, target: WorkspaceTarget, outcome: WakeOutcome) -> Answer:
+        """Build the page for a reached limit, with buttons to stop running workspaces."""
         text = TEXTS[context.lang]
         if outcome.is_global:
             lead = text["limit_global"] if outcome.running else text["limit_none"]
@@ -139,6 +142,7 @@ class Pages:
         )
 
     def error(self, context: PageContext, target: WorkspaceTarget, note: ErrorNote | None) -> Answer:
+        """Build the page for a workspace in ERROR: reason and what to do."""
         text = TEXTS[context.lang]
         message = (note.message if note else "") or text["error_unknown"]
         kind = f" · {note.reason}" if note else ""

@@ -56,7 +56,7 @@ class Destinations:
             idle_connections, address, policy, target, route.port, self._activity.requests(target.id)
         )
 
-    def main_address(self, target: WorkspaceTarget) -> Destination | None:
+    def main_port(self, target: WorkspaceTarget) -> Destination | None:
         """Build the destination of the workspace's main port, for probes."""
         if target.address is None:
             return None

@@ -130,6 +130,7 @@ class Exchange:
         return self._one_way
 
     def client_full(self, *, full: bool) -> None:
+        """Pause or resume reading from the upstream: backpressure of the client."""
         if self._upstream is not None:
             transport = self._upstream.transport
             self._paused = full
@@ -148,6 +149,7 @@ class Exchange:
     # From the upstream ----------------------------------------------------------------------------
 
     def upstream_data(self, data: bytes) -> None:
+        """Forward bytes of the response to the client."""
         client = self._client
         client.touched = True
         if self.tunnel:
@@ -186,6 +188,7 @@ class Exchange:
         self._client.upstream_full(full=full)
 
     def upstream_lost(self, exc: Exception | None) -> None:
+        """Finish, replay or fail the exchange: its upstream connection has ended."""
         self._part()
         upstream, self._upstream = self._upstream, None
         if upstream is None:
