@@ -1,1 +1,1 @@
-"""HTTP: one router per resource, SSE, problem+json."""
+"""HTTP API: one router per resource, SSE, problem+json."""

@@ -1,4 +1,4 @@
-"""The HTTP application: one router per resource, put together here and nowhere else."""
+"""Build the FastAPI application: routers, middleware, lifespan."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,12 +23,15 @@ from codehub.api.routes import (
 from codehub.api.routes.router import PREFIX, add_flat
 from codehub.api.state import AppState
 
-# ``events`` and ``workspace_details`` first: their paths are longer than ``/workspaces/{id}``.
+# Routes match in this order: ``events`` and ``workspace_details`` are more specific than ``/workspaces/{id}``.
 RESOURCES = (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin, health)
 
 
 def create_app(dependencies: ApiDependencies) -> FastAPI:
-    """Its own parts start and stop with its lifespan; what it was given belongs to the caller."""
+    """Build the application.
+
+    Its lifespan starts and stops ``AppState``, not ``dependencies``.
+    """
     state = AppState(dependencies)
 
     @asynccontextmanager
@@ -59,6 +62,9 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
 
 
 def end_streams(app: FastAPI) -> None:
-    """Event streams never end by themselves: call this when the server begins to stop, before it drains."""
+    """End all event streams.
+
+    Call it before draining: they would not end by themselves.
+    """
     state: AppState = app.state.codehub
     state.revoker.end_all()

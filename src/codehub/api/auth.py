@@ -1,10 +1,12 @@
-"""Who calls, and whether the call came from a page of this site. Every protected route asks here.
+"""Authenticate requests, and refuse cross-site ones (CSRF).
 
-A browser sends its cookie with every request to this host, also those another site made it send. So a
-request that changes something and is known by its cookie alone must say where it comes from:
-``Sec-Fetch-Site`` where the browser sends it (pages cannot forge it), and ``Origin``. That has to be one of
-our own: a foreign name can be pointed at this machine, and ``Origin`` and ``Host`` then agree on it. A token
-is never sent by itself, so none of this is asked of it.
+Used by every protected route.
+
+A browser sends its cookie with every request to this host, including those that another site causes. So an
+unsafe request that authenticates by cookie must prove where it comes from: by ``Sec-Fetch-Site`` where the
+browser sends it (pages cannot forge it), and by ``Origin``. ``Origin`` has to be one of our own names: another
+domain can be pointed at this machine, and ``Origin`` and ``Host`` then agree (DNS rebinding). A browser never
+sends a token by itself, so requests with a token are not checked.
 """
 
 import socket
@@ -20,105 +22,119 @@ from codehub.services.identity import TOKEN_PREFIX, Principal
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PRINCIPAL_HEADER = "x-codehub-principal"
-LONGEST_SECRET = 512
+MAX_SECRET_LENGTH = 512
 
 
 async def current(request: Request, state: State) -> Principal:
-    """The person, or 401. Also refuses what another site made the browser send."""
+    """Return the principal, or raise 401. Raises 403 for unsafe cross-site requests."""
     principal = await find_caller(request, state)
     if principal is None:
         raise Refused("unauthorized")
     if principal.by_browser and request.method not in SAFE_METHODS and not is_same_site(request, state):
-        raise _not_from_here(request)
+        raise _cross_site(request)
     request.scope["codehub.user_id"] = principal.user.id  # for the access log
     return principal
 
 
 async def admin(principal: "Caller") -> Principal:
+    """Return the principal if it is an administrator, or raise 403."""
     if not principal.user.is_admin:
         raise Refused("forbidden")
     return principal
 
 
-async def from_here(request: Request, state: State) -> None:
-    """For sign-in, which has no session yet: a page of another site must not sign somebody in as another.
+async def require_same_site(request: Request, state: State) -> None:
+    """Refuse cross-site sign-ins: no other site may sign a person in as another.
 
-    Programs without a browser say nothing about their origin, and are let through.
+    Programs without a browser send no origin, and are admitted.
     """
-    if _said_origin(request) and not is_same_site(request, state):
-        raise _not_from_here(request)
+    if _names_origin(request) and not is_same_site(request, state):
+        raise _cross_site(request)
 
 
 async def find_caller(request: Request, state: AppState) -> Principal | None:
-    """A token first: whoever sends one means it."""
+    """Find the principal by token, else by the proxy's header, else by session cookie."""
     fresh = request.method not in SAFE_METHODS
     authorization = request.headers.get("authorization")
     if authorization is not None:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token.startswith(TOKEN_PREFIX) or len(token) > LONGEST_SECRET:
+        if scheme.lower() != "bearer" or not token.startswith(TOKEN_PREFIX) or len(token) > MAX_SECRET_LENGTH:
             return None
         return await state.identities.of_token(token, fresh=fresh)
-    vouched = request.headers.get(PRINCIPAL_HEADER)
-    if vouched is not None and state.deps.verify_principal is not None and came_by_socket(request):
-        user_id = state.deps.verify_principal(vouched)
+    signed = request.headers.get(PRINCIPAL_HEADER)
+    if signed is not None and state.deps.verify_principal is not None and came_through_socket(request):
+        user_id = state.deps.verify_principal(signed)
         return await state.identities.of_user(user_id, fresh=fresh) if user_id is not None else None
     secret = session_secret(request, state)
     return await state.identities.of_session(secret, fresh=fresh) if secret is not None else None
 
 
 def session_secret(request: Request, state: AppState) -> str | None:
-    """The one session cookie. Twice the same name means that somebody planted one: then neither counts."""
+    """Return the session cookie's value.
+
+    None if it occurs twice: another origin may have set one.
+    """
     name = cookie_name(state) + "="
     found: list[str] = []
     for header, value in request.scope["headers"]:
         if header == b"cookie":
             for pair in value.decode("latin-1").split(";"):
-                pair = pair.strip(" \t")  # and no other white space: the proxy cuts names there too
+                pair = pair.strip(" \t")  # and no other white space, exactly as the proxy does
                 if pair.startswith(name):
                     found.append(pair[len(name) :])
-    if len(found) != 1 or not 0 < len(found[0]) <= LONGEST_SECRET:
+    if len(found) != 1 or not 0 < len(found[0]) <= MAX_SECRET_LENGTH:
         return None
     return found[0]
 
 
 def cookie_name(state: AppState) -> str:
-    """Over HTTPS a name that no sibling domain and no plain HTTP page can set."""
+    """Return the session cookie's name.
+
+    ``__Host-`` over HTTPS: sibling domains cannot set it.
+    """
     return "__Host-codehub_session" if state.settings.is_https else "codehub_session"
 
 
 def client_address(request: Request, state: AppState) -> str:
-    """The person's address: of the connection, or what our own proxy says of it."""
+    """Return the client's address: the peer's, or that a trusted peer forwards."""
     peer = request.client.host if request.client else ""
-    if came_by_socket(request) or peer in state.settings.trusted_peers:
+    if came_through_socket(request) or peer in state.settings.trusted_peers:
         forwarded = request.headers.get("x-forwarded-for", "")
-        # The last one is what the trusted peer saw itself; those before it are hearsay.
+        # Only the last entry was added by the trusted peer; those before it can be forged.
         return forwarded.rpartition(",")[2].strip()[:64] or peer or "local"
     return peer
 
 
-def came_by_socket(request: Request) -> bool:
-    """A Unix socket has no peer address. Who can open it is decided by the file system."""
+def came_through_socket(request: Request) -> bool:
+    """Whether the request came through the Unix socket, which has no peer address.
+
+    File permissions decide which processes can open it.
+    """
     return request.client is None or not request.client.host
 
 
 def is_same_site(request: Request, state: AppState) -> bool:
+    """Whether ``Sec-Fetch-Site`` and ``Origin`` name a page of this CodeHub.
+
+    False if both are missing.
+    """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None and site not in {"same-origin", "none"}:
         return False
     if origin is None or (origin == "null" and site is not None):  # null: Referrer-Policy: no-referrer
         return site is not None
-    said, base = urlsplit(origin), urlsplit(state.settings.base_url)
-    if said.scheme != base.scheme:
+    parsed, base = urlsplit(origin), urlsplit(state.settings.base_url)
+    if parsed.scheme != base.scheme:
         return False
-    netloc = said.netloc.lower()
+    netloc = parsed.netloc.lower()
     if netloc == base.netloc.lower():
         return True
-    return netloc == request.headers.get("host", "").lower() and _is_our_name(said.hostname, base.hostname)
+    return netloc == request.headers.get("host", "").lower() and _is_our_name(parsed.hostname, base.hostname)
 
 
 def _is_our_name(name: str | None, base: str | None) -> bool:
-    """Besides the configured one: what nobody else's DNS can make a name of this machine."""
+    """Whether it is the configured name, or one that foreign DNS cannot use: localhost, our host name, an IP."""
     if name in {base, "localhost", socket.gethostname().lower()}:
         return True
     try:
@@ -128,7 +144,7 @@ def _is_our_name(name: str | None, base: str | None) -> bool:
     return True
 
 
-def _not_from_here(request: Request) -> Refused:
+def _cross_site(request: Request) -> Refused:
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
     if urlsplit(origin).netloc.lower() != host.lower():
         return Refused("csrf")
@@ -136,10 +152,10 @@ def _not_from_here(request: Request) -> Refused:
     return Refused("csrf", detail)
 
 
-def _said_origin(request: Request) -> bool:
+def _names_origin(request: Request) -> bool:
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 
 Caller = Annotated[Principal, Depends(current)]
 Admin = Annotated[Principal, Depends(admin)]
-FromHere = Depends(from_here)
+RequireSameSite = Depends(require_same_site)

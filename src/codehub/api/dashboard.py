@@ -1,8 +1,8 @@
-"""Serves the dashboard: the files of ``static/``, read once, and its first page for every address of its own.
+"""Serve the dashboard: files of ``static/``, and ``index.html`` for its routes.
 
-The dashboard is one page that routes by itself, so any address that is no file and not the API's gets
-``index.html``. Files are looked up in a dictionary: there is no path to climb out of. Names of built assets
-carry a hash of their content, so browsers may keep them for ever; the page itself is asked for each time.
+The dashboard is a single-page application, so any path that is neither a file nor the API's gets
+``index.html``. Files are read once and looked up in a dictionary: path traversal is impossible. Names of built
+assets carry a hash of their content, so browsers may cache them for ever; the page is revalidated each time.
 """
 
 import gzip
@@ -22,7 +22,7 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 _NOT_PAGES = ("/api", "/w", "/health", "/metrics", "/assets", "/_codehub")
-_WORTH_PACKING = ("text/", "application/javascript", "application/json", "image/svg+xml")
+_COMPRESSIBLE = ("text/", "application/javascript", "application/json", "image/svg+xml")
 _PLAIN_PAGE = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>CodeHub</title>
@@ -35,6 +35,8 @@ The dashboard is not part of this build.</p>
 
 @dataclass(frozen=True)
 class File:
+    """A static file in memory, with its gzip form where that is smaller."""
+
     content: bytes
     packed: bytes | None
     media_type: str
@@ -43,6 +45,7 @@ class File:
 
 
 def install(app: FastAPI, *, directory: Path = STATIC) -> None:
+    """Add the catch-all route that serves ``directory``."""
     files = _read(directory)
     first_page = files.get("/index.html") or _file("/index.html", _PLAIN_PAGE)
 
@@ -54,7 +57,7 @@ def install(app: FastAPI, *, directory: Path = STATIC) -> None:
         found = files.get(address)
         if found is None and _is_page(address):
             found = first_page
-        if found is None and methods_at(request):  # a HEAD of what only knows GET
+        if found is None and methods_at(request):  # HEAD on a route that allows GET only
             raise HTTPException(405)
         if found is None:
             raise Refused("not_found", "There is nothing at this address.")
@@ -95,7 +98,7 @@ def _file(address: str, content: bytes) -> File:
     media_type = mimetypes.guess_type(address)[0] or "application/octet-stream"
     if media_type == "text/javascript":
         media_type = "application/javascript"
-    packed = gzip.compress(content, mtime=0) if media_type.startswith(_WORTH_PACKING) else None
+    packed = gzip.compress(content, mtime=0) if media_type.startswith(_COMPRESSIBLE) else None
     return File(
         content=content,
         packed=packed if packed is not None and len(packed) < len(content) else None,

@@ -1,4 +1,4 @@
-"""What the API is given. Only ``server/wiring`` knows which concrete parts these are."""
+"""Protocols and settings the API depends on. ``server/wiring`` supplies them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ from codehub.signals.rate_limit import RateLimit
 from codehub.store.db.session import Sessions
 
 WhyNotReady = Callable[[], Awaitable[str | None]]
-"""None when ready, otherwise the reason in words."""
+"""Returns None when ready, otherwise the reason as a sentence."""
 
 CoordinatorHealth = Callable[[], Awaitable[Mapping[str, Any]]]
-"""The whole answer of ``/health/coordinator``; times may be datetimes."""
+"""Returns the body of ``/health/coordinator``; times may be datetimes."""
 
 VerifyPrincipal = Callable[[str], UUID | None]
-"""Whose ``X-CodeHub-Principal`` this is; None when the proxy did not write it."""
+"""Verifies ``X-CodeHub-Principal`` and returns the user's id; None: not signed by the proxy, or expired."""
 
 
 class RuntimeView(Protocol):
-    """The part of a runtime that people ask through the API; it changes nothing."""
+    """The read-only part of a runtime that the API uses."""
 
     def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]: ...
 
@@ -36,6 +36,8 @@ class RuntimeView(Protocol):
 
 
 class ArchiveCatalogue(Protocol):
+    """The read-only part of the archive store that the API uses."""
+
     async def find_committed(
         self, workspace_id: UUID, op_id: UUID | None = None
     ) -> Sequence[CommittedArchive]: ...
@@ -44,20 +46,21 @@ class ArchiveCatalogue(Protocol):
 
 
 class ActivityReader(Protocol):
-    """Both raise ``RedisUnavailable``."""
+    """Reads activity and sets idle timers in Redis. Both raise ``RedisUnavailable``."""
 
     async def read_many(self, workspace_ids: Collection[UUID]) -> Mapping[UUID, Activity]: ...
 
     async def retime(self, workspace_id: UUID, ttl_seconds: float) -> None:
-        """Its idle period has another length from now on."""
+        """Set the running idle timer to another length."""
 
 
 @dataclass(frozen=True)
 class ApiSettings:
-    """``base_url``: how people reach CodeHub; its scheme decides about Secure and ``__Host-``.
+    """Settings of the API.
 
-    ``trusted_peers``: addresses whose ``X-Forwarded-For`` counts, besides the Unix socket's. ``node_id``
-    and ``version`` are for people. ``max_retries`` is the Reconciler's, for people to know.
+    ``base_url``: the public URL; with ``https`` cookies are Secure and named ``__Host-…``. ``trusted_peers``:
+    addresses whose ``X-Forwarded-For`` is used, besides the Unix socket's. ``max_retries`` is the Reconciler's,
+    shown to people.
     """
 
     base_url: str
@@ -77,11 +80,11 @@ class ApiSettings:
 
 @dataclass(frozen=True)
 class ApiDependencies:
-    """Everything from outside. ``read_sessions``: autocommit, for requests that change nothing.
+    """Everything the API is constructed with.
 
-    ``activity`` None: this installation has no Redis to ask. ``publisher`` None: and nobody to tell at once
-    whose rights have changed. ``verify_principal`` None: the header
-    ``X-CodeHub-Principal`` means nothing.
+    ``read_sessions``: autocommit, for requests that change nothing. ``activity`` None: there is no Redis.
+    ``publisher`` None: changed rights are not announced to other replicas. ``verify_principal`` None: the header
+    ``X-CodeHub-Principal`` is ignored.
     """
 
     settings: ApiSettings

@@ -1,11 +1,11 @@
-"""What every request passes, in one plain ASGI layer: size, media type, headers, log line, measurement.
+"""Check, time and log every request: size, media type, headers, metrics.
 
-One layer and no framework class around it: with thousands of requests a second each wrapper counts, and
-event streams must pass through untouched. Nothing here knows routes or people; it writes down what the
-layers below have found out (``codehub.user_id`` and the matched route in the scope).
+One plain ASGI layer without a framework class: with thousands of requests a second each wrapper costs, and
+event streams must pass through unbuffered. Knows neither routes nor people; it logs what the layers below put
+into the scope (``codehub.user_id`` and the matched route).
 
-Every request has a deadline: whatever it waits for, its answer begins within ``DEADLINE_SECONDS``. A stream
-may then go on for as long as it likes, and the time a person needs to send a body is not ours to count.
+Every response begins within ``DEADLINE_SECONDS`` of the request or of the last piece of its body, or is a 503: a
+slow upload does not count. A response that has begun has no deadline, so streams may last.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
 )
 
-NOTHING_MAY_RUN = b"default-src 'none'; frame-ancestors 'none'"
+DENY_ALL_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 _HEADERS: Sequence[tuple[bytes, bytes]] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -51,6 +51,8 @@ _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
 class RequestMiddleware:
+    """The outermost ASGI layer."""
+
     def __init__(self, app: ASGIApp, *, https: bool) -> None:
         self._app = app
         self._headers = [*_HEADERS, _HSTS] if https else list(_HEADERS)
@@ -58,44 +60,46 @@ class RequestMiddleware:
         self._date = (0, b"")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # nothing here speaks it; the proxy serves workspaces
+        if scope["type"] == "websocket":  # the API has none; WebSockets of workspaces go through the proxy
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        await _Passing(scope, receive, send, gate=self).run(self._app)
+        await _Request(scope, receive, send, middleware=self).run(self._app)
 
     def finish_headers(
         self, headers: list[tuple[bytes, bytes]], request_id: str
     ) -> list[tuple[bytes, bytes]]:
+        """Add the headers that every response carries."""
         names = {name for name, _ in headers}
         finished = [*headers, *self._headers, (b"date", self._now()), (b"x-request-id", request_id.encode())]
         if b"content-security-policy" not in names:
-            finished.append((b"content-security-policy", NOTHING_MAY_RUN))
+            finished.append((b"content-security-policy", DENY_ALL_POLICY))
         if b"cache-control" not in names:
             finished.append((b"cache-control", b"no-store"))
         return finished
 
     def _now(self) -> bytes:
-        """As RFC 9110 writes it; made once a second at most."""
+        """Format the ``Date`` header (RFC 9110), at most once a second."""
         now = int(time.time())
         if self._date[0] != now:
             self._date = (now, formatdate(now, usegmt=True).encode())
         return self._date[1]
 
     def measure(self, scope: Scope, status: int, seconds: float) -> None:
+        """Record the time to the first byte."""
         self._durations.observe(scope, status, seconds)
 
 
-class _Passing:
-    """One request on its way through."""
+class _Request:
+    """One request: its deadline, its counted body, its status."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, gate: RequestMiddleware) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, middleware: RequestMiddleware) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._gate = gate
+        self._middleware = middleware
         self._started_at = monotonic()
         self._received = 0
         self._deadline: asyncio.Timeout | None = None
@@ -119,22 +123,22 @@ class _Passing:
     async def run(self, app: ASGIApp) -> None:
         structlog.contextvars.bind_contextvars(request_id=self.request_id)
         try:
-            refusal = self._why_not()
+            refusal = self._find_refusal()
             if refusal is not None:
                 await problems.problem(refusal, problems.KINDS[refusal].example)(
                     self._scope, self._receive, self.send
                 )
             else:
-                await self._run_in_time(app)
+                await self._run_with_deadline(app)
         except Exception as error:
             log.error("request failed", path=self._scope["path"], exc_info=error)
             if self.status:
-                raise  # half an answer is out: the server cuts the connection
+                raise  # a part of the response was sent: the server aborts the connection
             await problems.internal()(self._scope, self._receive, self.send)
         finally:
-            self._write_line()
+            self._log_access()
 
-    async def _run_in_time(self, app: ASGIApp) -> None:
+    async def _run_with_deadline(self, app: ASGIApp) -> None:
         deadline = asyncio.timeout(DEADLINE_SECONDS)
         try:
             async with deadline:
@@ -149,7 +153,7 @@ class _Passing:
             answer = problems.unavailable("This takes too long: the database, or an engine, does not answer.")
             await answer(self._scope, self._receive, self.send)
 
-    def _why_not(self) -> str | None:
+    def _find_refusal(self) -> str | None:
         if self._length and (len(self._length) > 15 or int(self._length) > MAX_BODY_BYTES):
             return "too_large"
         if self._scope["method"] not in _WITH_BODY or not (self._chunked or self._length.strip(b"0")):
@@ -171,17 +175,17 @@ class _Passing:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self._set_deadline(None)
-            headers = self._gate.finish_headers(list(message.get("headers", ())), self.request_id)
+            headers = self._middleware.finish_headers(list(message.get("headers", ())), self.request_id)
             message = {**message, "headers": headers}
-            # To the first byte: an event stream that lives for hours is no slow request.
-            self._gate.measure(self._scope, self.status, monotonic() - self._started_at)
+            # To the first byte: an event stream that lasts for hours is not a slow request.
+            self._middleware.measure(self._scope, self.status, monotonic() - self._started_at)
         await self._send(message)
 
     def _set_deadline(self, at: float | None) -> None:
         if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule(at)
 
-    def _write_line(self) -> None:
+    def _log_access(self) -> None:
         if not log.is_enabled_for(20):
             return
         fields: dict[str, Any] = {}
@@ -200,7 +204,10 @@ class _Passing:
 
 
 class Durations:
-    """Time to the first byte, by route template: never by path, of which there are endlessly many."""
+    """Observes the time to the first byte.
+
+    Labelled by route template, not by path, of which there is no end.
+    """
 
     def __init__(self) -> None:
         self._children: dict[tuple[str, str, int], Any] = {}
@@ -209,7 +216,7 @@ class Durations:
         key = (scope["method"], getattr(scope.get("route"), "path", "other"), status)
         child = self._children.get(key)
         if child is None:
-            if len(self._children) > 2000:  # made-up methods
+            if len(self._children) > 2000:  # clients may invent methods
                 key = ("other", key[1], status)
             child = self._children[key] = SECONDS.labels(key[0], key[1], str(status))
         child.observe(seconds)

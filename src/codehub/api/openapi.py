@@ -1,7 +1,7 @@
-"""The OpenAPI document: what FastAPI derives, plus what is true of every call.
+"""Build the OpenAPI document: FastAPI's, plus the problems common to all calls.
 
-Each call under ``/api/v1`` may be refused for its size, its media type or its shape, or because the
-database is away; the document says so on each of them instead of once somewhere in prose.
+Each call under ``/api/v1`` may be refused for its size, its media type or its shape, or because the database is
+away; these responses are added to each call.
 """
 
 from typing import Any
@@ -22,6 +22,8 @@ _OPEN = {"/api/v1/auth/login"}
 
 
 def install(app: FastAPI) -> None:
+    """Replace ``app.openapi``. The document is built at first use."""
+
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = get_openapi(
@@ -54,7 +56,7 @@ def _complete(document: dict[str, Any]) -> None:
 
 
 def _set_example(name: str, schema: dict[str, Any]) -> None:
-    """Once more: FastAPI drops every null of the document, and null is a value in our examples."""
+    """Set the example again: FastAPI drops every null, and null is a value in our examples."""
     extra = getattr(getattr(models, name, None), "model_config", {}).get("json_schema_extra")
     if isinstance(extra, dict) and "example" in extra:
         schema["example"] = extra["example"]

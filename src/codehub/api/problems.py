@@ -1,6 +1,6 @@
-"""Refusals, as RFC 9457 problem details: one table from code to status, and one way to write them down.
+"""Map errors to RFC 9457 problem details: one table from code to status.
 
-Every error CodeHub raises on purpose has a stable ``code``; programs go by that, people read ``detail``.
+Every error CodeHub raises on purpose has a stable ``code`` for programs and a ``detail`` for people.
 """
 
 import json
@@ -29,6 +29,8 @@ TYPE_PREFIX = "urn:codehub:problem:"
 
 @dataclass(frozen=True)
 class Kind:
+    """Status, title and an example detail of one problem code."""
+
     status: int
     title: str
     example: str
@@ -88,7 +90,7 @@ _OF_STATUS: Mapping[int, str] = {
 
 
 class Refused(CodeHubError):
-    """The API itself says no."""
+    """A request that the API itself refuses, with a code of ``KINDS``."""
 
     def __init__(self, code: str, detail: str | None = None) -> None:
         super().__init__(detail or KINDS[code].example)
@@ -96,7 +98,7 @@ class Refused(CodeHubError):
 
 
 class Invalid(CodeHubError):
-    """One field cannot be so."""
+    """One field of a request is not valid."""
 
     code = "validation_failed"
 
@@ -106,6 +108,7 @@ class Invalid(CodeHubError):
 
 
 def document(code: str, detail: str, **more: Any) -> dict[str, Any]:
+    """Build the JSON object of a problem."""
     kind = KINDS[code]
     return {
         "type": TYPE_PREFIX + code,
@@ -118,12 +121,14 @@ def document(code: str, detail: str, **more: Any) -> dict[str, Any]:
 
 
 def problem(code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    """Build the response of a problem."""
     content = document(code, detail, **more)
     body = json.dumps(content, ensure_ascii=False, default=str).encode("utf-8", "replace")
     return Response(body, status_code=content["status"], media_type=MEDIA_TYPE, headers=headers)
 
 
 def install(app: FastAPI) -> None:
+    """Register the exception handlers."""
     app.add_exception_handler(CodeHubError, _on_refusal)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
@@ -132,7 +137,7 @@ def install(app: FastAPI) -> None:
 
 
 def of_error(error: CodeHubError) -> Response:
-    """What this error is to the person who asked."""
+    """Build the response for a ``CodeHubError``. An unknown code is a 500."""
     if isinstance(error, EffectError):
         return unavailable(error.message)
     if isinstance(error, LimitReached):
@@ -153,10 +158,12 @@ def of_error(error: CodeHubError) -> Response:
 
 
 def unavailable(detail: str) -> Response:
+    """Build a 503 with ``Retry-After``."""
     return problem("unavailable", detail, headers={"Retry-After": "1"})
 
 
 def internal() -> Response:
+    """Build a 500 without details: these are in the log."""
     return problem("internal", KINDS["internal"].example)
 
 
@@ -192,7 +199,10 @@ async def _on_database_away(_request: Request, error: Exception) -> Response:
 
 
 def of_database_error(error: Exception) -> Response:
-    """An outage is worth trying again; a statement the database refuses is a mistake of ours."""
+    """Build the response for a database error.
+
+    503 for an outage, which is worth a retry; 500 for a statement the database refused, which is a bug.
+    """
     if not is_outage(error):
         log.error("the database refused a statement", exc_info=error)
         return internal()
@@ -201,7 +211,7 @@ def of_database_error(error: Exception) -> Response:
 
 
 def field_of(location: Sequence[Any]) -> str:
-    """``("body", "tags", 0)`` → ``tags.0``; a body that is not JSON at all is called ``body``."""
+    """Name a field: ``("body", "tags", 0)`` → ``tags.0``; unreadable body → ``body``."""
     parts = [str(part) for part in location]
     if len(parts) > 1 and parts[0] in {"body", "query", "path", "header"}:
         parts = parts[1:] if not (parts[0] == "body" and parts[1].isdigit()) else parts[:1]
@@ -209,7 +219,7 @@ def field_of(location: Sequence[Any]) -> str:
 
 
 def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route that may refuse with these codes."""
+    """Build the ``responses`` of a route that may refuse with these codes."""
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(KINDS[code].status, []).append(code)

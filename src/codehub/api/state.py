@@ -1,4 +1,4 @@
-"""The parts of one API process, made from its dependencies and shared by all routes."""
+"""Build and hold the objects that all routes of one API process share."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,13 @@ from codehub.store.workspaces import queries
 from codehub.store.workspaces.records import WorkspaceRecord
 
 JSON = "application/json"
-TELLINGS_AT_ONCE = 6
-"""Lists that are read for event streams at a time: fewer than the pool has connections."""
+MAX_SNAPSHOTS = 6
+"""Snapshots of lists that event streams read at once: fewer than the pool has connections."""
 
 
 class AppState:
+    """Caches, batchers and services of one API process."""
+
     def __init__(self, deps: ApiDependencies) -> None:
         self.deps = deps
         self.settings = deps.settings
@@ -58,29 +60,33 @@ class AppState:
         self.revoker = StreamRevoker(self.identities)
         self.people = PeopleRevocation(deps.live, identities=self.identities, revoker=self.revoker)
         self.intent_batcher = IntentBatcher(deps.sessions)
-        self.tellings = asyncio.Semaphore(TELLINGS_AT_ONCE)
+        self.snapshot_slots = asyncio.Semaphore(MAX_SNAPSHOTS)
         self.overviews = Overviews(reading=deps.read_sessions, runtime=deps.runtime, archives=deps.archives)
 
     def start(self) -> None:
+        """Start the background tasks. Needs a running event loop."""
         self.progress.start()
         self.people.start()
 
     async def close(self) -> None:
+        """End all streams and background tasks."""
         self.revoker.end_all()
         await self.revoker.close()
         await self.people.close()
         await self.progress.close()
 
     async def retime(self, view: WorkspaceView) -> None:
-        """The idle period was changed and committed: the timer that runs now follows, and people are told.
+        """Adjust the running idle timer after a committed change of the TTL.
 
-        While Redis is away it stays as it was. Then a shorter period counts from the next use on; a longer
-        one counts all the same, because the TTL manager looks at the last use too.
+        Publishes the change. While Redis is away the timer stays as it was. Then a shorter TTL applies from the
+        next use on; a longer one applies at once, because the TTL manager reads the last use too. The same holds
+        after a crash between the commit and this call.
         """
         if await self.activity.retime(view.id, view.standby_ttl_seconds) and self.deps.publisher is not None:
             await self.deps.publisher.publish_activity(view.id, view.owner_id)
 
     async def answer(self, record: WorkspaceRecord, *, status: int = 200) -> Response:
+        """Render a workspace as the response."""
         activities = await self.activity.read_many((record.view.id,))
         return Response(self.renderer.one(record, activities), status_code=status, media_type=JSON)
 

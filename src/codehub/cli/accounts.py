@@ -1,4 +1,7 @@
-"""What ``codehub user …`` does: one transaction each, on the configured or the embedded database."""
+"""Manage accounts for ``codehub user …``, one transaction each.
+
+On the configured database, or on the embedded one.
+"""
 
 import contextlib
 import getpass
@@ -30,6 +33,7 @@ PAGE = 200
 
 
 async def add(username: str, *, password: str, role: Role) -> UserRecord:
+    """Create an account."""
     async with _session() as session, _hashing() as passwords:
         return await accounts.create_user(
             session, passwords, username=username, password=password, role=role, actor=_actor()
@@ -37,6 +41,7 @@ async def add(username: str, *, password: str, role: Role) -> UserRecord:
 
 
 async def list_all() -> list[UserRecord]:
+    """Return all accounts, by username."""
     found: list[UserRecord] = []
     cursor: UUID | None = None
     async with _session() as session:
@@ -49,23 +54,25 @@ async def list_all() -> list[UserRecord]:
 
 
 async def set_password(username: str, *, password: str) -> None:
+    """Set a password. Ends all sessions of that person."""
     async with _session() as session, _hashing() as passwords:
         user = await accounts.set_password(
             session, passwords, username=username, password=password, actor=_actor()
         )
-    await _tell_of(user)
+    await _announce(user)
 
 
 async def set_disabled(username: str, *, disabled: bool) -> UserRecord:
+    """Disable or enable an account. Disabling ends all its sessions."""
     async with _session() as session:
         user = await accounts.set_disabled(session, username=username, disabled=disabled, actor=_actor())
-    await _tell_of(user)
+    await _announce(user)
     return user
 
 
 @contextlib.asynccontextmanager
 async def _session() -> AsyncIterator[Session]:
-    """One transaction on the configured database, or on the embedded one, running or not."""
+    """Open one transaction on the configured database, or on the embedded one, running or not."""
     settings = load_settings()
     configure_logs(settings, level="warning")
     async with embedded.database(settings) as url:
@@ -85,8 +92,8 @@ async def _session() -> AsyncIterator[Session]:
             await pool.dispose()
 
 
-async def _tell_of(user: UserRecord) -> None:
-    """Whatever this person has open is judged again at once; where Redis is away, within seconds."""
+async def _announce(user: UserRecord) -> None:
+    """Announce changed rights: sessions and streams are checked at once; without Redis, within seconds."""
     settings = load_settings()
     data_dir = DataDir(settings.data_dir)
     if settings.redis.url is not None:
@@ -112,7 +119,7 @@ async def _hashing() -> AsyncIterator[Passwords]:
 
 
 def _actor() -> str:
-    """For the audit log: the account on this machine, since nobody signed in."""
+    """Return the actor for the audit log: the account on this machine, since there is no sign-in."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""``codehub admin …``: what operators look at."""
+"""Commands ``codehub admin …``: overview and orphans."""
 
 import typer
 from rich.table import Table

@@ -1,6 +1,6 @@
-"""What the API answers, as far as commands look into it.
+"""Types of the API's answers: the fields that commands read.
 
-Answers stay the dictionaries they were: ``--json`` passes them on whole, with whatever a newer server adds.
+Answers stay dictionaries: ``--json`` prints them whole, including fields that a newer server adds.
 """
 
 from typing import Any, Literal, TypedDict

@@ -1,7 +1,8 @@
-"""The API, as commands call it. Loads httpx, so commands import this module only when they run.
+"""Call the API, for commands. Blocking.
 
-Blocking on purpose: a command does one thing at a time, and Ctrl-C should interrupt exactly that. Every
-refusal becomes a ``CommandError`` with the server's own sentence and the exit code for its kind.
+A command does one thing at a time, and Ctrl-C should interrupt exactly that. Every refusal becomes a
+``CommandError`` with the server's message and an exit code by status. This module imports httpx, which is slow,
+so commands import it only when they run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from codehub.cli.sse import Event, parse_events
 from codehub.cli.words import clean
 
 PREFIX = "/api/v1"
-ANSWER_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 PAGE_SIZE = 200
 
 _EXIT_OF_STATUS = {
@@ -36,7 +37,7 @@ _EXIT_OF_STATUS = {
 
 
 class Refusal(CommandError):
-    """The server said no, and why."""
+    """The server refused the request; the message says why."""
 
     code = "refused"
 
@@ -47,17 +48,19 @@ class Refusal(CommandError):
 
     @property
     def is_outage(self) -> bool:
-        """The server answers, but something behind it does not: worth another try."""
+        """Whether the server answers but something behind it does not: worth a retry."""
         return self.status >= 500
 
 
 class NotFound(Refusal):
-    """There is no such thing, or it is not this person's."""
+    """The object does not exist, or the person may not see it."""
 
     code = "not_found"
 
 
 class WorkspaceAction(StrEnum):
+    """An intent about a workspace: the last part of its path."""
+
     START = "start"
     STOP = "stop"
     ARCHIVE = "archive"
@@ -65,13 +68,17 @@ class WorkspaceAction(StrEnum):
 
 
 class Client:
-    def __init__(self, url: str, *, token: str | None = None, answer_seconds: float = ANSWER_SECONDS) -> None:
+    """A blocking client of one server. Every call raises ``CommandError`` on failure."""
+
+    def __init__(
+        self, url: str, *, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         self.url = url
-        # Proxies of the environment are for other machines; asking one for this machine reaches its own.
+        # HTTP_PROXY is not used for loopback: the proxy would connect to its own machine instead.
         self._http = httpx.Client(
             base_url=url,
             headers={"User-Agent": f"codehub-cli/{__version__}"},
-            timeout=answer_seconds,
+            timeout=timeout_seconds,
             trust_env=not is_loopback(urlsplit(url).hostname),
         )
         if token is not None:
@@ -88,7 +95,7 @@ class Client:
 
     @property
     def now(self) -> datetime:
-        """The server's time: ages of what it says must not depend on the clock of this machine."""
+        """The server's time, of its last answer. Ages must not depend on the local clock."""
         try:
             return parsedate_to_datetime(self._date or "")
         except ValueError:
@@ -97,8 +104,8 @@ class Client:
     # Signing in
 
     def sign_in(self, username: str, password: str) -> User:
-        """From here on, requests carry a session."""
-        # A session counts only with a word about where a request comes from: no page made us send it.
+        """Sign in; later requests carry the session cookie."""
+        # The server refuses unsafe requests by cookie without an origin; "none": not caused by a page.
         self._http.headers["Sec-Fetch-Site"] = "none"
         answer = self._call("POST", "/auth/login", body={"username": username, "password": password})
         return cast(User, answer["user"])
@@ -121,14 +128,14 @@ class Client:
     def list_workspaces(
         self, *, owner: str | None = None, status: str | None = None, q: str | None = None
     ) -> Iterator[Workspace]:
-        """All of them, however many pages that takes."""
-        asked = {"owner": owner, "status": status, "q": q, "limit": str(PAGE_SIZE), "cursor": None}
+        """Yield all workspaces, reading page after page."""
+        params = {"owner": owner, "status": status, "q": q, "limit": str(PAGE_SIZE), "cursor": None}
         while True:
-            page = self._call("GET", "/workspaces", query=asked)
+            page = self._call("GET", "/workspaces", query=params)
             yield from cast(list[Workspace], page["items"])
             if page["next_cursor"] is None:
                 return
-            asked["cursor"] = page["next_cursor"]
+            params["cursor"] = page["next_cursor"]
 
     def get_workspace(self, workspace_id: str) -> Workspace:
         return cast(Workspace, self._call("GET", f"/workspaces/{workspace_id}"))
@@ -147,19 +154,22 @@ class Client:
         return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}"))
 
     def history(self, workspace_id: str, *, limit: int) -> list[HistoryEntry]:
-        """The newest ``limit`` entries, newest first."""
+        """Return the newest ``limit`` entries, newest first."""
         page = self._call("GET", f"/workspaces/{workspace_id}/history", query={"limit": str(limit)})
         return cast(list[HistoryEntry], page["items"])
 
     def logs(self, workspace_id: str) -> Iterator[str]:
-        with self._streaming(f"/workspaces/{workspace_id}/logs", read_seconds=ANSWER_SECONDS) as response:
+        with self._streaming(f"/workspaces/{workspace_id}/logs", read_seconds=TIMEOUT_SECONDS) as response:
             yield from response.iter_text()
 
     @contextmanager
     def events(
         self, workspace_id: str, kind: Literal["events", "logs"] = "events", *, read_seconds: float
     ) -> Iterator[Iterator[Event]]:
-        """An open stream. Raises ``Unreachable`` in the middle of it when the connection breaks."""
+        """Open an event stream.
+
+        Its iterator raises ``Unreachable`` when the connection breaks.
+        """
         path = f"/workspaces/{workspace_id}/{'events' if kind == 'events' else 'logs?follow=true'}"
         with self._streaming(path, read_seconds=read_seconds) as response:
             yield parse_events(response.iter_bytes())
@@ -184,9 +194,9 @@ class Client:
         query: Mapping[str, str | None] | None = None,
         prefix: str = PREFIX,
     ) -> dict[str, Any]:
-        asked = {key: value for key, value in (query or {}).items() if value is not None}
-        with self._explained():
-            response = self._http.request(method, prefix + path, json=body, params=asked)
+        params = {key: value for key, value in (query or {}).items() if value is not None}
+        with self._translate_errors():
+            response = self._http.request(method, prefix + path, json=body, params=params)
         self._check(response)
         if response.status_code == httpx.codes.NO_CONTENT:
             return {}
@@ -194,8 +204,8 @@ class Client:
 
     @contextmanager
     def _streaming(self, path: str, *, read_seconds: float) -> Iterator[httpx.Response]:
-        patience = httpx.Timeout(ANSWER_SECONDS, read=read_seconds)
-        with self._explained(), self._http.stream("GET", PREFIX + path, timeout=patience) as response:
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=read_seconds)
+        with self._translate_errors(), self._http.stream("GET", PREFIX + path, timeout=timeout) as response:
             if not response.is_success:
                 response.read()
             self._check(response)
@@ -211,7 +221,7 @@ class Client:
         raise _refusal(response, self.url)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except httpx.TimeoutException as error:

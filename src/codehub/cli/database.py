@@ -1,4 +1,4 @@
-"""``codehub migrate``: bring the database to this program's schema."""
+"""Command ``codehub migrate``: upgrade the database to this program's schema."""
 
 import asyncio
 
@@ -10,11 +10,15 @@ from codehub.cli.output import print_json, say
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
     app.command()(migrate)
 
 
 def migrate(json: bool = JSON) -> None:
-    """Bring the database to this program's schema. Safe to repeat, and from several machines at once."""
+    """Bring the database to this program's schema.
+
+    Safe to repeat, and from several machines at once.
+    """
     asyncio.run(_migrate(json=json))
 
 

@@ -1,4 +1,4 @@
-"""``codehub doctor``: is everything there that CodeHub needs, and if not, what to do."""
+"""Command ``codehub doctor``: check every dependency and say what to do."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
     app.command()(doctor)
 
 
@@ -28,7 +29,7 @@ def doctor(json: bool = JSON) -> None:
     from codehub.server.settings.tree import load_settings
 
     settings = load_settings()
-    configure_logs(settings, level="error")  # a trouble is a finding, and said once
+    configure_logs(settings, level="error")  # problems are findings, and printed once
     findings = asyncio.run(examine(settings))
     bad = [finding for finding in findings if finding.verdict is Verdict.BAD]
     if json:

@@ -1,7 +1,7 @@
-"""``codehub ws explain``: why is this workspace like this, and what comes next?
+"""Command ``codehub ws explain``: why a workspace is in its state, what is next.
 
-Everything CodeHub knows about one workspace, put into one account: what is wanted and by whom, what is there,
-what is being done, what is in the way, who would have to act, and what happens by itself.
+Combines everything CodeHub knows about one workspace: the desired state and who set it, the observed status, the
+operation, obstacles, the leaders of the coordinators, and the next automatic change.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from codehub.cli.failures import CommandError
 from codehub.cli.options import JSON, WORKSPACE, connect
 from codehub.cli.output import out, print_json, print_table
 from codehub.cli.references import get_workspace
-from codehub.cli.timeline import entry_words, is_telling, last_wish
+from codehub.cli.timeline import entry_words, is_significant, last_intent
 from codehub.cli.words import (
     OPERATION_WORDS,
     STATE_WORDS,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ENTRIES_READ = 50
 ENTRIES_SHOWN = 8
 QUIET_SECONDS = 60
-"""The Observer and the Reconciler look at least every few seconds: a minute without is worth a word."""
+"""Observer and Reconciler tick at least every few seconds: a minute without a tick is an obstacle."""
 
 TASKS = {
     "wc": "carries out what is wanted",
@@ -52,7 +52,10 @@ ENGINES = {"runtime": "runtime", "archives": "archive store"}
 
 @dataclass(frozen=True)
 class Account:
-    """The answer. ``facts``: label → sentence, in the order to tell them."""
+    """The explanation of one workspace.
+
+    ``facts``: label → sentence, in the order to print.
+    """
 
     summary: str
     facts: dict[str, str]
@@ -78,6 +81,7 @@ def explain(workspace: str = WORKSPACE, json: bool = JSON) -> None:
 def account_of(
     ws: Workspace, *, history: list[HistoryEntry], report: CoordinatorReport | None, now: datetime
 ) -> Account:
+    """Build the explanation. Pure."""
     facts = {
         "wanted": _wanted(ws, history, now=now),
         "there is": _seen(ws, now=now),
@@ -95,7 +99,7 @@ def account_of(
         leaders={
             name: _leader(each, now=now) for name, each in (report["coordinators"] if report else {}).items()
         },
-        timeline=[(entry["at"], entry_words(entry)) for entry in history if is_telling(entry)][
+        timeline=[(entry["at"], entry_words(entry)) for entry in history if is_significant(entry)][
             :ENTRIES_SHOWN
         ],
     )
@@ -119,13 +123,13 @@ def _wanted(ws: Workspace, history: list[HistoryEntry], *, now: datetime) -> str
     desired = ws["desired_state"]
     if ws["deleted_at"] is not None:
         return f"gone, for {_for(ws['deleted_at'], now=now)}"
-    entry = last_wish(history)
+    entry = last_intent(history)
     return desired if entry is None else f"{desired}, for {_for(entry['at'], now=now)} ({entry_words(entry)})"
 
 
 def _seen(ws: Workspace, *, now: datetime) -> str:
-    looked = ws["observed_at"]
-    when = f"looked at {ago(looked, now=now)}" if looked else "not looked at yet"
+    observed_at = ws["observed_at"]
+    when = f"looked at {ago(observed_at, now=now)}" if observed_at else "not looked at yet"
     archive = ", and an archive" if ws["archive_key"] and ws["observed_status"] == "PENDING" else ""
     return f"{ws['observed_status']}{archive}, health {ws['health_status']} ({when})"
 
@@ -133,27 +137,27 @@ def _seen(ws: Workspace, *, now: datetime) -> str:
 def _doing(ws: Workspace, *, now: datetime) -> str:
     if ws["operation"] == "NONE":
         return "nothing"
-    told = OPERATION_WORDS.get(ws["operation"], ws["operation"])
+    words = OPERATION_WORDS.get(ws["operation"], ws["operation"])
     if ws["op_started_at"]:
-        told += f", for {_for(ws['op_started_at'], now=now)}"
-    return told if ws["progress"] is None else f"{told}, {ws['progress']} % done"
+        words += f", for {_for(ws['op_started_at'], now=now)}"
+    return words if ws["progress"] is None else f"{words}, {ws['progress']} % done"
 
 
 def _next(ws: Workspace, *, now: datetime) -> str:
-    told = next_words(ws, now=now) or "nothing by itself"
+    words = next_words(ws, now=now) or "nothing by itself"
     if ws["operation"] != "NONE" and ws["status"] != "error":
-        told = f"{OPERATION_WORDS.get(ws['operation'], ws['operation'])} ends" + (
-            f", {told}" if told.startswith("then") else ""
+        words = f"{OPERATION_WORDS.get(ws['operation'], ws['operation'])} ends" + (
+            f", {words}" if words.startswith("then") else ""
         )
     following = ws["activity"]["next"]
     if following is None:
-        return told
+        return words
     at = parse_time(following["at"]).astimezone()
-    return f"{told}, at {at:%Y-%m-%d %H:%M:%S}, once {clean(following['why'])}"
+    return f"{words}, at {at:%Y-%m-%d %H:%M:%S}, once {clean(following['why'])}"
 
 
 def _obstacles(ws: Workspace, report: CoordinatorReport | None, *, now: datetime) -> list[str]:
-    """Why what should happen may not be happening."""
+    """List reasons why the workspace may not converge."""
     if report is None:
         return ["The server could not say who leads its coordinators."]
     found = []
@@ -184,14 +188,14 @@ def _obstacles(ws: Workspace, report: CoordinatorReport | None, *, now: datetime
 def _leader(leader: Coordinator, *, now: datetime) -> str:
     if leader["holder_id"] is None:
         return "nobody"
-    told = clean(leader["holder_id"])
+    words = clean(leader["holder_id"])
     if leader["acquired_at"]:
-        told += f", for {_for(leader['acquired_at'], now=now)}"
+        words += f", for {_for(leader['acquired_at'], now=now)}"
     if leader["last_tick_at"]:
-        told += f", last tick {ago(leader['last_tick_at'], now=now)}"
+        words += f", last tick {ago(leader['last_tick_at'], now=now)}"
     if leader["last_error"]:
-        told += f", last error: {clean(leader['last_error'])}"
-    return told
+        words += f", last error: {clean(leader['last_error'])}"
+    return words
 
 
 def _for(since: str, *, now: datetime) -> str:
@@ -202,7 +206,7 @@ def _coordinators(client: "Client") -> CoordinatorReport | None:
     try:
         return client.coordinators()
     except CommandError:
-        return None  # the rest is worth telling all the same
+        return None  # the other facts are printed all the same
 
 
 def _as_json(
@@ -229,12 +233,12 @@ def _print(account: Account, *, failed: bool) -> None:
     for obstacle in account.obstacles:
         out.print(Text(obstacle, "yellow"))
     out.print()
-    rows = [(label, Text(told, "red" if label == "error" else "")) for label, told in account.facts.items()]
+    rows = [(label, Text(words, "red" if label == "error" else "")) for label, words in account.facts.items()]
     _print_rows(rows)
     if account.leaders:
         out.print("\nwho leads", style="bold")
-        told = ((name, Text(f"{who} ({TASKS.get(name, name)})")) for name, who in account.leaders.items())
-        _print_rows(list(told))
+        words = ((name, Text(f"{who} ({TASKS.get(name, name)})")) for name, who in account.leaders.items())
+        _print_rows(list(words))
     if account.timeline:
         out.print("\nlately", style="bold")
         _print_rows(

@@ -1,4 +1,4 @@
-"""How a command ends when it did not do what it was asked: a sentence, and an exit code scripts can go by."""
+"""Errors of commands: a message for people, and an exit code for scripts."""
 
 from enum import IntEnum
 
@@ -6,6 +6,8 @@ from codehub.domain.errors import CodeHubError
 
 
 class ExitCode(IntEnum):
+    """Exit codes of the ``codehub`` command."""
+
     DONE = 0
     FAILED = 1
     USAGE = 2
@@ -16,7 +18,10 @@ class ExitCode(IntEnum):
 
 
 class CommandError(CodeHubError):
-    """The sentence says what is wrong and what to do; ``main.run`` prints it and leaves with the code."""
+    """A command failed. ``main.run`` prints the message and exits with ``exit_code``.
+
+    The message says what is wrong and what to do.
+    """
 
     code = "command_failed"
 
@@ -26,6 +31,6 @@ class CommandError(CodeHubError):
 
 
 class Unreachable(CommandError):
-    """No answer, or none that makes sense: worth another try for whoever has time."""
+    """The server did not answer, or not as CodeHub. May be retried."""
 
     code = "unreachable"

@@ -1,4 +1,4 @@
-"""Where a command's log goes: to standard error, always. Standard output is for the answer."""
+"""Configure a command's log: to standard error. Standard output is for the result."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -8,7 +8,10 @@ if TYPE_CHECKING:
 
 
 def configure_logs(settings: "Settings", *, level: str | None = None) -> None:
-    """``level`` instead of LOG_LEVEL: a command that is over in a second tells no story, only troubles."""
+    """Configure logging.
+
+    ``level`` replaces LOG_LEVEL: short commands log problems only.
+    """
     from codehub.kit import logs
     from codehub.server.settings.tree import LogFormat
 

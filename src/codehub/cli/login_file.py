@@ -1,7 +1,7 @@
-"""Where this person is signed in: one small file of theirs, which nobody else may read.
+"""Store the sign-in: a file with the server's URL and a token.
 
-It holds an address and a token, never a password. ``CODEHUB_URL`` and ``CODEHUB_TOKEN`` go above it, for
-scripts and for containers without a home.
+Readable by its owner only, and never with a password. ``CODEHUB_URL`` and ``CODEHUB_TOKEN`` take precedence,
+for scripts and for containers without a home.
 """
 
 import json
@@ -21,6 +21,8 @@ FILE_NAME = "login.json"
 
 @dataclass(frozen=True)
 class Login:
+    """A server and the token to use there."""
+
     url: str
     token: str
     username: str | None = None  # None: known by CODEHUB_TOKEN alone
@@ -28,12 +30,17 @@ class Login:
 
 
 def file_path() -> Path:
+    """Return the path of the login file, in the user's configuration directory."""
     import platformdirs
 
     return Path(platformdirs.user_config_dir("codehub", appauthor=False)) / FILE_NAME
 
 
 def find_stored() -> Login | None:
+    """Read the login file.
+
+    None: there is none. Raises ``CommandError`` if it is unreadable.
+    """
     path = file_path()
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -52,7 +59,10 @@ def find_stored() -> Login | None:
 
 
 def get_login(environ: Mapping[str, str] = os.environ) -> Login:
-    """Who to be, and where. Raises for whoever is not signed in."""
+    """Return server and token: from the environment, else from the file.
+
+    Raises if not signed in.
+    """
     url, token = environ.get("CODEHUB_URL"), environ.get("CODEHUB_TOKEN")
     if url and token:
         return Login(normal_url(url), token)
@@ -62,7 +72,7 @@ def get_login(environ: Mapping[str, str] = os.environ) -> Login:
             raise CommandError("CODEHUB_TOKEN is set, CODEHUB_URL is not: set it too.", ExitCode.USAGE)
         return Login(stored.url, token)
     if stored is None or (url and normal_url(url) != stored.url):
-        # A token is shown only to the server that gave it.
+        # A token is sent only to the server that issued it.
         where = f" at {normal_url(url)}" if url else ""
         raise CommandError(
             f"You are not signed in{where}. Run `codehub login {normal_url(url) if url else 'URL'}` first.",
@@ -72,7 +82,10 @@ def get_login(environ: Mapping[str, str] = os.environ) -> Login:
 
 
 def store(login: Login) -> Path:
-    """Replace the file as a whole: whoever dies in here leaves the old one, and nobody ever reads a part."""
+    """Write the login file.
+
+    Atomic: a crash leaves the old file, and readers never see a part.
+    """
     path = file_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,6 +107,7 @@ def store(login: Login) -> Path:
 
 
 def forget() -> None:
+    """Remove the login file. Idempotent."""
     path = file_path()
     try:
         path.unlink(missing_ok=True)
@@ -102,7 +116,10 @@ def forget() -> None:
 
 
 def normal_url(given: str) -> str:
-    """``host:port`` and pasted dashboard addresses are understood. Raises for what is no address."""
+    """Normalise a server URL.
+
+    Accepts ``host:port`` and pasted dashboard URLs. Raises ``CommandError``.
+    """
     given = given.strip()
     if "://" not in given:
         given = f"{'http' if is_loopback(urlsplit('//' + given).hostname) else 'https'}://{given}"
@@ -122,6 +139,7 @@ def normal_url(given: str) -> str:
 
 
 def is_loopback(host: str | None) -> bool:
+    """Whether a host name or address is this machine's loopback."""
     if host is None:
         return False
     if host == "localhost" or host.endswith(".localhost"):

@@ -1,4 +1,4 @@
-"""``codehub ws logs``: what a workspace has written."""
+"""Command ``codehub ws logs``: show or follow a workspace's output."""
 
 import json as json_module
 import re
@@ -16,7 +16,7 @@ from codehub.cli.words import clean
 if TYPE_CHECKING:
     from codehub.cli.client import Client
 
-SILENCE_SECONDS = 75.0
+READ_TIMEOUT_SECONDS = 75.0
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -38,8 +38,8 @@ def show(
 
 
 def _follow(client: "Client", workspace_id: str, *, json: bool) -> None:
-    """One connection: what was written while it was broken would be shown twice or never."""
-    with client.events(workspace_id, "logs", read_seconds=SILENCE_SECONDS) as events:
+    """Follow over one connection. No reconnect: output of the gap would be shown twice or never."""
+    with client.events(workspace_id, "logs", read_seconds=READ_TIMEOUT_SECONDS) as events:
         try:
             for event in events:
                 if event.name != "log":
@@ -53,7 +53,7 @@ def _follow(client: "Client", workspace_id: str, *, json: bool) -> None:
 
 
 def _write(text: str) -> None:
-    """Into a file as it is. A terminal gets its colours and nothing that would move, rename or paste."""
+    """Write output: unchanged into a file; to a terminal with no control sequences but colours."""
     if out.is_terminal:
         parts = _COLOUR.split(text.replace("\r\n", "\n"))
         text = "".join(part if index % 2 else clean(part) for index, part in enumerate(parts))

@@ -1,9 +1,9 @@
-"""The ``codehub`` command: puts the commands together, and turns errors into a sentence and an exit code.
+"""Entry point of the ``codehub`` command: register commands, translate errors.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 not found, 5 conflict or limit.
 
-Command modules import what is heavy (SQLAlchemy, FastAPI…) inside their functions: a command that only asks
-the server something should not spend a second on loading one.
+Command modules import heavy packages (SQLAlchemy, FastAPI …) inside their functions: a command that only calls
+the API should not spend a second on loading a server.
 """
 
 import sys
@@ -42,7 +42,7 @@ def root(version: bool = typer.Option(False, "--version", help="Show the version
 def run() -> None:
     """Entry point of the installed command."""
     try:
-        app(prog_name="codehub")  # however it was started: shells complete and people read this name
+        app(prog_name="codehub")  # also when started as a module: completion and help use this name
     except CodeHubError as error:
         complain(str(error))
         sys.exit(getattr(error, "exit_code", 1))

@@ -1,4 +1,4 @@
-"""Options and beginnings that many commands share."""
+"""Options, arguments and ``connect``, shared by commands."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,10 @@ TIMEOUT = typer.Option(None, "--timeout", min=0.0, help="Give up waiting after t
 
 
 def connect() -> "Client":
-    """As the person who is signed in. Raises for whoever is not."""
+    """Return a client for the signed-in person.
+
+    Raises ``CommandError`` if not signed in.
+    """
     from codehub.cli.client import Client
     from codehub.cli.login_file import get_login
 

@@ -1,4 +1,7 @@
-"""What commands say: results to standard output, trouble to standard error, colour only on a terminal."""
+"""Print results to standard output, errors to standard error.
+
+In colour on terminals only.
+"""
 
 import json
 import sys
@@ -12,42 +15,46 @@ from rich.text import Text
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
-UNFOLDED = 2000
+UNFOLDED_WIDTH = 2000
 
 
 def complain(sentence: str) -> None:
-    """Say what is wrong, and what to do about it."""
+    """Print an error message to standard error."""
     err.print(Text.assemble(("codehub: ", "bold red"), sentence))
 
 
 def say(text: str) -> None:
-    """Print text with rich markup. Use ``escape`` for what people or programs made up."""
+    """Print text with rich markup.
+
+    ``escape`` everything that people or programs wrote.
+    """
     out.print(text)
 
 
 def print_table(table: Table) -> None:
-    """Fitted to a terminal; into a file or a pipe one line per row, however long."""
+    """Print a table: fitted to a terminal; into a file or pipe one line per row."""
     if out.is_terminal:
         out.print(table, soft_wrap=False)
         return
-    unfolded = Console(width=UNFOLDED, highlight=False, color_system=None)
+    unfolded = Console(width=UNFOLDED_WIDTH, highlight=False, color_system=None)
     with unfolded.capture() as captured:
         unfolded.print(table)
     out.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def print_json(value: Any) -> None:
+    """Print one JSON value, indented."""
     _write_json(value, indent=2)
 
 
 def print_json_line(value: Any) -> None:
-    """For a stream of objects: one line each, and there at once."""
+    """Print one JSON value on one line, and flush: for streams of objects."""
     _write_json(value, indent=None)
     sys.stdout.flush()
 
 
 def _write_json(value: Any, *, indent: int | None) -> None:
-    # Not through the console, which takes ":smile:" in a name for an emoji.
+    # Not through the console, which would replace ":smile:" in a name by an emoji.
     readable = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     sys.stdout.write(json.dumps(value, ensure_ascii=not readable, indent=indent) + "\n")
 

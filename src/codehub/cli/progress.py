@@ -1,4 +1,4 @@
-"""How a person, a log file and a program each watch an operation: a bar, a line per step, a JSON line."""
+"""Display progress: bars on a terminal, lines in a log, JSON for programs."""
 
 import time
 from types import TracebackType
@@ -11,6 +11,8 @@ from codehub.cli.words import clean, error_words, next_words, parse_time, span, 
 
 
 class Display(Protocol):
+    """Shows the states of one workspace as they arrive."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -21,12 +23,12 @@ class Display(Protocol):
 
 
 def for_people() -> Display:
-    """Bars need a terminal that can move its cursor."""
+    """Return bars for a terminal that can move its cursor, else lines."""
     return Bars() if out.is_terminal and not out.is_dumb_terminal else Lines()
 
 
 class Silent:
-    """For ``--wait --json``: the outcome is all that is printed."""
+    """Shows nothing. For ``--wait --json``, which prints the outcome only."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +43,7 @@ class Silent:
 
 
 class JsonLines(Silent):
-    """One object per line, as it happens."""
+    """Prints one JSON object per event."""
 
     def show(self, seen: State | Lost) -> None:
         match seen:
@@ -54,7 +56,7 @@ class JsonLines(Silent):
 
 
 class Lines(Silent):
-    """A line for each step and each tenth of its way: readable in a log, silent otherwise."""
+    """Prints a line for each step and each 10 % of it, for logs."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -65,17 +67,17 @@ class Lines(Silent):
             err.print("Connection lost; trying again…", markup=False)
             return
         ws = seen.workspace
-        told = _headline(ws)
+        headline = _headline(ws)
         tenth = -1 if ws["progress"] is None else ws["progress"] // 10
-        if told != self._last:
-            out.print(f"{clean(ws['name'])}: {told}", markup=False, emoji=False)
+        if headline != self._last:
+            out.print(f"{clean(ws['name'])}: {headline}", markup=False, emoji=False)
         elif tenth > self._tenth:
             out.print(f"{clean(ws['name'])}: {ws['status']} {ws['progress']} %", markup=False, emoji=False)
-        self._last, self._tenth = told, tenth
+        self._last, self._tenth = headline, tenth
 
 
 class Bars:
-    """One bar that lives where the cursor is, with the finished steps above it."""
+    """Draws one progress bar, with the finished steps above it."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -107,16 +109,16 @@ class Bars:
             self._progress.update(self._task, description="[yellow]connection lost, trying again[/]")
             return
         ws = seen.workspace
-        told = _headline(ws)
-        if told != self._last:
+        headline = _headline(ws)
+        if headline != self._last:
             self._finish_step()
-            self._last, self._began_at = told, time.monotonic()
+            self._last, self._began_at = headline, time.monotonic()
             self._progress.reset(self._task, total=None, description="", detail="")
         percent = ws["progress"]
         style = status_style(ws["status"]) or "default"
         self._progress.update(
             self._task,
-            description=f"[{style}]{told.partition(' (')[0]}[/]",
+            description=f"[{style}]{headline.partition(' (')[0]}[/]",
             total=None if percent is None else 100,
             completed=percent or 0,
             detail="" if percent is None else f"{percent} %",
@@ -129,7 +131,7 @@ class Bars:
 
 
 def _headline(ws: Workspace) -> str:
-    """The status, and what is wrong or comes next where that is news."""
+    """Return the status, with the error, or with what comes next while it is about to change."""
     error = ws["error_info"]
     if error is not None:
         return f"{ws['status']} ({error_words(error)})"

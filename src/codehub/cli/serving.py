@@ -1,4 +1,4 @@
-"""``codehub up`` and ``codehub serve``: run the server."""
+"""Commands ``codehub up`` and ``codehub serve``: run the server."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
     app.command(cls=ConfiguredCommand)(up)
     app.command(cls=ConfiguredCommand)(serve)
 
@@ -52,7 +53,10 @@ def serve(
         help="Bring the database to this program's schema first; any number of replicas may do so at once.",
     ),
 ) -> None:
-    """Run one replica: API, proxy and coordinators, or the CODEHUB_ROLES of them. Workspaces outlive it."""
+    """Run one replica: API, proxy and coordinators, or the CODEHUB_ROLES of them.
+
+    Workspaces outlive it.
+    """
     from codehub.server.settings.tree import load_settings
 
     settings = load_settings()
@@ -70,7 +74,7 @@ def serve(
 
 
 def _print_first_admin(admin: "FirstAdmin") -> None:
-    # Printed, not logged: logs are kept and shipped. Dying before this line loses the password, not the
+    # Printed, not logged: logs are kept and shipped. A crash before this line loses the password, not the
     # account: `codehub user passwd admin` sets another.
     if admin.generated_password is None:
         say(f"\n  First user [bold]{admin.username}[/], with the password of CODEHUB_ADMIN_PASSWORD")

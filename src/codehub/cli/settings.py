@@ -1,4 +1,4 @@
-"""``codehub settings``: every environment variable, its default and its meaning."""
+"""Command ``codehub settings``: list environment variables, defaults and meanings."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ConfiguredCommand(TyperCommand):
     """A command whose help ends with the names of all settings.
 
-    They are collected when somebody reads that help: every other command starts in half the time without.
+    They are collected only when that help is printed: other commands start in half the time without.
     """
 
     @property
@@ -29,7 +29,7 @@ class ConfiguredCommand(TyperCommand):
 
     @epilog.setter
     def epilog(self, given: str | None) -> None:
-        pass  # the base class sets what nobody gave
+        pass  # the base class assigns None, which must not replace the property
 
 
 def _variables() -> "tuple[Variable, ...]":
@@ -39,7 +39,7 @@ def _variables() -> "tuple[Variable, ...]":
 
 
 def markdown_table() -> str:
-    """The table of docs/operate/configuration.md; a test compares the two."""
+    """Write the table of docs/operate/configuration.md; a test compares the two."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for variable in _variables():
         name = f"`{variable.name}`" + (f", `{variable.name}_FILE`" if variable.secret else "")
@@ -48,6 +48,7 @@ def markdown_table() -> str:
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
     app.command(name="settings")(show)
 
 

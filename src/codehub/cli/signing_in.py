@@ -1,4 +1,7 @@
-"""``codehub login`` and ``codehub logout``: a token of this machine's own, instead of a password on disk."""
+"""Commands ``codehub login`` and ``codehub logout``: get and revoke a token.
+
+The token belongs to this machine, so that no password is stored.
+"""
 
 import getpass
 import os
@@ -25,6 +28,7 @@ REVOKE_SECONDS = 5.0
 
 
 def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
     app.command()(login)
     app.command()(logout)
 
@@ -41,7 +45,10 @@ def login(
     expires_in_days: int = typer.Option(TOKEN_DAYS, min=1, max=3650, help="How long it is good for."),
     json: bool = JSON,
 ) -> None:
-    """Sign in. The password is used once; a token takes its place, in a file only you can read."""
+    """Sign in.
+
+    The password is used once; a token takes its place, in a file only you can read.
+    """
     before = _stored_or_none()
     where = login_file.normal_url(_where(url, before))
     parts = urlsplit(where)
@@ -56,10 +63,10 @@ def login(
     try:
         path = login_file.store(made)
     except CommandError:
-        _revoke(made)  # nobody will ever use it
+        _revoke(made)  # it could not be stored
         raise
     if before is not None:
-        _revoke(before)  # nobody can use it any more: its place in the file is taken
+        _revoke(before)  # it was replaced in the file
     if json:
         print_json(
             {
@@ -96,10 +103,10 @@ def logout(json: bool = JSON) -> None:
 def _fetch_token(
     where: str, username: str, password: str, *, token_name: str, days: int
 ) -> tuple["User", "Token"]:
-    """A token for the price of a session, which ends again right here.
+    """Sign in, create a token, sign out.
 
-    Dying in the middle leaves a session nobody has the cookie of, and perhaps a token nobody knows: the one
-    expires, the other is in the person's list of tokens, to be revoked.
+    A crash in between leaves a session whose cookie is lost, and perhaps a token that was never stored: the
+    session expires, the token is in the person's list of tokens, to be revoked.
     """
     from codehub.cli.client import Client, Refusal
 
@@ -117,16 +124,16 @@ def _fetch_token(
 
 
 def _revoke(login: Login) -> bool:
-    """Whether the server knows that this token counts no more."""
+    """Revoke a token. True if the server has revoked it, now or before."""
     from codehub.cli.client import Client
 
     if login.token_id is None:
         return False
     try:
-        with Client(login.url, token=login.token, answer_seconds=REVOKE_SECONDS) as client:
+        with Client(login.url, token=login.token, timeout_seconds=REVOKE_SECONDS) as client:
             client.revoke_token(login.token_id)
     except CommandError as error:
-        # Refused as unknown or not found: it has ended already.
+        # Refused as unknown or not found: it was revoked or has expired already.
         return error.exit_code in {ExitCode.NOT_SIGNED_IN, ExitCode.NOT_FOUND}
     return True
 

@@ -1,7 +1,7 @@
-"""Server-sent events, read from the bytes of a response.
+"""Parse server-sent events from the bytes of a response.
 
-Lines end with LF, CR or CRLF and with nothing else: splitting text the way Python does would also cut at
-U+2028 and its kin, which may stand in the middle of a person's memo.
+Lines end with LF, CR or CRLF only: ``str.splitlines`` would also split at U+2028 and others, which may occur in a
+memo.
 """
 
 import re
@@ -13,13 +13,15 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a CR at the very end may be the 
 
 @dataclass(frozen=True)
 class Event:
+    """One server-sent event."""
+
     name: str
     data: str
     id: str | None = None
 
 
 def parse_events(pieces: Iterable[bytes]) -> Iterator[Event]:
-    """The complete events in a stream; one that was cut off is none."""
+    """Yield the complete events of a stream; drop one that was cut off."""
     name, event_id, data = "", None, list[str]()
     for line in _lines(pieces):
         if not line:
@@ -37,7 +39,7 @@ def parse_events(pieces: Iterable[bytes]) -> Iterator[Event]:
             case "data":
                 data.append(value)
             case _:
-                pass  # comments (no name before the colon), retry, and what is not invented yet
+                pass  # comments (no name before the colon), retry, and unknown fields
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:

@@ -1,7 +1,6 @@
-"""The timeline of a workspace, as a person tells it.
+"""Describe a workspace's timeline in words.
 
-An entry of the database lists columns that changed. Several may change in one stroke; the most telling one
-speaks for all.
+An entry lists the columns that one transaction changed. The most significant one is described.
 """
 
 import re
@@ -28,12 +27,15 @@ _ACTORS = {
     "system": "CodeHub",
     "cli": "the command line",
 }
-# What a person asked for is said by the change itself: no "Start requested: asked to start".
-_SAID_ALREADY = re.compile(r"asked to|created|edited|may sleep again")
+# Causes that repeat the change itself are left out: no "Start requested: asked to start".
+_REDUNDANT_CAUSES = re.compile(r"asked to|created|edited|may sleep again")
 
 
-def is_telling(entry: HistoryEntry) -> bool:
-    """An operation that merely ended tells nothing that its outcome, observed beside it, did not."""
+def is_significant(entry: HistoryEntry) -> bool:
+    """Whether an entry is worth showing.
+
+    The mere end of an operation is not: its outcome is.
+    """
     changes = {key: change for key, change in entry["changes"].items() if key not in _BOOKKEEPING}
     return entry["version"] == 1 or any(
         key != "operation" or change[1] != "NONE" for key, change in changes.items()
@@ -41,25 +43,26 @@ def is_telling(entry: HistoryEntry) -> bool:
 
 
 def entry_words(entry: HistoryEntry) -> str:
-    """What happened, why, and by whom."""
-    told = _what(entry)
+    """Describe what happened, why, and by whom."""
+    words = _what(entry)
     cause = entry["cause"]
-    if cause and not _SAID_ALREADY.match(cause):
-        told += f": {clean(cause)}"
+    if cause and not _REDUNDANT_CAUSES.match(cause):
+        words += f": {clean(cause)}"
     if who := actor_words(entry["actor"]):
-        told += f", by {who}"
-    return told
+        words += f", by {who}"
+    return words
 
 
 def actor_words(actor: str | None) -> str | None:
+    """Describe an actor. None: not recorded."""
     if not actor:
         return None
     kind, _, name = actor.partition(":")
     return clean(name) if kind == "user" else _ACTORS.get(kind, clean(actor))
 
 
-def last_wish(history: list[HistoryEntry]) -> HistoryEntry | None:
-    """The newest entry that changed what is wanted, if it is among these."""
+def last_intent(history: list[HistoryEntry]) -> HistoryEntry | None:
+    """Find the newest entry that changed the desired state."""
     return next((entry for entry in history if "desired_state" in entry["changes"]), None)
 
 

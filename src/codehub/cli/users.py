@@ -1,4 +1,4 @@
-"""``codehub user …``: accounts, directly on the database, for when there is nobody to sign in as."""
+"""Commands ``codehub user …``: accounts, on the database, without a sign-in."""
 
 import asyncio
 import getpass
@@ -27,7 +27,10 @@ def add(
     password_stdin: bool = _STDIN,
     json: bool = _JSON,
 ) -> None:
-    """Make an account. Without a terminal or --password-stdin a password is made and printed once."""
+    """Make an account.
+
+    Without a terminal or --password-stdin a password is made and printed once.
+    """
     from codehub.cli import accounts
 
     password, generated = _new_password(password_stdin)
@@ -88,7 +91,7 @@ def disable(
 
 
 def _new_password(from_stdin: bool) -> tuple[str, bool]:
-    """The password, and whether we made it up."""
+    """Return the password, and whether it was generated."""
     from codehub.services.passwords import generate
 
     if from_stdin:

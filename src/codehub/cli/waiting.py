@@ -1,4 +1,4 @@
-"""Wait for what was asked for, and say how it ended."""
+"""Wait until a workspace is settled, and check how it ended."""
 
 import signal
 from collections.abc import Iterator
@@ -14,22 +14,25 @@ if TYPE_CHECKING:
     from codehub.cli.progress import Display
 
 
-def until_rest(client: "Client", ws: "Workspace", *, quiet: bool, timeout: float | None) -> "Workspace":
-    """Show progress until nothing more comes by itself; gives the last state. ``quiet``: show nothing."""
+def until_settled(client: "Client", ws: "Workspace", *, quiet: bool, timeout: float | None) -> "Workspace":
+    """Show progress until the workspace is settled; return its last state.
+
+    ``quiet``: show nothing.
+    """
     from codehub.cli.progress import Silent, for_people
 
     return _follow(client, ws, Silent() if quiet else for_people(), timeout=timeout)
 
 
 def watch(client: "Client", ws: "Workspace", *, json: bool, timeout: float | None) -> "Workspace":
-    """The same for somebody who only looks: a program gets every event."""
+    """Show progress until the workspace is settled. ``json``: print every event."""
     from codehub.cli.progress import JsonLines, for_people
 
     return _follow(client, ws, JsonLines() if json else for_people(), timeout=timeout)
 
 
 def expect(ws: "Workspace", *statuses: str) -> None:
-    """Raise unless it came to rest as one of these."""
+    """Raise ``CommandError`` unless the status is one of these."""
     if ws["status"] in statuses:
         return
     expect_no_error(ws)
@@ -41,6 +44,7 @@ def expect(ws: "Workspace", *statuses: str) -> None:
 
 
 def expect_no_error(ws: "Workspace") -> None:
+    """Raise ``CommandError`` if it is in error, or its archiving was given up."""
     from codehub.cli.watching import archiving_given_up
 
     error = ws["error_info"]
@@ -51,30 +55,30 @@ def expect_no_error(ws: "Workspace") -> None:
 
 
 def _follow(client: "Client", ws: "Workspace", display: "Display", *, timeout: float | None) -> "Workspace":
-    """Ctrl-C ends the watching; what is watched goes on."""
-    from codehub.cli.watching import State, follow, rest_of
+    """Follow until settled. Ctrl-C ends the following, not the operation."""
+    from codehub.cli.watching import State, follow, outcome_of
 
-    with _patience(timeout), display:
+    with _timeout(timeout), display:
         for seen in follow(client, ws):
             display.show(seen)
             if isinstance(seen, State):
                 ws = seen.workspace
-                if rest_of(ws) is not None:
+                if outcome_of(ws) is not None:
                     break
     return ws
 
 
 @contextmanager
-def _patience(seconds: float | None) -> Iterator[None]:
-    """Raise inside when the time is over: by a signal, because what is waited for may never say anything."""
+def _timeout(seconds: float | None) -> Iterator[None]:
+    """Raise ``CommandError`` inside after this time. By SIGALRM, since the body may block in a read."""
     if seconds is None:
         yield
         return
 
-    def over(_signal: int, _frame: object) -> None:
+    def expire(_signal: int, _frame: object) -> None:
         raise CommandError(f"Not there after {seconds:g} s. It goes on; see: codehub ws watch")
 
-    before = signal.signal(signal.SIGALRM, over)
+    before = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
         yield

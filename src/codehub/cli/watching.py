@@ -1,7 +1,6 @@
-"""Following one workspace until it comes to rest, through restarts of the server and lost connections.
+"""Follow one workspace's events until it is settled; reconnect after failures.
 
-Each connection begins with the whole current state, so nothing has to be remembered between two of them:
-whoever reconnects knows everything again.
+Each connection begins with the whole current state, so a reconnect needs nothing from the connection before.
 """
 
 import json
@@ -16,15 +15,15 @@ from codehub.cli.answers import Workspace
 from codehub.cli.client import Client, NotFound, Refusal
 from codehub.cli.failures import Unreachable
 
-SILENCE_SECONDS = 75.0
-"""The server's heart beats every 30 seconds: one that missed two beats is gone, whatever TCP thinks."""
+READ_TIMEOUT_SECONDS = 75.0
+"""The server sends a heartbeat every 30 s: after two missed ones the connection is dead, even if TCP is up."""
 
 FIRST_RETRY_SECONDS = 0.25
-LONGEST_RETRY_SECONDS = 1.2
+MAX_RETRY_SECONDS = 1.2
 
 
-class Rest(Enum):
-    """How a workspace came to rest."""
+class Outcome(Enum):
+    """How a workspace settled."""
 
     CONVERGED = "converged"
     FAILED = "failed"
@@ -33,7 +32,7 @@ class Rest(Enum):
 
 @dataclass(frozen=True)
 class State:
-    """What is known now. ``detail``: bytes and files, as the last progress event told them."""
+    """The current state. ``detail``: bytes and files of the last progress event."""
 
     event: str
     workspace: Workspace
@@ -42,54 +41,54 @@ class State:
 
 @dataclass(frozen=True)
 class Lost:
-    """The connection broke. Trying again goes on by itself."""
+    """The connection broke. ``follow`` reconnects."""
 
     why: str
 
 
-def rest_of(ws: Workspace) -> Rest | None:
-    """None while something is still to come."""
+def outcome_of(ws: Workspace) -> Outcome | None:
+    """Return how the workspace settled; None while it is changing."""
     if ws["status"] == "deleted":
-        return Rest.DELETED
+        return Outcome.DELETED
     if ws["deleted_at"] is not None:
         return None
     if ws["status"] == "error":
-        # Just recovered: the error is lifted, and the Observer's look that answers it is still to come.
-        return Rest.FAILED if ws["error_info"] is not None else None
+        # Just recovered: the error is lifted, and the Observer has not updated the health yet.
+        return Outcome.FAILED if ws["error_info"] is not None else None
     if ws["operation"] == "NONE" and ws["desired_state"] == ws["observed_status"]:
-        return Rest.CONVERGED
+        return Outcome.CONVERGED
     if archiving_given_up(ws):
-        return Rest.FAILED
+        return Outcome.FAILED
     return None
 
 
 def archiving_given_up(ws: Workspace) -> bool:
-    """Tried again in some hours: nobody waits for that."""
+    """Whether archiving is postponed for hours: a command does not wait for that."""
     error = ws["error_info"]
     given_up = error is not None and "next_try_at" in error["context"]
     return given_up and ws["operation"] == "NONE" and ws["desired_state"] == "PENDING"
 
 
 def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:
-    """Every change, until the caller has seen enough. Ends by itself with a deletion."""
+    """Yield every change, and lost connections. Ends when the workspace is deleted."""
     known = workspace
     was_connected = False
     retry_seconds = FIRST_RETRY_SECONDS
     while True:
         try:
-            with client.events(known["id"], read_seconds=SILENCE_SECONDS) as events:
+            with client.events(known["id"], read_seconds=READ_TIMEOUT_SECONDS) as events:
                 for event in events:
                     was_connected, retry_seconds = True, FIRST_RETRY_SECONDS
-                    state = _take(known, event.name, event.data)
+                    state = _apply(known, event.name, event.data)
                     if state is not None:
                         known = state.workspace
                         yield state
-                        if rest_of(known) is Rest.DELETED:
+                        if outcome_of(known) is Outcome.DELETED:
                             return
             why = "the server ended it"
         except Refusal as refusal:
             if isinstance(refusal, NotFound) and known["deleted_at"] is not None:
-                # Deleted while nobody listened: there is no event left to say so.
+                # Deleted while disconnected: no event will report it.
                 yield State("deleted", cast(Workspace, {**known, "status": "deleted", "operation": "NONE"}))
                 return
             if not (was_connected and refusal.is_outage):
@@ -101,18 +100,18 @@ def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:
             why = str(error)
         yield Lost(why)
         time.sleep(retry_seconds * random.uniform(0.5, 1.5))
-        retry_seconds = min(retry_seconds * 2, LONGEST_RETRY_SECONDS)
+        retry_seconds = min(retry_seconds * 2, MAX_RETRY_SECONDS)
 
 
-def _take(known: Workspace, name: str, data: str) -> State | None:
-    """What this event makes of what is known; None: nothing new."""
+def _apply(known: Workspace, name: str, data: str) -> State | None:
+    """Apply an event to the known state. None: nothing new."""
     match name:
         case "state_changed" | "deleted":
-            told = cast(Workspace, json.loads(data))
-            return None if told["version"] < known["version"] else State(name, told)
+            received = cast(Workspace, json.loads(data))
+            return None if received["version"] < known["version"] else State(name, received)
         case "progress":
             detail = cast(dict[str, Any], json.loads(data))
             percent = detail.get("progress")
             return State(name, cast(Workspace, {**known, "progress": percent}), detail)
         case _:
-            return None  # heartbeat, resync (the state follows), error (stands beside a state_changed)
+            return None  # heartbeat, resync (the state follows), error (comes with a state_changed)

@@ -1,4 +1,4 @@
-"""Workspaces in words, the same words as on the dashboard. Pure: same answer of the API, same sentence."""
+"""Describe workspaces in words, the same as on the dashboard. Pure."""
 
 import re
 from datetime import datetime, timedelta
@@ -39,16 +39,17 @@ _UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 
 
 def clean(text: object) -> str:
-    """Without what would make a terminal do something: some of what we show was written by strangers."""
+    """Replace control characters: text of other people must not control the terminal."""
     return _UNWRITABLE.sub("\ufffd", str(text))
 
 
 def parse_time(value: str) -> datetime:
+    """Parse a time of the API (ISO 8601)."""
     return datetime.fromisoformat(value)
 
 
 def span(seconds: float) -> str:
-    """The two largest units: "42 s", "5 min", "2 h 5 min", "3 d 4 h"."""
+    """Format a duration in its two largest units: "42 s", "2 h 5 min", "3 d 4 h"."""
     whole = max(0, round(seconds) if seconds < 60 else round(seconds / 60) * 60)
     sizes = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     counts: list[tuple[int, str]] = []
@@ -56,11 +57,12 @@ def span(seconds: float) -> str:
         count, whole = divmod(whole, each)
         counts.append((count, unit))
     first = next((index for index, (count, _) in enumerate(counts) if count), len(counts) - 1)
-    told = [f"{count} {unit}" for count, unit in counts[first : first + 2] if count]
-    return " ".join(told) or "0 s"
+    shown = [f"{count} {unit}" for count, unit in counts[first : first + 2] if count]
+    return " ".join(shown) or "0 s"
 
 
 def ago(value: str | None, *, now: datetime) -> str:
+    """Format a past time: "5 min ago", "just now", "never"."""
     if value is None:
         return "never"
     passed = (now - parse_time(value)).total_seconds()
@@ -68,6 +70,7 @@ def ago(value: str | None, *, now: datetime) -> str:
 
 
 def size(count: float) -> str:
+    """Format a number of bytes, in powers of 1000."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -76,15 +79,17 @@ def size(count: float) -> str:
 
 
 def status_style(status: str) -> str:
+    """Return the rich style of a status."""
     return STATUS_STYLES.get(status, MOVING_STYLE)
 
 
 def status_words(ws: Workspace) -> str:
+    """Describe the status, with its progress if known."""
     return ws["status"] if ws["progress"] is None else f"{ws['status']} {ws['progress']} %"
 
 
 def next_words(ws: Workspace, *, now: datetime) -> str:
-    """What happens next, and when: "sleeps in 4 min"."""
+    """Describe the next change and when: "sleeps in 4 min"."""
     if ws["deleted_at"] is not None:
         return "" if ws["status"] == "deleted" else "goes for good"
     if ws["status"] == "error":
@@ -95,7 +100,7 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
         and "next_try_at" in ws["error_info"]["context"]
     ):
         if ws["desired_state"] != "PENDING":
-            return _wish_words(ws)
+            return _pending_words(ws)
         left = (parse_time(ws["error_info"]["context"]["next_try_at"]) - now).total_seconds()
         return (
             f"not archived, tries again in {span(left)}"
@@ -105,7 +110,7 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
     if ws["error_info"] is not None:
         return f"tries again (attempt {ws['error_info']['error_count'] + 1})"
     if ws["desired_state"] != ws["observed_status"]:
-        return _wish_words(ws)
+        return _pending_words(ws)
     if ws["operation"] != "NONE":
         return ""
     following = ws["activity"]["next"]
@@ -114,12 +119,12 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
     if awake and held and (following is None or parse_time(following["at"]) <= parse_time(awake)):
         return f"kept awake for {span((parse_time(awake) - now).total_seconds())}"
     if following is not None:
-        return _promise(following, now=now)
-    return _rest_words(ws)
+        return _scheduled_words(following, now=now)
+    return _settled_words(ws)
 
 
 def activity_words(ws: Workspace, *, now: datetime) -> str:
-    """When it was last used, and by what."""
+    """Describe when it was last used, and by what."""
     activity = ws["activity"]
     seen = activity["last_seen_at"]
     if seen is None:
@@ -139,12 +144,12 @@ def activity_words(ws: Workspace, *, now: datetime) -> str:
 
 
 def error_words(error: ErrorInfo) -> str:
-    """One line: the reason, and what the machinery said."""
+    """Describe an error in one line: reason and message."""
     return clean(f"{error['reason']}: {error['message']}")
 
 
 def advice(error: ErrorInfo, *, name: str) -> str:
-    """What a person can do about it."""
+    """Say what a person can do about an error."""
     if _is_for_owner(error):
         start, again = f"codehub ws start {quoted(name)}", f"codehub ws recover {quoted(name)}"
         files = ", ".join(clean(str(each)) for each in error["context"].get("files", ()))
@@ -156,23 +161,24 @@ def advice(error: ErrorInfo, *, name: str) -> str:
 
 
 def _is_for_owner(error: ErrorInfo) -> bool:
-    """Archiving was given up: as the server judges who may lift an error (``owner_may_lift_error``)."""
+    """Whether the owner may lift the error. Same rule as the server's ``owner_may_lift_error``."""
     given_up = error["is_terminal"] or "next_try_at" in error["context"]
     return given_up and error["operation"] == "ARCHIVING" and error["reason"] not in ("DataLost", "Mismatch")
 
 
 def quoted(name: str) -> str:
-    """As one would type it."""
+    """Quote a name for the shell."""
     import shlex
 
     return shlex.quote(clean(name))
 
 
 def age(since: str, *, now: datetime) -> timedelta:
+    """Return the time since ``since``."""
     return now - parse_time(since)
 
 
-def _wish_words(ws: Workspace) -> str:
+def _pending_words(ws: Workspace) -> str:
     desired, operation = ws["desired_state"], ws["operation"]
     if operation == "NONE":
         return {"RUNNING": "about to start", "STANDBY": "about to sleep"}.get(desired, "about to be archived")
@@ -181,18 +187,18 @@ def _wish_words(ws: Workspace) -> str:
     return {"RUNNING": "then starts", "STANDBY": "then sleeps"}.get(desired, "then is archived")
 
 
-def _promise(following: NextChange, *, now: datetime) -> str:
+def _scheduled_words(following: NextChange, *, now: datetime) -> str:
     does = {"STANDBY": "sleeps", "PENDING": "is archived"}.get(following["to"], "starts")
     left = (parse_time(following["at"]) - now).total_seconds()
     return f"{does} in {span(left)}" if left >= 1 else f"{does} any moment"
 
 
-def _rest_words(ws: Workspace) -> str:
+def _settled_words(ws: Workspace) -> str:
     match ws["status"]:
         case "running" if ws["standby_ttl_seconds"] == 0:
             return "never sleeps by itself"
         case "running":
-            # Without activity to read nobody can promise anything.
+            # Without known activity the next change is unknown.
             return "" if ws["activity"]["connections"] is None else "awake while in use"
         case "standby":
             return "stays asleep until opened" if ws["archive_ttl_seconds"] == 0 else ""

@@ -1,4 +1,4 @@
-"""``codehub ws …``: one's workspaces, through the API."""
+"""Commands ``codehub ws …``: workspaces, through the API."""
 
 import sys
 from collections.abc import Callable
@@ -92,9 +92,9 @@ def create(
     with connect() as client:
         made = client.create_workspace(new)
         if wait:
-            made = waiting.until_rest(client, made, quiet=json, timeout=timeout)
+            made = waiting.until_settled(client, made, quiet=json, timeout=timeout)
             waiting.expect(made, "running")
-    _report(made, json=json, told="made, and starts" if start and not wait else None)
+    _report(made, json=json, note="made, and starts" if start and not wait else None)
 
 
 @app.command()
@@ -104,7 +104,7 @@ def start(
     """Start it: an archived one comes back with every file."""
     from codehub.cli.client import WorkspaceAction
 
-    _wish(
+    _act(
         workspace,
         lambda client, ws: client.act(ws["id"], WorkspaceAction.START),
         expected=("running",) if wait else (),
@@ -120,7 +120,7 @@ def stop(
     """Put it to sleep. Its files stay where they are."""
     from codehub.cli.client import WorkspaceAction
 
-    _wish(
+    _act(
         workspace,
         lambda client, ws: client.act(ws["id"], WorkspaceAction.STOP),
         expected=("standby",) if wait else (),
@@ -136,7 +136,7 @@ def archive(
     """Pack its files into the archive. Starting or opening it brings them back."""
     from codehub.cli.client import WorkspaceAction
 
-    _wish(
+    _act(
         workspace,
         lambda client, ws: client.act(ws["id"], WorkspaceAction.ARCHIVE),
         expected=("archived", "new") if wait else (),
@@ -152,7 +152,7 @@ def awake(
     json: bool = JSON,
 ) -> None:
     """Keep it awake for some hours, used or not. It is not started by this."""
-    _wish(
+    _act(
         workspace,
         lambda client, ws: client.keep_awake(ws["id"], hours=hours),
         expected=(),
@@ -165,10 +165,13 @@ def awake(
 def recover(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
-    """Lift an error, so that CodeHub tries again. Owners: an archiving that failed; administrators: any."""
+    """Lift an error, so that CodeHub tries again.
+
+    Owners: an archiving that failed; administrators: any.
+    """
     from codehub.cli.client import WorkspaceAction
 
-    _wish(
+    _act(
         workspace,
         lambda client, ws: client.act(ws["id"], WorkspaceAction.RECOVER),
         expected=("running", "standby", "archived", "new") if wait else (),
@@ -185,14 +188,17 @@ def rm(
     timeout: float | None = TIMEOUT,
     json: bool = JSON,
 ) -> None:
-    """Delete it for good, home directory and all. Its archives follow some hours later."""
+    """Delete it for good, home directory and all.
+
+    Its archives follow some hours later.
+    """
 
     def delete(client: "Client", ws: "Workspace") -> "Workspace":
         if not yes:
             _confirm(ws)
         return client.delete_workspace(ws["id"])
 
-    _wish(workspace, delete, expected=("deleted",) if wait else (), timeout=timeout, json=json)
+    _act(workspace, delete, expected=("deleted",) if wait else (), timeout=timeout, json=json)
 
 
 @app.command(name="open")
@@ -229,7 +235,7 @@ app.command(name="logs")(logs.show)
 app.command(name="explain")(explaining.explain)
 
 
-def _wish(
+def _act(
     reference: str,
     act: Callable[["Client", "Workspace"], "Workspace"],
     *,
@@ -237,25 +243,25 @@ def _wish(
     timeout: float | None,
     json: bool,
 ) -> None:
-    """Find it, ask something of it, and wait for one of ``expected`` if there are any."""
+    """Find a workspace, act on it, and wait for one of the ``expected`` statuses, if any."""
     with connect() as client:
         ws = act(client, get_workspace(client, reference))
         if expected:
-            ws = waiting.until_rest(client, ws, quiet=json, timeout=timeout)
+            ws = waiting.until_settled(client, ws, quiet=json, timeout=timeout)
             waiting.expect(ws, *expected)
         now = client.now
-    _report(ws, json=json, told=None if expected else next_words(ws, now=now))
+    _report(ws, json=json, note=None if expected else next_words(ws, now=now))
 
 
-def _report(ws: "Workspace", *, json: bool, told: str | None = None) -> None:
+def _report(ws: "Workspace", *, json: bool, note: str | None = None) -> None:
     if json:
         print_json(ws)
         return
     line = Text.assemble((clean(ws["name"]), "bold"), " is ", (ws["status"], status_style(ws["status"])))
-    if told:
-        line.append(f" ({told})")
+    if note:
+        line.append(f" ({note})")
     line.append(".")
-    if ws["status"] == "running" and not told:
+    if ws["status"] == "running" and not note:
         line.append(f" {clean(ws['url'])}")
     out.print(line)
 

@@ -1,1 +1,1 @@
-"""The front door: reads request heads, decides from memory, relays bytes."""
+"""Reverse proxy: parse request heads, decide access from caches, relay bytes."""

@@ -1,4 +1,4 @@
-"""The answers the proxy gives itself: problems for programs, redirects, and pages for people."""
+"""Build the responses that the proxy gives itself: problems and redirects."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ _OVER_HTTPS: Final = b"Strict-Transport-Security: max-age=31536000\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole response. Never cached unless it says so itself."""
+    """A whole response of the proxy itself.
+
+    Sent with ``Cache-Control: no-store`` unless ``fields`` sets another.
+    """
 
     status: int
     body: bytes = b""
@@ -19,7 +22,10 @@ class Answer:
     fields: tuple[tuple[str, str], ...] = field(default=())
 
     def head(self, *, close: bool, secure: bool) -> bytes:
-        """``secure``: people reach CodeHub over HTTPS."""
+        """Write the status line and fields.
+
+        ``secure``: the public URL is HTTPS, so add HSTS.
+        """
         names = {name.lower() for name, _ in self.fields}
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         if self.content_type:
@@ -35,12 +41,13 @@ class Answer:
 
 
 def method_not_allowed(*allowed: str) -> Answer:
+    """Build a 405 problem with its ``Allow`` field."""
     answer = problem(405, "method_not_allowed", f"Only {' and '.join(allowed)}.")
     return Answer(405, answer.body, answer.content_type, (("Allow", ", ".join(allowed)),))
 
 
 def problem(status: int, code: str, detail: str, *, retry_after: int | None = None) -> Answer:
-    """RFC 9457, as the API writes it."""
+    """Build an ``application/problem+json`` answer (RFC 9457), as the API does."""
     body = {
         "type": f"urn:codehub:problem:{code}",
         "title": HTTPStatus(status).phrase,
@@ -53,20 +60,26 @@ def problem(status: int, code: str, detail: str, *, retry_after: int | None = No
 
 
 def redirect(status: int, location: str, *, fields: tuple[tuple[str, str], ...] = ()) -> Answer:
+    """Build a redirect to ``location``."""
     return Answer(status, fields=(("Location", location), *fields))
 
 
 def unauthorized() -> Answer:
+    """Build a 401 problem with its ``WWW-Authenticate`` field."""
     answer = problem(401, "not_signed_in", "Sign in, or send a token as Authorization: Bearer.")
     return Answer(401, answer.body, answer.content_type, (("WWW-Authenticate", 'Bearer realm="codehub"'),))
 
 
 def not_found() -> Answer:
-    """Also for what exists but is not yours: nobody learns which workspaces there are."""
+    """Build a 404 problem.
+
+    Also for workspaces of other people: the answer must not reveal that they exist.
+    """
     return problem(404, "not_found", "There is no such workspace.")
 
 
 def refused(status: int, cause: str) -> Answer:
-    if status == 405:  # CONNECT and TRACE, whatever the address: these are what some address may know
+    """Build the problem for a request that failed parsing or timed out."""
+    if status == 405:  # CONNECT and TRACE on any path: list every method that some path allows
         return method_not_allowed("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
     return problem(status, "bad_request" if status == 400 else cause.replace(" ", "_"), f"Refused: {cause}.")

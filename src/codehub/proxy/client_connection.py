@@ -1,8 +1,8 @@
-"""A client's connection: reads one request at a time, in order, and sends it where it belongs.
+"""Read a client's requests, one at a time and in order, and forward each.
 
-A request whose answer is in memory (who, where, a kept upstream connection) goes through without leaving
-the callback it arrived in. Anything else — an unknown face, a sleeping workspace, a connect — runs in one
-task per connection, while what the client sends meanwhile waits in a small buffer.
+A request whose principal, workspace and idle upstream connection are all cached is forwarded inside the
+callback it arrived in. Anything else (an unknown credential, a sleeping workspace, a new upstream connection)
+runs in one task per connection; bytes the client sends meanwhile wait in a buffer of ``READ_AHEAD`` bytes.
 """
 
 import asyncio
@@ -28,11 +28,13 @@ from codehub.proxy.upstream.pool import ConnectFailed, UpstreamConnection, keep_
 
 log = structlog.get_logger(__name__)
 
-LINGER_LIMIT = 1024 * 1024
-MAX_CACHED_ADMISSIONS = 4  # a page asks for scripts, styles and data with different fields, in turns
+LINGER_LIMIT = 1024 * 1024  # bytes discarded in LINGERING before the connection is aborted
+MAX_CACHED_ADMISSIONS = 4  # a page alternates between field blocks: for scripts, for styles, for data
 
 
 class ClientConnection(Connection):
+    """A client's connection: parses heads, decides access, starts exchanges."""
+
     __slots__ = (
         "_address",
         "_cached_admissions",
@@ -44,8 +46,8 @@ class ClientConnection(Connection):
     def __init__(self, engine: ProxyEngine) -> None:
         super().__init__(engine)
         self._address = b""
-        self._reading = False  # a head has begun to arrive
-        self._cached_admissions: list[CachedAdmission] = []  # the latest first
+        self._reading = False  # a part of a head has arrived
+        self._cached_admissions: list[CachedAdmission] = []  # newest first
         self._identity: Identity | None = None
         self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
 
@@ -86,13 +88,13 @@ class ClientConnection(Connection):
             self._update_reading()
 
     def eof_received(self) -> bool:
-        """A client may close its side and still wait for its answer; in mid-request it broke off."""
+        """Handle a half-close: wait for a pending answer, close in mid-request."""
         exchange = self.exchange
         self.quiet = 0.0
         if exchange is not None and self.state is ConnectionState.TUNNEL:
             return exchange.client_eof()
         if exchange is not None and exchange.sending.done:
-            # Nobody half-closes an event stream: the tab is gone.
+            # No browser half-closes an event stream: the tab was closed.
             self._eof = True
             return not exchange.is_stream
         if self.state is ConnectionState.ADMITTING:
@@ -101,7 +103,7 @@ class ClientConnection(Connection):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._engine.left(self)
+        self._engine.forget(self)
         if self._task is not None:
             self._task.cancel()
         exchange, self.exchange = self.exchange, None
@@ -131,7 +133,7 @@ class ClientConnection(Connection):
 
     def _read_head(self) -> None:
         buffer = self._buffer
-        if buffer.startswith(b"\r\n"):  # a line end too many behind the previous body: RFC 9112, 2.2
+        if buffer.startswith(b"\r\n"):  # an extra CRLF after the previous body: RFC 9112, 2.2
             buffer = self._buffer = buffer[2:]
             if not buffer:
                 return
@@ -160,7 +162,7 @@ class ClientConnection(Connection):
         elif buffer.count(b"\n") != buffer.count(b"\r\n") or b"\0" in buffer:
             self._refuse(Refused(400, "malformed"))
         elif not self._reading:
-            # From the first byte on, however slowly the rest drips in.
+            # Set once, at the first byte: later bytes must not extend it.
             self._reading = True
             self.deadline = self._loop.time() + settings.head_timeout
 
@@ -178,8 +180,8 @@ class ClientConnection(Connection):
             if request.websocket and not is_same_origin(request, engine.scheme):
                 self._answer(request, engine.admission.bad_origin())
                 return
-            if request.has_body:  # anybody may send one, so it may not take for ever
-                self.deadline = self._loop.time() + engine.settings.api_request_limit
+            if request.has_body:  # forwarded without a sign-in, so the whole of it gets a timeout
+                self.deadline = self._loop.time() + engine.settings.api_request_timeout
             self._forward(request, None, route.path, engine.api)
             return
         if route.kind is RouteKind.WORKSPACE:
@@ -205,7 +207,7 @@ class ClientConnection(Connection):
         self._cached_admissions = [fresh, *others[: MAX_CACHED_ADMISSIONS - 1]]
 
     def _forward_cached(self, head: bytes) -> bool:
-        """Send on what differs from an earlier request in method and path at most. False: it does not."""
+        """Forward a request that differs from a cached admission in method and path only; else return False."""
         engine, now = self._engine, self._loop.time()
         generation = engine.access.generation
         for known in self._cached_admissions:
@@ -232,7 +234,7 @@ class ClientConnection(Connection):
     def _recall(
         self, request: RequestHead, route: Route, identity: Identity
     ) -> tuple[Destination, float] | None:
-        """The way in and how long it stays one, if it can be told without asking anybody."""
+        """Find the destination in the caches, and until when it is valid. None: the directory must be asked."""
         engine, now = self._engine, self._loop.time()
         if not identity.key or route.workspace_id is None:
             return None
@@ -274,10 +276,10 @@ class ClientConnection(Connection):
             self._identity, self._identity_key = identity, key
         return identity
 
-    # Sending them on ------------------------------------------------------------------------------
+    # Forwarding -----------------------------------------------------------------------------------
 
     def _forward(self, request: RequestHead, identity: Identity | None, path: bytes, to: Destination) -> None:
-        """``identity``: given where CodeHub's own secrets must be left out, None where they belong."""
+        """Forward a request. ``identity``: given to strip CodeHub's own secrets, None (the API) to keep them."""
         self._send(request, _head(request, path, self._fields_for(request, identity, to)), to)
 
     def _fields_for(self, request: RequestHead, identity: Identity | None, to: Destination) -> bytes:
@@ -287,7 +289,7 @@ class ClientConnection(Connection):
     def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
         exchange = Exchange(self, request, head, to.policy)
         self._begin_activity(to, websocket=request.websocket)
-        # Only what may be sent twice goes over a kept connection, which may be dead without our knowing.
+        # Only replayable requests use an idle connection: the upstream may have closed it already.
         upstream = self._engine.pool.take(to.idle_connections) if request.is_replayable else None
         if upstream is None:
             self._spawn(self._connect(exchange, to))
@@ -308,7 +310,7 @@ class ClientConnection(Connection):
         )
 
     async def _admit(self, request: RequestHead, route: Route, identity: Identity) -> None:
-        outcome = await self._engine.admission.receive(request, route, identity)
+        outcome = await self._engine.admission.admit(request, route, identity)
         self._task = None
         if isinstance(outcome, Answer):
             self._answer(request, outcome)
@@ -331,7 +333,7 @@ class ClientConnection(Connection):
         if self._buffer and not exchange.sending.done:
             data, self._buffer = self._buffer, b""
             self.data_received(data)
-        if self._eof and not exchange.sending.done:  # it broke off while we were connecting
+        if self._eof and not exchange.sending.done:  # the client closed in mid-body while we were connecting
             self.transport.abort()
             return
         self._update_reading()
@@ -339,9 +341,9 @@ class ClientConnection(Connection):
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._transition(ConnectionState.ADMITTING)
         self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._look_after)
+        self._task.add_done_callback(self._on_task_done)
 
-    def _look_after(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.error("a request could not be handled", exc_info=error)
@@ -350,13 +352,17 @@ class ClientConnection(Connection):
         self._answer_and_close(self._engine.admission.failed())
 
     def replay(self, exchange: Exchange) -> None:
+        """Send the request again over a new upstream connection. Replayable requests only."""
         self.exchange = None
         if self._to is not None and not self.transport.is_closing():
             again = Exchange(self, exchange.request, exchange.head, self._to.policy)
             self._spawn(self._connect(again, self._to))
 
-    async def is_still_welcome(self) -> bool:
-        """Would this WebSocket be let in today? Its workspace may sleep: that ends it by itself."""
+    async def may_stay_open(self) -> bool:
+        """Check whether this WebSocket's person may still open its workspace.
+
+        Does not check the phase: when the workspace stops, its upstream connection ends the tunnel.
+        """
         identity, to, access = self._identity, self._to, self._engine.access
         if identity is None or identity.credential is None or to is None or to.target is None:
             return True  # not to a workspace

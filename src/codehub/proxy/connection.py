@@ -1,8 +1,9 @@
-"""The states of a client's connection, what leads from one to the next, and how long each may take.
+"""Define the states of a client's connection, their transitions and timeouts.
 
-``ClientConnection`` reads requests and sends them on; here is what follows from a response that ended, an
-upstream that broke, a client that is slow. Nobody holds a connection for ever: every state has a timeout,
-enforced about once a second (``sweep``) so that the hot path sets no timers.
+``ClientConnection`` reads requests and forwards them; this module handles the end of a response, a broken
+upstream and a slow client. Every state but an idle tunnel has a timeout, enforced about once a second
+(``sweep``) so that the hot path sets no timers; the task of ADMITTING has timeouts of its own (directory,
+connect). TCP keep-alive finds dead peers of an idle tunnel.
 """
 
 import asyncio
@@ -20,17 +21,19 @@ from codehub.proxy.upstream.exchange import Exchange
 from codehub.proxy.upstream.pool import UpstreamConnection
 from codehub.proxy.upstream.tunnel import Tunnel
 
-READ_AHEAD = 64 * 1024  # how much of what follows the current request may wait here
-FORGET_AFTER = 5.0
-RESET = struct.pack("ii", 1, 0)
+READ_AHEAD = 64 * 1024  # bytes buffered behind the current request before reading pauses
+FORGET_AFTER = 5.0  # seconds idle after which the caches of a connection are dropped
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
 
 
 class ConnectionState(Enum):
-    READING = "reading"  # waits for a request head, or reads one
-    ADMITTING = "admitting"  # a task finds out whether and where it goes, or connects
+    """The state of a client's connection. ``TRANSITIONS`` says which may follow which."""
+
+    READING = "reading"  # waiting for a request head, or reading one
+    ADMITTING = "admitting"  # a task decides about the request, or connects to its upstream
     EXCHANGING = "exchanging"  # one request and its response
     TUNNEL = "tunnel"  # bytes both ways, until either side ends
-    LINGERING = "lingering"  # answered for the last time; reads on, so that the answer arrives
+    LINGERING = "lingering"  # the last answer is written; read and discard, so that no RST destroys it
     CLOSED = "closed"  # closed, or closing once everything written has left
 
 
@@ -38,7 +41,7 @@ _S = ConnectionState
 TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
     _S.READING: frozenset({_S.READING, _S.ADMITTING, _S.EXCHANGING, _S.LINGERING, _S.CLOSED}),
     _S.ADMITTING: frozenset({_S.READING, _S.ADMITTING, _S.EXCHANGING, _S.LINGERING, _S.CLOSED}),
-    # Back to ADMITTING: the kept upstream connection was dead, and the request is sent over a new one.
+    # Back to ADMITTING: the idle upstream connection was dead, and the request is replayed over a new one.
     _S.EXCHANGING: frozenset({_S.READING, _S.ADMITTING, _S.TUNNEL, _S.LINGERING, _S.CLOSED}),
     _S.TUNNEL: frozenset({_S.CLOSED}),
     _S.LINGERING: frozenset({_S.CLOSED}),
@@ -47,6 +50,11 @@ TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
 
 
 class Connection(asyncio.Protocol):
+    """State, answers and timeouts of a client's connection.
+
+    Subclassed by ``ClientConnection``.
+    """
+
     __slots__ = (
         "_buffer",
         "_conn_id",
@@ -75,23 +83,23 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.state = ConnectionState.READING
         self.exchange: Exchange | None = None  # in EXCHANGING and TUNNEL
-        self.closes = False  # after the response under way
+        self.closes = False  # close after the current response
         self.touched = False  # bytes moved since the last sweep
-        self.quiet = 0.0  # seconds without, while an exchange is under way
+        self.quiet = 0.0  # seconds without bytes during an exchange
         self.deadline = self._loop.time() + engine.settings.head_timeout
         self._keep_alive = engine.settings.keep_alive
-        self._buffer = b""  # read, and not yet anybody's
+        self._buffer = b""  # read, and not yet part of a request
         self._task: asyncio.Task[None] | None = None  # in ADMITTING
-        self._to: Destination | None = None  # where the exchange under way goes
-        self._conn_id: str | None = None  # of the lease, if it is a WebSocket
+        self._to: Destination | None = None  # of the current exchange
+        self._conn_id: str | None = None  # of the lease, for a WebSocket
         self._memory = FieldMemory()
         self._eof = False  # the client has closed its side
-        self._full = False  # the client does not take more bytes for now
+        self._full = False  # the write buffer towards the client is full
         self._upstream_is_full = False
-        self._lingered = 0  # bytes thrown away in LINGERING
+        self._lingered = 0  # bytes discarded in LINGERING
 
     def _transition(self, to: ConnectionState) -> None:
-        """The only place where the state changes."""
+        """Change the state. Nothing else assigns it."""
         assert to in TRANSITIONS[self.state], f"{self.state.value} -> {to.value}"
         if self.state is ConnectionState.TUNNEL:
             self._engine.metrics.websockets_open -= 1
@@ -101,25 +109,28 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """Drop what only makes the next request quicker: thousands at rest should cost little."""
+        """Drop caches that only speed up the next request, to save memory on idle connections."""
         self._memory.clear()
 
     # What the exchange calls ----------------------------------------------------------------------
 
     def exchange_done(self, *, close: bool) -> None:
+        """Go on after a complete response: close, or read the next request."""
         self.exchange = None
         self._end_activity()
-        if close:  # the connection ends here, though the client may still be sending
+        if close:  # the client may still be sending
             self._linger()
         else:
             self._transition(ConnectionState.READING)
             self._next()
 
     def upstream_full(self, *, full: bool) -> None:
+        """Pause or resume reading from the client: backpressure of the upstream."""
         self._upstream_is_full = full
         self._update_reading()
 
     def upstream_broke(self, exchange: Exchange) -> None:
+        """Answer 502, or reset if the client has seen part of a response."""
         self._engine.metrics.upstream_broken_total += 1
         self.exchange = None
         to = self._to
@@ -130,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._answer_and_close(self._engine.admission.bad_gateway(exchange.request, to))
 
     def tunnel_opened(self) -> None:
-        """From here on both sides are bytes without meaning to us."""
+        """Switch to TUNNEL: from here on bytes are relayed without being parsed."""
         self._transition(ConnectionState.TUNNEL)
         self._engine.metrics.websockets_open += 1
         self._engine.metrics.websockets_total += 1
@@ -141,9 +152,11 @@ class Connection(asyncio.Protocol):
             self._update_reading()
 
     def join(self, upstream: UpstreamConnection) -> Tunnel:
+        """Build the tunnel between this connection and ``upstream``."""
         return Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
 
     def tunnel_closed(self) -> None:
+        """Close after everything written has been sent: the upstream closed the tunnel."""
         self.exchange = None
         self._end_activity()
         self._close_when_flushed()
@@ -151,14 +164,14 @@ class Connection(asyncio.Protocol):
     # From one request to the next -----------------------------------------------------------------
 
     def is_idle(self) -> bool:
-        """Ready for the next request."""
+        """Whether the next request can be read."""
         return self.state is ConnectionState.READING and not self._full
 
     def is_tunnel(self) -> bool:
         return self.state is ConnectionState.TUNNEL
 
     def _next(self) -> None:
-        if self.closes and self._buffer:  # closing on unread bytes would reset the answer away
+        if self.closes and self._buffer:  # closing with unread bytes sends RST, destroying the answer
             self._linger()
             return
         if self.closes or (self._eof and not self._buffer):
@@ -169,7 +182,7 @@ class Connection(asyncio.Protocol):
         if self._buffer:
             self._update_reading()
             if not self._full:
-                # Not recursively: a client may have pipelined thousands.
+                # Scheduled, not called: a client may pipeline thousands of requests, and recursion would overflow.
                 self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
@@ -178,10 +191,10 @@ class Connection(asyncio.Protocol):
             if self.is_idle() and self._eof:
                 self.transport.close()
 
-    # Answering, and ending ------------------------------------------------------------------------
+    # Answering and closing ------------------------------------------------------------------------
 
     def _answer(self, request: RequestHead, answer: Answer) -> None:
-        if request.has_body:  # unread, and not worth reading: the next request would be behind it
+        if request.has_body:  # it was not read, and the next request would start behind it
             self._answer_and_close(answer, omit_body=request.method == b"HEAD")
             return
         self._engine.metrics.answers[answer.status] += 1
@@ -191,7 +204,7 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def _answer_and_close(self, answer: Answer, *, omit_body: bool = False) -> None:
-        """Answer, then read on for a moment: closing on unread bytes would reset the answer away."""
+        """Answer and linger: closing with unread bytes sends RST, which would destroy the answer."""
         if self.transport.is_closing():
             return
         self._engine.metrics.answers[answer.status] += 1
@@ -200,6 +213,7 @@ class Connection(asyncio.Protocol):
         self._linger()
 
     def _break_or_answer(self, answer: Answer) -> None:
+        """End the exchange: reset if the client has seen part of a response, else answer and close."""
         exchange, self.exchange = self.exchange, None
         self._end_activity()
         if exchange is not None:
@@ -228,7 +242,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def _reset(self) -> None:
-        """End the connection so that nobody takes what arrived for a whole: RST instead of FIN."""
+        """Close with RST instead of FIN, so that the client does not take a partial response for a whole one."""
         self._transition(ConnectionState.CLOSED)
         sock = self.transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
@@ -265,37 +279,37 @@ class Connection(asyncio.Protocol):
     # What the engine calls ------------------------------------------------------------------------
 
     def sweep(self, now: float, elapsed: float) -> None:
-        """Called about once a second: every way of taking one's time ends here."""
+        """Enforce the timeout of the current state. Called about once a second."""
         exchange, settings = self.exchange, self._engine.settings
         if exchange is None:
             if now >= self.deadline:
-                self._out_of_time()
+                self._on_deadline()
             elif now >= self.deadline - settings.keep_alive + FORGET_AFTER:
                 self._forget()
             return
         sending = not exchange.sending.done and not exchange.tunnel
         if sending and now >= self.deadline:
-            self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=True))
+            self._break_or_answer(self._engine.admission.timed_out(waiting_for_client=True))
             return
         if self.touched:
             self.touched, self.quiet = False, 0.0
             return
         self.quiet += elapsed
         if self._full:
-            limit = settings.client_stall
+            timeout = settings.client_stall
         elif self._eof or exchange.one_way:
-            limit = settings.half_close_grace
-        elif exchange.tunnel:  # may rest as long as it likes
+            timeout = settings.half_close_grace
+        elif exchange.tunnel:  # an idle tunnel has no timeout
             self.quiet = 0.0
             return
         elif sending and not self._upstream_is_full:
-            limit = settings.request_idle
+            timeout = settings.request_idle
         else:
-            limit, sending = settings.response_idle, False
-        if self.quiet >= limit:
-            self._break_or_answer(self._engine.admission.too_slow(waiting_for_client=sending))
+            timeout, sending = settings.response_idle, False
+        if self.quiet >= timeout:
+            self._break_or_answer(self._engine.admission.timed_out(waiting_for_client=sending))
 
-    def _out_of_time(self) -> None:
+    def _on_deadline(self) -> None:
         lingering = self.state is ConnectionState.LINGERING
         flushing = lingering and self.transport.get_write_buffer_size() > 0
         if flushing and self.quiet < self._engine.settings.client_stall:
@@ -308,20 +322,24 @@ class Connection(asyncio.Protocol):
             self._answer_and_close(refused(408, "slow head"))
 
     def cut(self) -> None:
-        """End it at once, whatever is under way."""
+        """Abort the connection and its exchange at once."""
         if self.exchange is not None:
             self.exchange.abandon()
         self.transport.abort()
 
     def drain(self) -> None:
-        """The server is going: tunnels and streams close now, what is under way after its answer, and what
-        is at rest after one more request, or with ``close_at_rest``."""
+        """Begin to close for a shutdown.
+
+        Tunnels and event streams close now, an exchange after its answer, an idle connection after one more
+        request or with ``close_if_idle``.
+        """
         self.closes = True
         exchange = self.exchange
         if exchange is not None and (exchange.tunnel or exchange.is_stream):
             exchange.abandon()
             self.transport.close()
 
-    def close_at_rest(self) -> None:
+    def close_if_idle(self) -> None:
+        """Close unless a request is being read or handled."""
         if self.is_idle() and not self._buffer:
             self.transport.close()

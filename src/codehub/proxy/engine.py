@@ -1,6 +1,7 @@
-"""What all client connections of one event loop share: settings, caches, the pool, and care for each other.
+"""Hold what all connections of one event loop share: settings, caches, the pool.
 
-Connections know the engine; the engine knows them only as ``ServedConnection``.
+The engine also enforces the connection limit, sweeps timeouts and re-checks open tunnels. Connections import
+the engine; the engine knows them only as ``ServedConnection``.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ from codehub.proxy.upstream.destinations import Destinations
 from codehub.proxy.upstream.pool import ConnectFailed, UpstreamPool
 from codehub.proxy.upstream.relay import Relay
 
-JUDGE_AGAIN = 15.0
+TUNNEL_CHECK_INTERVAL = 15.0
 
 log = structlog.get_logger(__name__)
 
 
 class ServedConnection(Protocol):
-    """A client's connection, as far as the engine looks after it."""
+    """A client's connection, as the engine sees it."""
 
     @property
     def transport(self) -> asyncio.Transport: ...
@@ -39,19 +40,22 @@ class ServedConnection(Protocol):
     def is_tunnel(self) -> bool: ...
 
     def sweep(self, now: float, elapsed: float) -> None:
-        """Called about once a second: enforce every timeout."""
+        """Enforce the timeout of the current state. Called about once a second."""
 
     def drain(self) -> None: ...
 
-    def close_at_rest(self) -> None: ...
+    def close_if_idle(self) -> None: ...
 
     def cut(self) -> None: ...
 
-    async def is_still_welcome(self) -> bool: ...
+    async def may_stay_open(self) -> bool: ...
 
 
 class ProxyEngine:
-    """What all connections of one loop share."""
+    """Shared state of all client connections of one event loop.
+
+    Not thread-safe: one loop, one engine.
+    """
 
     def __init__(self, ports: Interfaces, settings: ProxySettings, metrics: Metrics) -> None:
         self.loop = asyncio.get_running_loop()
@@ -71,14 +75,14 @@ class ProxyEngine:
         self.api = self.destinations.api()
         self.access = DirectoryCache(ports.directory, settings, metrics)
         pages = Pages(settings)
-        own = InternalEndpoints(
+        internal = InternalEndpoints(
             ports, settings, access=self.access, pages=pages, probe=self.probe, destinations=self.destinations
         )
         self.admission = Admission(
             ports,
             settings,
             access=self.access,
-            own=own,
+            internal=internal,
             pages=pages,
             metrics=metrics,
             destinations=self.destinations,
@@ -87,30 +91,36 @@ class ProxyEngine:
         self.empty = asyncio.Event()
         self.empty.set()
         self.occupied = asyncio.Event()
-        self._judge_at = self.loop.time() + JUDGE_AGAIN
-        self._judging: asyncio.Task[None] | None = None  # held, or it could vanish half-way
+        self._check_tunnels_at = self.loop.time() + TUNNEL_CHECK_INTERVAL
+        self._tunnel_check: asyncio.Task[None] | None = None  # held, or it could be collected
         self._trusted = frozenset(address.encode() for address in settings.trusted_proxies)
 
     def admit(self, connection: ServedConnection) -> bool:
-        """Take a new connection, at the price of one that is doing nothing if there are too many."""
+        """Register a new connection; at ``max_connections``, abort an idle one for it.
+
+        False: all are busy, and the caller answers 503 and closes. It is registered even then, because it is
+        open until it has lingered.
+        """
         self.metrics.connections_total += 1
         room = len(self.connections) < self.settings.max_connections
         if not room:
-            resting = next((other for other in self.connections if other.is_idle()), None)
-            if resting is not None:
-                resting.transport.abort()
+            idle = next((other for other in self.connections if other.is_idle()), None)
+            if idle is not None:
+                idle.transport.abort()
                 room = True
         if not room:
             self.metrics.connections_refused_total += 1
         if not self.connections:
-            self.pool.expire(self.loop.time())  # nobody looked after it so closely meanwhile
+            # Without clients the sweep runs every 10 s only: idle upstream connections may be overdue.
+            self.pool.expire(self.loop.time())
         self.connections.add(connection)
         self.empty.clear()
         self.occupied.set()
         self.metrics.connections_open = len(self.connections)
         return room
 
-    def left(self, connection: ServedConnection) -> None:
+    def forget(self, connection: ServedConnection) -> None:
+        """Remove a connection that was closed. Idempotent."""
         self.connections.discard(connection)
         if not self.connections:
             self.empty.set()
@@ -118,11 +128,15 @@ class ProxyEngine:
         self.metrics.connections_open = len(self.connections)
 
     def trusts(self, address: bytes) -> bool:
+        """Whether ``X-Forwarded-For`` of this peer is used (``trusted_proxies``)."""
         return address in self._trusted
 
     async def probe(self, target: WorkspaceTarget) -> bool:
-        """Does the workspace accept connections? The one made to find out is kept for the next request."""
-        to = self.destinations.door_of(target)
+        """Check whether the workspace accepts connections.
+
+        Keeps the connection it made for the next request.
+        """
+        to = self.destinations.main_port(target)
         if to is None:
             return False
         try:
@@ -133,27 +147,28 @@ class ProxyEngine:
         return True
 
     def sweep(self, elapsed: float) -> None:
+        """Enforce timeouts, expire caches and idle upstreams, re-check tunnels when due."""
         now = self.loop.time()
         for connection in list(self.connections):
             try:
                 connection.sweep(now, elapsed)
-            except Exception:  # one connection's trouble must not end the care for all others
-                log.exception("a connection could not be looked after")
+            except Exception:  # one failing connection must not end the sweep of all others
+                log.exception("connection not swept")
                 connection.cut()
-        if self.access.people_changed or now >= self._judge_at:
-            self.access.people_changed = False
-            self._judge_at = now + JUDGE_AGAIN
-            self._judging = self.loop.create_task(self._judge_tunnels())
+        if self.access.users_changed or now >= self._check_tunnels_at:
+            self.access.users_changed = False
+            self._check_tunnels_at = now + TUNNEL_CHECK_INTERVAL
+            self._tunnel_check = self.loop.create_task(self._check_tunnels())
         self.pool.expire(now)
         self.access.expire(now)
 
-    async def _judge_tunnels(self) -> None:
-        """A WebSocket outlives the look at who opened it: whoever is signed out or disabled loses it here."""
+    async def _check_tunnels(self) -> None:
+        """Close tunnels whose person was signed out, disabled or lost access since they were opened."""
         for connection in [connection for connection in self.connections if connection.is_tunnel()]:
             try:
-                welcome = await connection.is_still_welcome()
-            except Exception as error:  # noqa: BLE001 - not knowing is no reason to cut people off
-                log.warning("open sockets not judged", error=repr(error))
+                allowed = await connection.may_stay_open()
+            except Exception as error:  # noqa: BLE001 - a failed lookup must not close tunnels; the next check follows
+                log.warning("open tunnels not checked", error=repr(error))
                 return
-            if not welcome:
+            if not allowed:
                 connection.cut()

@@ -1,9 +1,9 @@
-"""Who a request says it is, and what of that a workspace may see: nothing.
+"""Extract CodeHub's credentials from a request; hide them from workspaces.
 
-CodeHub's cookies are cut out of ``Cookie`` and its tokens out of ``Authorization`` before a request goes
-to a workspace; what the workspace's own pages set passes through. In the other direction the proxy tells
-the API who somebody is with a signed header, needed where the dashboard's cookie does not reach (a
-workspace's own origin). Clients cannot send it: every ``X-CodeHub-*`` field of theirs is dropped.
+Invariant: no workspace sees a cookie or token of CodeHub. They are removed from ``Cookie`` and
+``Authorization``; cookies that the workspace's own pages set pass through. Towards the API the proxy names the
+principal in a signed header, needed where the dashboard's cookie is not sent (a workspace's own origin).
+Clients cannot forge it: it is signed, and every ``X-CodeHub-*`` field from a client is dropped.
 """
 
 import hmac
@@ -21,7 +21,7 @@ PRINCIPAL_HEADER: Final = "X-CodeHub-Principal"
 PRINCIPAL_LIFETIME: Final = 30.0
 
 _OWN_COOKIE: Final = re.compile(rb"(?:__(?:host|secure)-)?codehub_", re.IGNORECASE)
-# As a lenient reader may take it: quoted, percent-encoded, with other marks for the underscore.
+# As a lenient parser may read the name: quoted, percent-encoded, another character for the underscore.
 _LIKE_OWN_COOKIE: Final = re.compile(
     rb"[^a-z0-9]*(?:(?:host|secure)[^a-z0-9]+)?codehub[^a-z0-9=]", re.IGNORECASE
 )
@@ -30,7 +30,10 @@ _BEARER: Final = re.compile(rb"bearer[ \t]+(chp_[\x21-\x7e]*)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class CookieNames:
-    """Over HTTPS only ``__Host-`` names count: a sibling domain cannot plant those."""
+    """Names of CodeHub's cookies.
+
+    Over HTTPS with ``__Host-``, which a sibling domain cannot set.
+    """
 
     session: bytes
     workspace: bytes
@@ -42,7 +45,7 @@ class CookieNames:
 
 
 class Identity:
-    """Raw ``Cookie`` and ``Authorization`` of a request, taken apart once per connection."""
+    """The credential of a request; its ``Cookie`` and ``Authorization`` without it."""
 
     __slots__ = ("authorization", "cookie", "credential", "key")
 
@@ -54,7 +57,10 @@ class Identity:
 
     @property
     def by_token(self) -> bool:
-        """A program's: browsers never send one by themselves."""
+        """Whether the credential is an API token.
+
+        Browsers never send one by themselves, so no page can misuse it.
+        """
         return self.credential is not None and self.credential.kind is CredentialKind.TOKEN
 
 
@@ -66,7 +72,11 @@ def identify(
     on_workspace_host: bool,
     workspace_id: UUID | None,
 ) -> Identity:
-    """At a workspace's own origin only that workspace's cookie counts, elsewhere only the session's."""
+    """Split a request's fields into CodeHub's credential and what a workspace may see.
+
+    A token takes precedence. On a workspace host only that workspace's cookie is a credential, elsewhere only
+    the session cookie.
+    """
     token = _BEARER.fullmatch(authorization) if authorization else None
     clean, found = _take_cookies(cookie or b"", names.workspace if on_workspace_host else names.session)
     credential: Credential | None = None
@@ -80,14 +90,15 @@ def identify(
 
 
 def is_codehub_cookie(name: bytes) -> bool:
+    """Whether a cookie name is reserved: ``codehub_…``, also with ``__Host-``."""
     return _OWN_COOKIE.match(name) is not None
 
 
 def may_be_read_as_own_cookie(pair: bytes) -> bool:
-    """Whether ``name=value`` of a Set-Cookie could come back as one of CodeHub's cookies, to any reader.
+    """Whether any parser could read this Set-Cookie ``name=value`` as CodeHub's.
 
-    A cookie without a name comes back as its bare value, ``=codehub_ws=x`` as ``codehub_ws=x``. Some readers
-    end a cookie at a comma, decode its name or take more for white space than a browser does.
+    A browser returns a cookie without a name as its bare value, ``=codehub_ws=x`` as ``codehub_ws=x``. Some
+    parsers end a cookie at a comma, decode its name or strip more white space than a browser does.
     """
     name, separator, _ = pair.partition(b"=")
     if not separator or not name.strip(b" \t"):
@@ -100,13 +111,19 @@ def _unquoted(part: bytes) -> bytes:
 
 
 def sign_principal(principal: Principal, *, secret: bytes, now: float) -> str:
-    """The value of ``X-CodeHub-Principal``: ``user_id role expiry signature``."""
+    """Write the value of ``X-CodeHub-Principal``: ``user_id role expiry signature``.
+
+    Valid for 30 s.
+    """
     claim = f"{principal.user_id} {principal.role.value} {int(now + PRINCIPAL_LIFETIME)}"
     return f"{claim} {hmac.digest(secret, claim.encode(), 'sha256').hex()}"
 
 
 def verify_principal(value: str, *, secret: bytes, now: float) -> Principal | None:
-    """The API's side: who the proxy vouches for, or None when it does not."""
+    """Verify a value of ``X-CodeHub-Principal``, for the API.
+
+    None: bad signature, or expired.
+    """
     claim, _, signature = value.rpartition(" ")
     expected = hmac.digest(secret, claim.encode(), "sha256").hex()
     if not hmac.compare_digest(signature.encode(), expected.encode()):
@@ -126,7 +143,7 @@ def _take_cookies(raw: bytes, wanted: bytes) -> tuple[bytes, bytes | None]:
             kept.append(pair.strip(b" \t"))
         elif name == wanted:
             found.append(value)
-    # The name twice means that somebody planted one. Which is unknowable, so neither counts.
+    # Two cookies of one name: another origin may have set one, and which is unknown. Use neither.
     return b"; ".join(kept), found[0] if len(found) == 1 and found[0] else None
 
 

@@ -1,9 +1,9 @@
-"""What the proxy needs from the rest of CodeHub, and nothing more.
+"""Protocols and values the proxy needs from the rest of CodeHub.
 
-The engine knows sockets and HTTP; who a person is, where a workspace runs and how one is woken comes
-through these protocols. ``server/wiring`` implements them over services, store and signals; tests
-implement them in memory. All of them are off the hot path: answers of ``Directory`` are cached for two
-seconds and thrown away when the directory reports a change.
+The engine knows sockets and HTTP; identities, addresses of workspaces and waking come through these
+protocols. ``server/proxy`` implements them over services, store and signals; tests implement them in memory.
+All of them are off the hot path: answers of ``Directory`` are cached for up to 2 s and dropped when the
+directory reports a change.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -17,6 +17,8 @@ from codehub.proxy.settings import Address, TcpAddress
 
 
 class CredentialKind(StrEnum):
+    """Where a credential was found in a request."""
+
     SESSION = "session"  # the dashboard's cookie
     TOKEN = "token"  # Authorization: Bearer chp_…
     WORKSPACE = "workspace"  # the host-only cookie of one workspace's own origin
@@ -24,7 +26,7 @@ class CredentialKind(StrEnum):
 
 @dataclass(frozen=True)
 class Credential:
-    """What a request shows to say who it is. Never logged: ``secret`` opens doors."""
+    """A secret that authenticates a request. Never logged: ``repr`` omits ``secret``."""
 
     kind: CredentialKind
     secret: str
@@ -36,28 +38,32 @@ class Credential:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who it turned out to be, and the session it hangs on: a cookie made from it ends with it."""
+    """The person a credential belongs to.
+
+    Workspace cookies issued from ``session_id`` end with that session.
+    """
 
     user_id: UUID
     role: Role
     session_id: UUID | None = None
 
     def may_open(self, target: "WorkspaceTarget") -> bool:
+        """Whether this person is the owner or an admin."""
         return self.user_id == target.owner_id or self.role is Role.ADMIN
 
 
 class Phase(StrEnum):
-    """``status`` of the API, folded to what the proxy tells apart."""
+    """The API's ``status``, reduced to what the access policy distinguishes."""
 
     RUNNING = "running"
-    ASLEEP = "asleep"  # standby, archived, new, stopping, archiving: only a request brings it back
-    WAKING = "waking"  # provisioning, restoring, starting on the way to RUNNING, which is wanted
+    ASLEEP = "asleep"  # standby, archived, new, stopping, archiving: RUNNING is not desired
+    WAKING = "waking"  # provisioning, restoring, starting: RUNNING is desired
     ERROR = "error"
 
 
 @dataclass(frozen=True)
 class ErrorNote:
-    """Why a workspace is in ERROR, in the words of ``error_info``."""
+    """Reason and message of a workspace in ERROR, from ``error_info``."""
 
     reason: str
     message: str
@@ -65,10 +71,10 @@ class ErrorNote:
 
 @dataclass(frozen=True)
 class WorkspaceTarget:
-    """Where one workspace is, as far as it may be opened. A deleted one has no target.
+    """Phase, owner and address of one workspace. A deleted workspace has no target.
 
     ``strip_prefix``: the image does not use ``{base_path}``, so it must see paths without ``/w/{id}``.
-    ``starting_up``: it reached RUNNING a moment ago; a refused connection is no fault yet.
+    ``starting_up``: it reached RUNNING recently, so a refused connection is not an error yet.
     """
 
     id: UUID
@@ -85,6 +91,8 @@ class WorkspaceTarget:
 
 
 class WakeResult(StrEnum):
+    """How an attempt to wake a workspace ended."""
+
     WAKING = "waking"
     LIMIT = "limit"
     ERROR = "error"
@@ -93,7 +101,7 @@ class WakeResult(StrEnum):
 
 @dataclass(frozen=True)
 class RunningWorkspace:
-    """One line of the page that says which workspaces use up the limit."""
+    """A running workspace, as listed on the page about the limit."""
 
     id: UUID
     name: str
@@ -101,87 +109,116 @@ class RunningWorkspace:
 
 @dataclass(frozen=True)
 class WakeOutcome:
+    """The result of a wake, with what its page shows."""
+
     result: WakeResult
-    running: Sequence[RunningWorkspace] = ()  # LIMIT: this person's, each may be stopped
+    running: Sequence[RunningWorkspace] = ()  # LIMIT: this person's running workspaces
     allowed: int | None = None
-    is_global: bool = False  # LIMIT: everybody's limit, so stopping an own one may not help
+    is_global: bool = False  # LIMIT: of the installation, so stopping an own workspace may not help
     error: ErrorNote | None = None
 
 
 class ChangeListener(Protocol):
-    """What the proxy wants to hear from a directory. Cheap and callable from any loop callback."""
+    """Receives changes from a directory.
+
+    Methods are cheap and callable from any loop callback.
+    """
 
     def workspace_changed(self, workspace_id: UUID) -> None: ...
 
     def user_changed(self, user_id: UUID) -> None:
-        """Signed out, disabled, role changed, token revoked…"""
+        """A person signed out or was disabled, their role changed, a token was revoked …"""
 
     def everything_changed(self) -> None:
-        """The feed was interrupted: what was missed is unknown."""
+        """Drop every cached answer.
+
+        The feed was interrupted, and the missed changes are unknown.
+        """
 
 
 class Directory(Protocol):
-    """Who may open what, and where it is. May raise anything: the request is then answered 503."""
+    """Resolves credentials, workspaces and ports.
+
+    May raise anything: the request is then answered 503.
+    """
 
     async def resolve(self, credential: Credential) -> Principal | None: ...
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None: ...
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
-        """Where another port of a running workspace is reached. None unless the workspace itself listens
-        there: on a shared host it may be somebody else's, the database's for example."""
+        """Find the address of another port of a running workspace.
+
+        None unless the workspace itself listens there: on a shared host the port may belong to another process,
+        the database for example.
+        """
 
     async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
-        """Which socket takes connections at the address; None unless it is this workspace's own.
+        """Identify the socket that listens at the address; None unless the workspace's.
 
-        Asked right before and right after connecting. An address is remembered for a while, and whoever
-        binds a port its owner has left would get the requests meant for the owner.
+        Called right before and right after connecting. Addresses are cached, and another process that binds a
+        port the workspace has closed would otherwise get the workspace's requests.
         """
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
-        """Set the desired state RUNNING in this person's name. Idempotent: a waking workspace answers WAKING."""
+        """Set the desired state RUNNING on behalf of this person.
+
+        Idempotent: a waking workspace answers WAKING.
+        """
 
     async def hint_observer(self, workspace_id: UUID) -> None:
-        """The address does not answer: look soon whether the container is still there."""
+        """Send the Observer a hint: the address refuses connections. May be lost."""
 
     def subscribe(self, listener: ChangeListener) -> None:
-        """Report changes from now on. Losing one makes the proxy two seconds late, never wrong."""
+        """Report changes from now on.
+
+        A lost report is made up for by the cache's TTL of 2 s.
+        """
 
 
 class SignIn(Protocol):
-    """The one-time codes that carry a sign-in from the dashboard to a workspace's own origin."""
+    """Issues and redeems one-time codes that sign in at a workspace's own origin."""
 
     async def issue_code(self, principal: Principal, workspace_id: UUID) -> str:
-        """A code valid for 30 s, for one redemption, for this workspace."""
+        """Issue a code valid for 30 s, for one redemption, for this workspace."""
 
     async def redeem_code(self, code: str, workspace_id: UUID) -> str | None:
-        """The secret for that workspace's cookie, or None: unknown, used, expired, another's."""
+        """Return the secret for the workspace's cookie.
+
+        None: unknown, used, expired, or of another workspace.
+        """
 
 
 class Use(StrEnum):
-    """What a lease stands for: one WebSocket, or all requests in flight of one proxy to a workspace."""
+    """What a lease covers: one WebSocket, or one proxy's requests to a workspace."""
 
     HTTP = "http"
     WEBSOCKET = "websocket"
 
 
 class Activity(Protocol):
-    """The lease set and idle timer of spec 06. Called in the background; may raise, then is retried."""
+    """Records leases and the idle timer (spec 06).
+
+    Called in the background; may raise, and is retried then.
+    """
 
     async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
-        """Take or renew. Gone by itself after 90 s, so a proxy that dies leaves nothing behind."""
+        """Take or renew a lease.
+
+        Idempotent. Expires after 90 s, so those of a proxy that died expire too.
+        """
 
     async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None: ...
 
     async def touch(self, workspace_id: UUID) -> None: ...
 
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
-        """The two above have failed for 30 s: say "in use" in PostgreSQL (``active_until``)."""
+        """Record "in use" in PostgreSQL (``active_until``), while leases and touches fail."""
 
 
 @dataclass(frozen=True)
 class Interfaces:
-    """Everything the engine is given."""
+    """All protocols the engine is constructed with."""
 
     directory: Directory
     sign_in: SignIn

@@ -1,12 +1,14 @@
-"""Telling the rest of CodeHub that a workspace is in use (spec 06), without asking Redis per request.
+"""Record leases and activity of workspaces (spec 06), in the background.
 
-The hot path only counts in memory. A background task turns the counts into port calls: every WebSocket
-holds a lease of its own, all requests in flight of one workspace share one (kept a few seconds beyond the
-last, so that a page load is one lease, not fifty), and requests touch the idle timer at most once in ten
-seconds. Leases are renewed every 30 s and expire after 90: what this process held when it was killed
-expires by itself. A call that fails is made again on the next turn. While they fail, the proxy says "in use"
-through the service layer instead: of a lease that Redis has never heard of at once, because nothing else
-keeps that workspace awake, and of everything after 30 s, well before the leases Redis knows expire.
+No request waits for Redis: the hot path only counts in memory. A task turns the counts into calls of
+``Activity``: every WebSocket holds a lease of its own, all requests in flight to one workspace share one (kept
+for 5 s after the last, so that a page load is one lease, not fifty), and requests touch the idle timer at most
+once in 10 s.
+
+Leases are renewed every 30 s and expire after 90 s, so those of a killed process expire without a release. A
+call that fails is repeated on the next turn. While calls fail, activity is recorded in PostgreSQL instead
+(``mark_active``): for a lease that Redis never stored at once, because nothing else keeps that workspace
+awake, and for everything after 30 s, before the leases that Redis has stored expire.
 """
 
 import asyncio
@@ -23,22 +25,25 @@ from codehub.proxy.settings import ProxySettings
 
 log = structlog.get_logger(__name__)
 
-TURN = 1.0
-LINGER = 5.0
-OUTAGE = 30.0
-PARALLEL = 16
+TURN = 1.0  # seconds between two scans of all leases
+LINGER = 5.0  # seconds a requests lease is kept after the last request
+OUTAGE = 30.0  # seconds of failing calls until everything is recorded in PostgreSQL
+PARALLEL = 16  # calls at once
 
 Lease = tuple[UUID, str, Use]
 Call = Callable[[], Awaitable[None]]
 
 
 class Requests:
-    """The requests of one workspace. ``began`` and ``ended`` are all the hot path calls."""
+    """Counts the requests in flight to one workspace.
 
-    __slots__ = ("__weakref__", "_book", "ended_at", "in_flight", "touched_at", "workspace_id")
+    The hot path calls ``began`` and ``ended`` only.
+    """
 
-    def __init__(self, book: "LeaseTracker", workspace_id: UUID) -> None:
-        self._book = book
+    __slots__ = ("__weakref__", "_tracker", "ended_at", "in_flight", "touched_at", "workspace_id")
+
+    def __init__(self, tracker: "LeaseTracker", workspace_id: UUID) -> None:
+        self._tracker = tracker
         self.workspace_id = workspace_id
         self.in_flight = 0
         self.ended_at = 0.0
@@ -46,9 +51,9 @@ class Requests:
 
     def began(self, now: float) -> None:
         self.in_flight += 1
-        if now - self.touched_at >= self._book.touch_interval:
+        if now - self.touched_at >= self._tracker.touch_interval:
             self.touched_at = now
-            self._book.note(self)
+            self._tracker.note(self)
 
     def ended(self, now: float) -> None:
         self.in_flight -= 1
@@ -56,6 +61,11 @@ class Requests:
 
 
 class LeaseTracker:
+    """Takes, renews and releases the leases of one proxy.
+
+    ``run`` is its background task.
+    """
+
     def __init__(self, port: Activity, settings: ProxySettings, metrics: Metrics) -> None:
         self._port = port
         self._metrics = metrics
@@ -63,60 +73,71 @@ class LeaseTracker:
         self._count = 0
         self.touch_interval = settings.touch_interval
         self._renewal = settings.lease_renewal
-        # One object per workspace, however many connections hold it; kept here while it matters.
+        # One object per workspace, shared by its connections.
         self._known: WeakValueDictionary[UUID, Requests] = WeakValueDictionary()
-        self._active: dict[UUID, Requests] = {}
-        self._held: dict[Lease, float] = {}  # wanted and taken, with the time of the last renewal
+        self._active: dict[UUID, Requests] = {}  # with a requests lease, or touched within ``touch_interval``
+        self._held: dict[Lease, float] = {}  # taken and still needed, with the time of the last renewal
         self._to_take: set[Lease] = set()
         self._to_release: set[Lease] = set()
         self._to_touch: set[UUID] = set()
-        self._news = asyncio.Event()
-        self._looked_at = float("-inf")
+        self._changed = asyncio.Event()
+        self._scanned_at = float("-inf")
         self._failing_since: float | None = None
-        self._unheard: set[Lease] = set()  # wanted, and neither Redis nor PostgreSQL knows
-        self._vouched: set[Lease] = set()  # wanted, and only PostgreSQL knows
+        self._unrecorded: set[Lease] = set()  # needed, and stored neither in Redis nor in PostgreSQL
+        self._only_in_postgres: set[Lease] = set()  # needed, and recorded in PostgreSQL only
         self._loop = asyncio.get_running_loop()
 
     def requests(self, workspace_id: UUID) -> Requests:
+        """Return the workspace's counter; the same object while anything references it."""
         requests = self._known.get(workspace_id)
         if requests is None:
             requests = self._known[workspace_id] = Requests(self, workspace_id)
         return requests
 
     def note(self, requests: Requests) -> None:
-        """A request began, the first in a while."""
+        """Queue a touch and the requests lease.
+
+        Called at most once in ``touch_interval`` per workspace.
+        """
         self._active[requests.workspace_id] = requests
         self._to_touch.add(requests.workspace_id)
-        self._want(self._requests_lease(requests.workspace_id))
+        self._queue_take(self._requests_lease(requests.workspace_id))
 
     def socket_opened(self, workspace_id: UUID) -> str:
-        """From its handshake on: that is no request besides."""
+        """Queue a lease for a WebSocket.
+
+        Covers its handshake too, which is not counted as a request.
+        """
         self._count += 1
         conn_id = f"{self._node}-{self._count}"
-        self._want((workspace_id, conn_id, Use.WEBSOCKET))
+        self._queue_take((workspace_id, conn_id, Use.WEBSOCKET))
         return conn_id
 
     def socket_closed(self, workspace_id: UUID, conn_id: str) -> None:
-        self._give_up((workspace_id, conn_id, Use.WEBSOCKET))
+        """Queue the release of a WebSocket's lease."""
+        self._queue_release((workspace_id, conn_id, Use.WEBSOCKET))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run turns until cancelled."""
         while True:
             await self.turn()
             try:
-                # With nothing to renew, to end or to say again, only news can change anything.
-                async with asyncio.timeout(TURN if self._is_watching() else None):
-                    await self._news.wait()
+                # With nothing to renew, to release or to retry, wait for the next change only.
+                async with asyncio.timeout(TURN if self._has_work() else None):
+                    await self._changed.wait()
             except TimeoutError:
                 pass
 
     async def turn(self) -> None:
-        """Make the calls that are due. News cost what they are; the whole is looked at once a second."""
-        self._news.clear()
+        """Make the calls that are due.
+
+        Scans all leases at most once a second; changes are handled at once.
+        """
+        self._changed.clear()
         now = self._loop.time()
-        if now - self._looked_at >= TURN:
-            self._looked_at = now
-            self._look_at_all(now)
+        if now - self._scanned_at >= TURN:
+            self._scanned_at = now
+            self._scan(now)
         take, self._to_take = self._to_take, set()
         release, self._to_release = self._to_release, set()
         touch, self._to_touch = self._to_touch, set()
@@ -125,65 +146,65 @@ class LeaseTracker:
         calls += [partial(self._touch, workspace_id) for workspace_id in touch]
         if calls:
             try:
-                await self._make(calls)
-            except asyncio.CancelledError:  # the proxy stops: any of them may be taken, and none is wanted
+                await self._run_calls(calls)
+            except asyncio.CancelledError:  # the proxy stops: any may have been taken, none is needed
                 for lease in take | release:
-                    self._give_up(lease)
+                    self._queue_release(lease)
                 raise
         await self._report_outage()
 
     async def close(self) -> None:
-        """Give every lease back, so that idle times count from now."""
+        """Release every lease, so that idle times count from now."""
         for lease in [*self._held, *self._to_take]:
-            self._give_up(lease)
+            self._queue_release(lease)
         self._active.clear()
         await self.turn()
 
     def _requests_lease(self, workspace_id: UUID) -> Lease:
         return workspace_id, f"{self._node}-http", Use.HTTP
 
-    def _is_watching(self) -> bool:
+    def _has_work(self) -> bool:
         waiting = self._to_take or self._to_release or self._to_touch
         return bool(self._held or self._active or waiting or self._failing_since is not None)
 
-    def _want(self, lease: Lease) -> None:
+    def _queue_take(self, lease: Lease) -> None:
         self._to_release.discard(lease)
         if lease not in self._held:
             self._to_take.add(lease)
-        self._news.set()
+        self._changed.set()
 
-    def _give_up(self, lease: Lease) -> None:
+    def _queue_release(self, lease: Lease) -> None:
         self._to_take.discard(lease)
         self._held.pop(lease, None)
         self._forget_failure(lease)
-        self._to_release.add(lease)  # also if taking it is under way, or failed half-way
-        self._news.set()
+        self._to_release.add(lease)  # also while a take runs or after it failed: Redis may have stored it
+        self._changed.set()
 
-    def _look_at_all(self, now: float) -> None:
+    def _scan(self, now: float) -> None:
         self._to_take |= {lease for lease, at in self._held.items() if now - at >= self._renewal}
         for workspace_id, requests in list(self._active.items()):
             lease = self._requests_lease(workspace_id)
             if requests.in_flight:
-                self._want(lease)
+                self._queue_take(lease)
             elif now - requests.ended_at >= LINGER:
                 if lease in self._held:
-                    self._give_up(lease)
+                    self._queue_release(lease)
                 if now - requests.touched_at >= self.touch_interval:
                     del self._active[workspace_id]
 
-    async def _make(self, calls: list[Call]) -> None:
-        gate = asyncio.Semaphore(PARALLEL)
+    async def _run_calls(self, calls: list[Call]) -> None:
+        slots = asyncio.Semaphore(PARALLEL)
         failures = 0
 
         async def one(call: Call) -> None:
             nonlocal failures
-            async with gate:
+            async with slots:
                 try:
                     await call()
-                except Exception as error:  # noqa: BLE001 - whatever the port met: the next turn tries again
+                except Exception as error:  # noqa: BLE001 - any failure is retried on the next turn
                     failures += 1
                     self._metrics.activity_failures_total += 1
-                    if failures == 1 and self._failing_since is None:  # once for each outage
+                    if failures == 1 and self._failing_since is None:  # log once per outage
                         log.warning("activity not recorded", error=str(error))
 
         await asyncio.gather(*(one(call) for call in calls))
@@ -198,16 +219,16 @@ class LeaseTracker:
         except Exception:
             if lease not in self._to_release:
                 self._to_take.add(lease)
-                if lease not in self._held and lease not in self._vouched:
-                    self._unheard.add(lease)
+                if lease not in self._held and lease not in self._only_in_postgres:
+                    self._unrecorded.add(lease)
             raise
         self._forget_failure(lease)
-        if lease not in self._to_release:  # given up meanwhile: the next turn returns it
+        if lease not in self._to_release:  # released meanwhile: the next turn releases it in Redis
             self._held[lease] = self._loop.time()
 
     def _forget_failure(self, lease: Lease) -> None:
-        self._unheard.discard(lease)
-        self._vouched.discard(lease)
+        self._unrecorded.discard(lease)
+        self._only_in_postgres.discard(lease)
 
     async def _release(self, lease: Lease) -> None:
         try:
@@ -226,18 +247,18 @@ class LeaseTracker:
     async def _report_outage(self) -> None:
         now = self._loop.time()
         lasts = self._failing_since is not None and now - self._failing_since >= OUTAGE
-        unheard = set(self._unheard)
-        if not (lasts or unheard):
+        unrecorded = set(self._unrecorded)
+        if not (lasts or unrecorded):
             return
-        in_use = {lease[0] for lease in unheard}
+        in_use = {lease[0] for lease in unrecorded}
         if lasts:
             in_use |= {lease[0] for lease in [*self._held, *self._to_take]} | self._to_touch
         try:
             await self._port.mark_active(in_use)
-        except Exception as error:  # noqa: BLE001 - PostgreSQL is away too; both are tried again
+        except Exception as error:  # noqa: BLE001 - PostgreSQL fails too; both are retried
             log.warning("activity not recorded anywhere", error=str(error))
         else:
-            self._vouched |= unheard & self._unheard
-            self._unheard -= unheard
+            self._only_in_postgres |= unrecorded & self._unrecorded
+            self._unrecorded -= unrecorded
             if lasts:
-                self._failing_since = now  # say it again in 30 s if it lasts
+                self._failing_since = now  # record again in 30 s if the outage lasts

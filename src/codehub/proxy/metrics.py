@@ -1,6 +1,6 @@
-"""Counters of the proxy: plain integers, so that counting costs nothing and reading needs no lock.
+"""Count what the proxy does.
 
-``server`` exposes them as ``codehub_proxy_…``. The loop is the only writer.
+Plain integers without a lock: the event loop is the only writer. ``server`` exposes them as ``codehub_proxy_…``.
 """
 
 from collections import Counter
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Metrics:
+    """Counters and gauges of one proxy."""
+
     connections_open: int = 0
     connections_total: int = 0
     connections_refused_total: int = 0

@@ -1,7 +1,7 @@
-"""Which door a request knocks at: the API, a workspace, or the proxy itself.
+"""Route requests by host and path: API, workspace or internal endpoints.
 
-Pure. Paths are compared as the bytes they are: nothing is decoded or normalised, because the upstream
-would do it differently.
+Pure. Paths are compared as raw bytes: nothing is decoded or normalised, because an upstream may decode
+differently and the two would then disagree about the path.
 """
 
 import re
@@ -20,15 +20,20 @@ INTERNAL_PREFIX: Final = b"/_codehub/"
 
 
 class RouteKind(Enum):
+    """What handles a request."""
+
     API = "api"
     WORKSPACE = "workspace"
     INTERNAL = "own"
 
 
 class Route(NamedTuple):
-    """``prefix`` is the part of the target that belongs to CodeHub; ``path`` what follows, from its slash.
+    """Where a request goes.
 
-    ``workspace_id`` None at the door WORKSPACE: no workspace can have that name.
+    ``prefix`` is CodeHub's part of the target; ``path`` the rest, from its slash on.
+
+    ``workspace_id`` None with WORKSPACE: the name is not a valid workspace id, so the answer is 404.
+    ``needs_slash``: the target ends right after ``prefix``, and is redirected to ``prefix/``.
     """
 
     kind: RouteKind
@@ -41,12 +46,15 @@ class Route(NamedTuple):
 
 
 class Router:
+    """Matches hosts and paths against the settings."""
+
     def __init__(self, settings: ProxySettings) -> None:
         base = settings.base_host
         self._suffix = b"." + base.encode() if base else None
         self._public_host = settings.public_host.encode()
 
     def match(self, host: bytes, target: bytes) -> Route:
+        """Route a request. ``host`` is lower case, with or without a port."""
         if self._suffix is not None and (label := self._label(host)) is not None:
             return _host_mode(label, target)
         if target.startswith(b"/w/"):
@@ -63,12 +71,16 @@ class Router:
 
 
 def label_of(workspace_id: UUID, port: int | None) -> str:
-    """The first label of a workspace's own host name."""
+    """Return the first label of a workspace host: ``{id}`` or ``{port}--{id}``."""
     return f"{port}--{workspace_id}" if port else str(workspace_id)
 
 
 @lru_cache(maxsize=4096)
 def parse_id(raw: bytes) -> UUID | None:
+    """Parse a workspace id.
+
+    Canonical form only (lower case, hyphens): one id, one URL.
+    """
     return UUID(raw.decode()) if _CANONICAL.fullmatch(raw) else None
 
 

@@ -1,8 +1,8 @@
-"""The proxy as a server: one engine on one loop, several of them on one port (``reuse_port``).
+"""Start, sweep and drain the proxy: one engine on one event loop.
 
-Start it in a process of its own or inside the all-in-one server. ``stop`` drains: no new connections,
-requests under way finish, and so do those that arrive within a moment on a connection that is open already;
-WebSockets and event streams are closed at once (their clients come back to whoever serves by then).
+Several processes may listen on one port (``reuse_port``). ``stop`` drains: no new connections; requests in
+flight finish, and so do requests that arrive within 0.5 s on open connections; WebSockets and event streams
+are closed at once (their clients reconnect, to another process or to the next one).
 """
 
 import asyncio
@@ -19,14 +19,17 @@ from codehub.proxy.metrics import Metrics
 from codehub.proxy.settings import ProxySettings
 
 BACKLOG = 1024
-SWEEP_EMPTY_SECONDS = 10.0
-LAST_REQUESTS = 0.5  # seconds for requests that were on their way when the draining began
+SWEEP_EMPTY_SECONDS = 10.0  # sweep interval without connections
+LATE_REQUESTS_SECONDS = 0.5  # for requests that were already sent when draining began
 
 log = structlog.get_logger(__name__)
 
 
 class ProxyServer:
-    """``start``, then ``stop``. ``metrics`` may be read at any time."""
+    """A listening proxy.
+
+    ``start``, then ``stop``; ``metrics`` may be read at any time.
+    """
 
     def __init__(self, ports: Interfaces, settings: ProxySettings, *, metrics: Metrics | None = None) -> None:
         self._ports = ports
@@ -38,7 +41,7 @@ class ProxyServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on (of the first socket)."""
+        """The TCP port of the first listening socket."""
         if self._server is None:
             raise RuntimeError("not started")
         return int(self._server.sockets[0].getsockname()[1])
@@ -51,6 +54,7 @@ class ProxyServer:
         port: int = 0,
         reuse_port: bool = False,
     ) -> None:
+        """Listen on ``sock``, or on ``host`` and ``port``, and start the background tasks."""
         engine = self._engine = ProxyEngine(self._ports, self._settings, self.metrics)
         make: Callable[[], ClientConnection] = lambda: ClientConnection(engine)  # noqa: E731
         if sock is not None:
@@ -65,17 +69,21 @@ class ProxyServer:
         ]
 
     async def stop(self, drain_seconds: float = 10.0) -> None:
+        """Drain for at most ``drain_seconds``, abort the rest, release all leases.
+
+        Idempotent.
+        """
         engine, server = self._engine, self._server
-        self._engine = self._server = None  # a second call finds nothing left to do
+        self._engine = self._server = None  # so that a second call does nothing
         if engine is None or server is None:
             return
         server.close()
         engine.draining = True
         for connection in list(engine.connections):
             connection.drain()
-        await _until_empty(engine, seconds=min(LAST_REQUESTS, drain_seconds))
+        await _until_empty(engine, seconds=min(LATE_REQUESTS_SECONDS, drain_seconds))
         for connection in list(engine.connections):
-            connection.close_at_rest()
+            connection.close_if_idle()
         await _until_empty(engine, seconds=drain_seconds)
         for connection in list(engine.connections):
             connection.cut()
@@ -93,7 +101,8 @@ class ProxyServer:
         settings = self._settings
         interval = min(1.0, settings.head_timeout / 4, settings.keep_alive / 4, settings.request_idle / 4)
         while True:
-            with contextlib.suppress(TimeoutError):  # nobody here: only what was kept has to expire, in time
+            # Without connections only caches and idle upstreams have to expire.
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_EMPTY_SECONDS):
                     await engine.occupied.wait()
             await asyncio.sleep(interval)
@@ -101,7 +110,7 @@ class ProxyServer:
 
 
 async def _until_empty(engine: ProxyEngine, *, seconds: float) -> None:
-    """Until nobody is connected any more, at most this long."""
+    """Wait until no client is connected, for at most ``seconds``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await engine.empty.wait()

@@ -29,8 +29,8 @@ class Ends:
     def __init__(self, relay: Relay) -> None:
         self.left, self.near = _connection()
         self.right, self.far = _connection()
-        self.came_back: list[Left] = []
-        self.pair = relay.join(self.near.fileno(), self.far.fileno(), self.came_back.append)
+        self.returned: list[Left] = []
+        self.pair = relay.join(self.near.fileno(), self.far.fileno(), self.returned.append)
 
     def close(self) -> None:
         for one in (self.left, self.near, self.far, self.right):
@@ -69,7 +69,7 @@ async def test_bytes_pass_both_ways(relay: Relay, ends: Ends) -> None:
     assert ends.right.recv(100) == b"there"
     ends.right.sendall(b"and back")
     assert ends.left.recv(100) == b"and back"
-    assert (len(relay), ends.came_back) == (1, [])
+    assert (len(relay), ends.returned) == (1, [])
 
 
 async def test_an_end_that_closes_comes_back_before_its_last_bytes_are_lost(relay: Relay, ends: Ends) -> None:
@@ -77,8 +77,8 @@ async def test_an_end_that_closes_comes_back_before_its_last_bytes_are_lost(rela
     assert ends.right.recv(100) == b"first"
     ends.left.sendall(b"last words")
     ends.left.shutdown(socket.SHUT_WR)
-    await until(lambda: bool(ends.came_back))
-    (left,) = ends.came_back
+    await until(lambda: bool(ends.returned))
+    (left,) = ends.returned
     arrived = left.data[1]
     with contextlib.suppress(BlockingIOError):
         arrived += ends.near.recv(100)
@@ -93,8 +93,8 @@ async def test_an_end_that_closes_comes_back_before_its_last_bytes_are_lost(rela
 async def test_a_reset_comes_back(relay: Relay, ends: Ends) -> None:
     ends.left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ends.left.close()
-    await until(lambda: bool(ends.came_back))
-    if not ends.came_back[0].broken[0]:  # then the kernel still has it to tell
+    await until(lambda: bool(ends.returned))
+    if not ends.returned[0].broken[0]:  # then the kernel still has it to tell
         with pytest.raises(ConnectionResetError):
             ends.near.recv(100)
 
@@ -102,12 +102,12 @@ async def test_a_reset_comes_back(relay: Relay, ends: Ends) -> None:
 async def test_a_reader_that_stops_comes_back_with_what_it_did_not_take(relay: Relay, ends: Ends) -> None:
     ends.left.setblocking(False)
     sent = b""
-    while not ends.came_back:
+    while not ends.returned:
         with contextlib.suppress(BlockingIOError):
             piece = random.randbytes(50_000)
             sent += piece[: ends.left.send(piece)]
         await asyncio.sleep(0)
-    (left,) = ends.came_back
+    (left,) = ends.returned
     ends.left.close()
     arrived = b""
     while len(arrived) < len(sent) - len(left.data[1]):
@@ -152,9 +152,9 @@ async def test_the_numbers_of_a_parted_pair_may_be_anybodys(relay: Relay) -> Non
             mine, others = socket.socketpair()  # the lowest numbers there are: those just closed
             with mine, others:
                 others.send(b"not yours")
-                relay._take_back()  # waits for its turn, so the thread has gone on
+                relay._on_pairs_aside()  # waits for its turn, so the thread has gone on
                 found = mine.recv(100, socket.MSG_DONTWAIT)
-            ends.pair = relay.join(ends.near.fileno(), ends.far.fileno(), ends.came_back.append)
+            ends.pair = relay.join(ends.near.fileno(), ends.far.fileno(), ends.returned.append)
             assert found == b"not yours"
     finally:
         enough.set()
@@ -173,7 +173,7 @@ async def test_without_descriptors_it_takes_nothing_and_loses_nothing(relay: Rel
     for room in (0, 1):
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + room, limits[1]))
         try:
-            assert relay.join(ends.near.fileno(), ends.far.fileno(), ends.came_back.append) is None
+            assert relay.join(ends.near.fileno(), ends.far.fileno(), ends.returned.append) is None
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     ends.left.sendall(b"still")
@@ -254,15 +254,15 @@ async def test_bytes_stay_in_order_however_often_it_gives_back_and_takes(
     """Slow readers at both ends, and a relay that is offered the tunnel again at once."""
     require_relay()
     given_back = 0
-    came_back = tunnel.Tunnel._came_back
+    returned = tunnel.Tunnel._on_returned
 
     def count(self: tunnel.Tunnel, left: Left) -> None:
         nonlocal given_back
         given_back += 1
-        came_back(self, left)
+        returned(self, left)
 
-    monkeypatch.setattr(tunnel, "AGAIN", 0.0)
-    monkeypatch.setattr(tunnel.Tunnel, "_came_back", count)
+    monkeypatch.setattr(tunnel, "RELAY_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(tunnel.Tunnel, "_on_returned", count)
     environment = await make_environment(_echo_bytes)
     floods = (asyncio.to_thread(_flood, environment, random.Random(10 * seed + n)) for n in range(3))
     for sent, received in await asyncio.gather(*floods):

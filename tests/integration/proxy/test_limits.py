@@ -44,7 +44,7 @@ async def test_a_body_that_stops_is_given_up(make_environment: MakeEnvironment) 
 
 
 async def test_an_api_body_may_not_drip_for_ever(make_environment: MakeEnvironment) -> None:
-    environment = await make_environment(api_request_limit=0.3, head_timeout=0.4)
+    environment = await make_environment(api_request_timeout=0.3, head_timeout=0.4)
     client = await environment.client()
     await client.send(b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
 

@@ -71,7 +71,7 @@ def test_two_leaders_of_one_coordinator_are_said() -> None:
 def test_who_does_not_act() -> None:
     nobody = account_of(workspace(), history=[], report=report(wc={"holder_id": None}), now=NOW)
     assert nobody.obstacles == [
-        "Nobody leads wc, which carries out intents: no CodeHub with coordinators runs."
+        "Nobody leads wc, which carries out what is wanted: no CodeHub with coordinators runs."
     ]
     assert nobody.leaders["wc"] == "nobody"
     hangs = account_of(workspace(), history=[], report=report(observer={"last_tick_at": in_(-300)}), now=NOW)

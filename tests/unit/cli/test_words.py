@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from codehub.cli.timeline import entry_words, is_telling
+from codehub.cli.timeline import entry_words, is_significant
 from codehub.cli.words import activity_words, advice, ago, clean, next_words, size, span
 from tests.unit.cli.samples import NOW, activity, entry, error, in_, workspace
 
@@ -157,8 +157,10 @@ def test_the_timeline(given: Any, words: str) -> None:
 
 
 def test_an_operation_that_merely_ended_is_no_news() -> None:
-    assert not is_telling(entry({"operation": ["STARTING", "NONE"], "error_count": [1, 0]}))
-    assert is_telling(entry({"operation": ["STARTING", "NONE"], "observed_status": ["STANDBY", "RUNNING"]}))
+    assert not is_significant(entry({"operation": ["STARTING", "NONE"], "error_count": [1, 0]}))
+    assert is_significant(
+        entry({"operation": ["STARTING", "NONE"], "observed_status": ["STANDBY", "RUNNING"]})
+    )
 
 
 def test_nothing_a_stranger_wrote_reaches_the_terminal_as_a_command() -> None:

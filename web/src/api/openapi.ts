@@ -5,7 +5,7 @@ export interface components {
   schemas: {
     /**
      * Activity
-     * @description Null where nobody can tell at the moment.
+     * @description Connections and last use. Null: unknown at the moment.
      */
     Activity: {
       /** Connections */
@@ -126,7 +126,7 @@ export interface components {
       last_tick_at?: string | null;
       /**
        * Rivals
-       * @description Others that lead the same: replicas whose COORDINATOR_LOCK_ID differs from this one's
+       * @description Other leaders of the same coordinator: replicas with another COORDINATOR_LOCK_ID
        * @default []
        */
       rivals: components["schemas"]["RivalLeader"][];
@@ -205,14 +205,14 @@ export interface components {
       at: string;
       /**
        * Cause
-       * @description In English, as it was recorded
+       * @description English text, as recorded
        */
       cause: string | null;
       /** @description Null: free text, for example an engine's own message */
       cause_code: components["schemas"]["CauseCode"] | null;
       /**
        * Cause Params
-       * @description `seconds`, where the cause tells a time
+       * @description `seconds`, where the cause has a duration
        */
       cause_params: {
         [key: string]: number;
@@ -236,7 +236,7 @@ export interface components {
     };
     /**
      * Images
-     * @description No items: anything goes.
+     * @description Images of the runtime. No items: any image is accepted.
      * @example {
      *       "items": [
      *         {
@@ -261,7 +261,7 @@ export interface components {
     KeepAwake: {
       /**
        * Hours
-       * @description 0 takes it back
+       * @description 0: cancel
        */
       hours: number;
     };
@@ -298,7 +298,7 @@ export interface components {
     Limits: {
       /**
        * Attempts
-       * @description How often an operation is tried before a person is needed
+       * @description Attempts of an operation before a terminal error
        */
       attempts: number;
       global: components["schemas"]["Usage"];
@@ -397,7 +397,7 @@ export interface components {
     };
     /**
      * NextChange
-     * @description What happens by itself unless somebody uses the workspace.
+     * @description The next automatic change, unless the workspace is used before.
      */
     NextChange: {
       /**
@@ -572,12 +572,12 @@ export interface components {
     };
     /**
      * Problem
-     * @description RFC 9457. Programs go by ``code``, people read ``detail``.
+     * @description Problem details (RFC 9457): ``code`` for programs, ``detail`` for people.
      */
     Problem: {
       /**
        * Allowed
-       * @description With a limit: places there are
+       * @description With a limit: places allowed
        * @default null
        */
       allowed: number | null;
@@ -593,7 +593,7 @@ export interface components {
       errors: components["schemas"]["FieldError"][] | null;
       /**
        * Running
-       * @description With a limit: what takes your places
+       * @description With a limit: your workspaces that hold places
        * @default null
        */
       running: components["schemas"]["RunningWorkspace"][] | null;
@@ -754,7 +754,7 @@ export interface components {
     };
     /**
      * UserChange
-     * @description Only what is named changes. A new password, or disabling, ends every session of that person.
+     * @description Only fields that are sent change. A password or disabling ends all sessions.
      * @example {
      *       "disabled": true
      *     }
@@ -886,7 +886,7 @@ export interface components {
       progress: number | null;
       /** Standby Ttl Seconds */
       standby_ttl_seconds: number;
-      /** @description All axes in one word */
+      /** @description Desired state, observation, health and operation in one word */
       status: components["schemas"]["Status"];
       /**
        * Updated At
@@ -895,7 +895,7 @@ export interface components {
       updated_at: string;
       /**
        * Url
-       * @description Where the workspace opens in a browser
+       * @description URL that opens the workspace in a browser
        */
       url: string;
       /**
@@ -906,7 +906,7 @@ export interface components {
     };
     /**
      * WorkspaceChange
-     * @description Only what is named changes.
+     * @description Only fields that are sent change.
      * @example {
      *       "name": "thesis",
      *       "standby_ttl_seconds": 900

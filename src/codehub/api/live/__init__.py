@@ -1,1 +1,1 @@
-"""Event streams: SSE, rendering, activity, progress, and revocation."""
+"""Event streams: SSE, rendering, activity, progress, revocation."""

@@ -1,6 +1,6 @@
-"""Who is connected, asked of Redis sparingly: at most once a second for a workspace, many in one call.
+"""Cache the activity of workspaces for 1 s, and read many in one Redis call.
 
-Redis away is no error here: the answer is then None, and people read "unknown".
+While Redis is away the result is None, not an error: people see "unknown".
 """
 
 import asyncio
@@ -15,18 +15,20 @@ from codehub.kit.clock import monotonic
 from codehub.signals.connection import RedisUnavailable
 
 CACHE_SECONDS = 1.0
-ANSWER_WITHIN = 0.5
+READ_TIMEOUT = 0.5
 MAX_CACHED = 4096
 
 
 class ActivityCache:
+    """A batched read-through cache of ``ActivityReader``."""
+
     def __init__(self, reader: ActivityReader | None) -> None:
         self._reader = reader
         self._known: TtlCache[UUID, Activity] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
-        self._asking: Batched[UUID, Activity] = Batched(self._load, max_batch=1000)
+        self._reads: Batched[UUID, Activity] = Batched(self._load, max_batch=1000)
 
     async def read_many(self, ids: Collection[UUID]) -> Mapping[UUID, Activity] | None:
-        """None: nobody can tell at the moment."""
+        """Read activities, up to 1 s old. None: Redis is away or slow."""
         if self._reader is None:
             return None
         now = monotonic()
@@ -40,24 +42,27 @@ class ActivityCache:
                 unknown.append(each)
         if unknown:
             try:
-                async with asyncio.timeout(ANSWER_WITHIN):
-                    known |= await self._asking.get_many(unknown)
+                async with asyncio.timeout(READ_TIMEOUT):
+                    known |= await self._reads.get_many(unknown)
             except (RedisUnavailable, TimeoutError):
                 return None
         return known
 
     async def read_now(self, ids: Collection[UUID]) -> Mapping[UUID, Activity] | None:
-        """Asked of Redis after this call: for whoever has just heard that it changed."""
+        """Read activities past the cache, for a caller notified of a change.
+
+        None: Redis is away or slow.
+        """
         if self._reader is None:
             return None
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
-                return await self._asking.get_many(ids)
+            async with asyncio.timeout(READ_TIMEOUT):
+                return await self._reads.get_many(ids)
         except (RedisUnavailable, TimeoutError):
             return None
 
     async def retime(self, workspace_id: UUID, ttl_seconds: float) -> bool:
-        """False: Redis did not take it."""
+        """Set the running idle timer to another length. False: Redis is away."""
         if self._reader is None:
             return False
         try:

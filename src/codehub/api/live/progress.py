@@ -1,7 +1,8 @@
-"""How far operations are, as last heard. Progress is no column: it lives in Redis messages and here.
+"""Cache the last progress of each workspace's operation.
 
-One reader per process listens to everything and keeps the last word per workspace. Losing it all (a
-restart, a Redis outage) shows as "unknown" until the next message, half a second later.
+Progress is not stored in the database, only published over Redis. One subscriber per process receives all of it
+and keeps the last value per workspace. After a restart or a Redis outage progress is unknown until the next
+message, half a second later.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ MAX_CACHED = 4096
 
 
 class ProgressCache:
+    """Follows the live feed and keeps the last percentage per workspace."""
+
     def __init__(self, feed: LiveFeed) -> None:
         self._feed = feed
         self._last: TtlCache[UUID, tuple[str, int]] = TtlCache(size=MAX_CACHED)
@@ -33,17 +36,17 @@ class ProgressCache:
             self._task = None
 
     def percent(self, workspace_id: UUID, operation: Operation) -> int | None:
-        """Of this operation; what was said of an earlier one does not count."""
-        said = self._last.get(workspace_id)
-        return said[1] if said is not None and said[0] == operation.value else None
+        """Return the last percentage of this operation; None if it is of another one."""
+        last = self._last.get(workspace_id)
+        return last[1] if last is not None and last[0] == operation.value else None
 
     def _receive(self, notice: Notice) -> None:
         if isinstance(notice, Progress):
-            self._note(notice)
+            self._store(notice)
         elif isinstance(notice, Change) and "operation" in notice.changed:
             self._last.forget(notice.id)
 
-    def _note(self, notice: Progress) -> None:
+    def _store(self, notice: Progress) -> None:
         operation, percent = notice.progress.get("operation"), notice.progress.get("percent")
         if not isinstance(operation, str) or type(percent) is not int:
             self._last.forget(notice.id)

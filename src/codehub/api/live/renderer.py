@@ -1,7 +1,7 @@
-"""Workspaces rendered for event streams, once for everybody.
+"""Render workspaces for event streams, once for all subscribers.
 
-A notice only says *that* a workspace changed. All streams of this process that hear of it in the same
-moment share one query and one rendering, so a thousand browsers cost one look at the database.
+A notice only says *that* a workspace changed. All streams of this process that receive it at the same time share
+one query and one rendering, so a thousand browsers cost one read of the database.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ MAX_CACHED = 2048
 
 @dataclass(frozen=True)
 class RenderedWorkspace:
-    """One version of one workspace, ready for anybody who may see it."""
+    """One version of one workspace as JSON, the same for all who may see it."""
 
     workspace_id: UUID
     version: int
@@ -29,10 +29,13 @@ class RenderedWorkspace:
     json: str
 
     def event(self, name: str) -> bytes:
+        """Format it as a server-sent event."""
         return f"event: {name}\nid: {self.workspace_id}:{self.version}\ndata: {self.json}\n\n".encode()
 
 
 class EventRenderer:
+    """Reads and renders workspaces in batches; caches the newest rendering of each."""
+
     def __init__(
         self,
         records: Batched[UUID, WorkspaceRecord],
@@ -44,17 +47,17 @@ class EventRenderer:
         self._activity = activity
         self._renderer = renderer
         self._newest: TtlCache[UUID, RenderedWorkspace] = TtlCache(size=MAX_CACHED)
-        self._loading: Batched[UUID, RenderedWorkspace] = Batched(self._load)
-        self._asking: Batched[UUID, str] = Batched(self._load_activities)
+        self._loads: Batched[UUID, RenderedWorkspace] = Batched(self._load)
+        self._activity_loads: Batched[UUID, str] = Batched(self._load_activities)
 
     async def load(self, workspace_id: UUID) -> RenderedWorkspace | None:
-        """As it is in the database now. None: there is no such row."""
-        return await self._loading.get(workspace_id)
+        """Read and render the current row. None: there is no such row."""
+        return await self._loads.get(workspace_id)
 
     async def at_least(self, versions: Mapping[UUID, int]) -> Mapping[UUID, RenderedWorkspace]:
-        """These versions or newer ones, from memory where somebody else has asked already.
+        """Return these versions or newer ones, from the cache where it has them.
 
-        What has no row any more is left out.
+        Workspaces without a row are left out.
         """
         newest = {each: self._newest.get(each) for each in versions}
         known = {
@@ -62,15 +65,18 @@ class EventRenderer:
             for each, frame in newest.items()
             if frame is not None and frame.version >= versions[each]
         }
-        asked = [each for each in versions if each not in known]
-        return known | await self._loading.get_many(asked) if asked else known
+        missing = [each for each in versions if each not in known]
+        return known | await self._loads.get_many(missing) if missing else known
 
     async def activities(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
-        """Who is connected and what happens next, as JSON. What has no row any more is left out."""
-        return await self._asking.get_many(ids)
+        """Read connections and next transition, as JSON.
+
+        Workspaces without a row are left out.
+        """
+        return await self._activity_loads.get_many(ids)
 
     async def render(self, records: Sequence[WorkspaceRecord]) -> list[RenderedWorkspace]:
-        """Frames of records that were just read, in the same order."""
+        """Render records that were just read, in the same order."""
         activities = await self._activity.read_many([record.view.id for record in records])
         rendered = [_rendered(record, self._renderer.one(record, activities)) for record in records]
         for each in rendered:

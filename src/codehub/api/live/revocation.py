@@ -1,8 +1,8 @@
 """End the streams of people who were signed out, disabled or given another role.
 
-A stream outlives the request that was admitted. Nothing would ask again who is reading, so this does, at a
-hint or every 15 s, with a constant number of queries however many streams are open. The hint also makes every
-replica forget what it cached of that person; without Redis it believes its cache for two seconds.
+A stream outlives the authentication of its request. So all open streams are checked again, at a hint or every
+15 s, with a constant number of queries for any number of streams. The hint also makes every replica drop what it
+cached of that person; without Redis the cache is used for up to 2 s.
 """
 
 import asyncio
@@ -22,20 +22,25 @@ SUBSCRIBERS = Gauge("codehub_sse_subscribers", "Open event streams of this proce
 
 
 class StreamRevoker:
+    """Checks the principals of open streams, and ends the streams of revoked ones."""
+
     def __init__(self, identities: Identities, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
         self._identities = identities
         self._interval_seconds = interval_seconds
         self._open: dict[object, tuple[Principal, Callable[[], None]]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._hurried = asyncio.Event()
+        self._check_requested = asyncio.Event()
 
-    def hurry(self) -> None:
-        """Look now: somebody's rights have changed."""
-        self._hurried.set()
+    def check_now(self) -> None:
+        """Check all streams now: a person's rights have changed."""
+        self._check_requested.set()
 
     @contextmanager
     def watching(self, principal: Principal, end: Callable[[], None]) -> Iterator[None]:
-        """While inside, ``end`` is called once this person's proof counts no more, or at shutdown."""
+        """Register a stream.
+
+        ``end`` is called when its principal is revoked, or at shutdown.
+        """
         key = object()
         self._open[key] = (principal, end)
         if self._task is None or self._task.done():
@@ -48,6 +53,7 @@ class StreamRevoker:
             del self._open[key]
 
     def end_all(self) -> None:
+        """End every registered stream."""
         for _, end in list(self._open.values()):
             end()
 
@@ -59,19 +65,19 @@ class StreamRevoker:
         while self._open:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_seconds):
-                    await self._hurried.wait()
-            self._hurried.clear()
+                    await self._check_requested.wait()
+            self._check_requested.clear()
             try:
                 ended = await self._identities.ended({principal for principal, _ in self._open.values()})
             except DATABASE_FAILED:
-                continue  # nobody can tell, and an outage signs nobody out
+                continue  # unknown: an outage must not sign anyone out
             for principal, end in list(self._open.values()):
                 if principal in ended:
                     end()
 
 
 class PeopleRevocation:
-    """Hears whose rights changed, in every replica."""
+    """Follows the feed of changed rights: drops cached identities and checks streams."""
 
     def __init__(self, feed: LiveFeed, *, identities: Identities, revoker: StreamRevoker) -> None:
         self._feed = feed
@@ -81,7 +87,7 @@ class PeopleRevocation:
 
     def start(self) -> None:
         if self._task is None:
-            following = follow(self._feed.subscribe_people, self._receive, on_gap=self._revoker.hurry)
+            following = follow(self._feed.subscribe_people, self._receive, on_gap=self._revoker.check_now)
             self._task = asyncio.create_task(following, name="people-revocation")
 
     async def close(self) -> None:
@@ -92,4 +98,4 @@ class PeopleRevocation:
     def _receive(self, notice: Notice) -> None:
         if isinstance(notice, PersonChanged):
             self._identities.forget(notice.user_id)
-            self._revoker.hurry()
+            self._revoker.check_now()

@@ -1,7 +1,7 @@
-"""Server-sent events on the wire: one response that lives until its source ends or its reader has gone.
+"""Write server-sent events until the source ends or the client leaves.
 
-The reader's going is noticed by a task that waits for it and does nothing else. A reader that does not take
-what is written is cut off after a while: its buffer must not grow, and its connection must not stay.
+A task of its own waits for the client to disconnect. A client that does not read for 30 s is disconnected, so
+that neither its buffer nor its connection is held for ever.
 """
 
 import asyncio
@@ -20,13 +20,16 @@ RETRY_MILLISECONDS = 1000
 
 
 class ReaderStalled(CodeHubError):
-    """The reader does not take what is written."""
+    """The client did not read what was written within ``DRAIN_SECONDS``."""
 
     code = "reader_stalled"
 
 
 class EventStream(Response):
-    """``source`` writes events until it returns. Cancelled as soon as the reader has gone."""
+    """A response that ``source`` writes.
+
+    The source is cancelled when the client leaves.
+    """
 
     media_type = "text/event-stream"
 
@@ -37,8 +40,8 @@ class EventStream(Response):
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        me = asyncio.current_task()
-        assert me is not None
+        task = asyncio.current_task()
+        assert task is not None
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
 
         async def write(data: bytes) -> None:
@@ -51,26 +54,26 @@ class EventStream(Response):
                 raise ReaderStalled("the reader does not take what is written") from None
 
         def stop(_: object) -> None:
-            me.cancel()
+            task.cancel()
 
-        watcher = asyncio.create_task(_reader_gone(receive))
+        watcher = asyncio.create_task(_wait_for_disconnect(receive))
         watcher.add_done_callback(stop)
         try:
-            # Headers reach the browser at once, however long the first state takes.
+            # Written first, so that the browser gets headers before the snapshot is read.
             await write(b"retry: %d\n\n" % RETRY_MILLISECONDS)
             await self._source(write)
             await send({"type": "http.response.body", "body": b""})
         except ReaderStalled:
-            return  # without an end, so that the server cuts the connection
+            return  # without a final chunk, so that the server aborts the connection
         except asyncio.CancelledError:
             if not watcher.done():
                 raise
-            me.uncancel()
+            task.uncancel()
         finally:
             watcher.remove_done_callback(stop)
             watcher.cancel()
 
 
-async def _reader_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

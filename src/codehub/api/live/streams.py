@@ -1,9 +1,9 @@
-"""Event streams of workspaces: each subscriber converges to the database, whatever is lost on the way.
+"""Stream changes of workspaces: each subscriber converges to the database's state.
 
-The order that makes it so: **subscribe, then tell the current state, then only newer versions.** A change
-that happens between subscribing and telling waits in the subscription's queue, and is dropped there if the
-telling already contained it. A ``Resync`` (Redis was away, the event listener changed hands) starts the
-telling over. While the database is away the stream stays open and tries again.
+Invariant, whatever messages are lost: **subscribe, then send a snapshot, then only newer versions.** A change
+between subscribing and the snapshot waits in the subscription's queue, and is dropped there if the snapshot
+contained it. A ``Resync`` (Redis was away, the event listener has a new leader) sends a new snapshot. While the
+database is away the stream stays open and retries.
 """
 
 import asyncio
@@ -42,29 +42,29 @@ log = structlog.get_logger(__name__)
 Write = Callable[[bytes], Awaitable[None]]
 
 FIRST_RETRY_SECONDS = 0.1
-LONGEST_RETRY_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 0.05
+MAX_RETRY_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 0.05
 PAGE_SIZE = 200
 
 
 class Topic(Protocol):
-    """What a stream is about."""
+    """The set of workspaces that a stream covers."""
 
     @property
     def is_list(self) -> bool: ...
 
     def includes(self, workspace_id: UUID) -> bool:
-        """Whether what was heard of this one belongs here: a subscription may bring more."""
+        """Whether notices of this workspace belong here: a subscription may deliver more."""
 
     async def ids(self) -> Sequence[UUID]:
-        """All there are, for the first message of a list."""
+        """Read the ids of all, for the ``snapshot`` event of a list."""
 
     def frames(self) -> AsyncIterator[Sequence[RenderedWorkspace]]:
-        """The current state of each, in portions."""
+        """Yield the current state of each, in pages."""
 
 
 class OneWorkspace:
-    """Whoever opened the stream was found to be allowed to."""
+    """One workspace. The caller has checked that the person may see it."""
 
     is_list = False
 
@@ -84,10 +84,10 @@ class OneWorkspace:
 
 
 class WorkspaceList:
-    """One person's workspaces, or everybody's (``owner_id`` None).
+    """One person's workspaces, or all (``owner_id`` None).
 
-    ``gate`` is shared by all lists of the process: after an outage everybody asks at once, and requests
-    would find no connection free.
+    ``slots`` is shared by all lists of the process: after an outage all streams read at once, and would take
+    every connection from requests.
     """
 
     is_list = True
@@ -98,24 +98,24 @@ class WorkspaceList:
         frames: EventRenderer,
         *,
         reading: Sessions,
-        gate: asyncio.Semaphore,
+        slots: asyncio.Semaphore,
     ) -> None:
         self._owner_id = owner_id
         self._frames = frames
         self._reading = reading
-        self._gate = gate
+        self._slots = slots
         self._first: Page[WorkspaceRecord] | None = None
 
     def includes(self, workspace_id: UUID) -> bool:
         del workspace_id
-        return True  # the subscription brings this person's alone, or everybody's
+        return True  # the subscription delivers exactly this person's, or all
 
     async def ids(self) -> Sequence[UUID]:
-        """Most lists fit one page: then one query tells the ids and the workspaces."""
+        """Read the ids. Most lists fit one page: then one query reads ids and workspaces."""
         self._first = await self._page(None)
         if self._first.next_cursor is None:
             return [record.view.id for record in self._first.items]
-        async with self._gate, self._reading() as session:
+        async with self._slots, self._reading() as session:
             return await queries.list_ids(session, owner_id=self._owner_id)
 
     async def frames(self) -> AsyncIterator[Sequence[RenderedWorkspace]]:
@@ -125,12 +125,15 @@ class WorkspaceList:
             page = await self._page(UUID(page.next_cursor)) if page.next_cursor else None
 
     async def _page(self, cursor: UUID | None) -> Page[WorkspaceRecord]:
-        async with self._gate, self._reading() as session:
+        async with self._slots, self._reading() as session:
             return await queries.list_page(session, owner_id=self._owner_id, cursor=cursor, limit=PAGE_SIZE)
 
 
 class ChosenWorkspaces:
-    """The few of a long list that somebody has on screen; ``owner_id`` None: whosever they are."""
+    """Some workspaces of a long list, by id: those on screen.
+
+    ``owner_id`` None: of any owner.
+    """
 
     is_list = True
 
@@ -165,7 +168,10 @@ class ChosenWorkspaces:
 
 
 class WorkspaceStream:
-    """One subscriber. ``run`` ends when it was too slow, the feed closed, or nothing more can come."""
+    """One subscriber's stream.
+
+    ``run`` ends when the subscriber falls behind, the feed closes, or its only workspace was deleted.
+    """
 
     def __init__(
         self,
@@ -182,13 +188,14 @@ class WorkspaceStream:
         self._write = write
         self._heartbeat_seconds = heartbeat_seconds
         self._beat_at = monotonic() + heartbeat_seconds
-        self._sent: dict[UUID, tuple[int, datetime | None]] = {}  # version, and which error was told
+        self._sent: dict[UUID, tuple[int, datetime | None]] = {}  # last sent: version, time of the error
         self._retry_seconds = FIRST_RETRY_SECONDS
-        self._over = False
+        self._ended = False
 
     async def run(self) -> None:
-        await self._tell()
-        while not self._over:
+        """Send a snapshot, then changes and heartbeats."""
+        await self._send_snapshot()
+        while not self._ended:
             try:
                 notices = await self._subscription.take(max(0.0, self._beat_at - monotonic()))
             except (FellBehind, FeedClosed):
@@ -197,25 +204,25 @@ class WorkspaceStream:
                 await self._beat()
                 continue
             began = monotonic()
-            await self._pass_on(notices)
-            # While much happens, fewer and larger portions: half of the time is for others.
-            await asyncio.sleep(min(monotonic() - began, LONGEST_PAUSE_SECONDS))
+            await self._handle(notices)
+            # Under load, sleep as long as the work took: batches grow, and half of the time is left to others.
+            await asyncio.sleep(min(monotonic() - began, MAX_PAUSE_SECONDS))
 
-    async def _pass_on(self, notices: Sequence[Notice]) -> None:
-        """Each workspace once, however often it was heard of: it is read after all of these were said."""
+    async def _handle(self, notices: Sequence[Notice]) -> None:
+        """Send each workspace once per batch: it is read after all of these notices were published."""
         if isinstance(notices[0], Resync):
             await self._write(b"event: resync\ndata: {}\n\n")
-            await self._tell()
+            await self._send_snapshot()
         changes: dict[UUID, int] = {}
         progress: dict[UUID, Progress] = {}
         activity: set[UUID] = set()
         for notice in notices:
             if isinstance(notice, Resync | PersonChanged) or not self._topic.includes(notice.id):
-                continue  # done; the guard's business; not on this stream
+                continue  # handled above; handled by PeopleRevocation; not in this topic
             match notice:
                 case Change():
                     changes[notice.id] = notice.version
-                    progress.pop(notice.id, None)  # of what is over, or the state says it too
+                    progress.pop(notice.id, None)  # outdated by the change, or part of the new state
                 case Progress():
                     progress[notice.id] = notice
                 case ActivityChanged():
@@ -225,8 +232,8 @@ class WorkspaceStream:
             await self._write(b"".join(_progress(each) for each in progress.values()))
         await self._activity(activity)
 
-    async def _tell(self) -> None:
-        """The whole current state, begun again until it was told completely."""
+    async def _send_snapshot(self) -> None:
+        """Send the whole current state. Starts over if the database fails in between."""
         while True:
             self._sent.clear()
             try:
@@ -243,8 +250,8 @@ class WorkspaceStream:
                 self._retry_seconds = FIRST_RETRY_SECONDS
                 return
 
-    async def _changes(self, heard: Mapping[UUID, int]) -> None:
-        newer = {each: version for each, version in heard.items() if self._version_sent(each) < version}
+    async def _changes(self, notified: Mapping[UUID, int]) -> None:
+        newer = {each: version for each, version in notified.items() if self._version_sent(each) < version}
         if not newer:
             return
         frames: Mapping[UUID, RenderedWorkspace] | None = None
@@ -254,7 +261,7 @@ class WorkspaceStream:
             except DATABASE_FAILED as error:
                 await self._wait_for_database(error)
         self._retry_seconds = FIRST_RETRY_SECONDS
-        # An older one than was heard of: a notice from another life of this database.
+        # An older version than the notice's: the notice is from before a restore of the database.
         events = b"".join(
             self._event(frame) for each, frame in frames.items() if frame.version >= newer[each]
         )
@@ -266,32 +273,32 @@ class WorkspaceStream:
         return 0 if sent is None else sent[0]
 
     def _event(self, frame: RenderedWorkspace) -> bytes:
-        _, told_error = self._sent.get(frame.workspace_id, (0, None))
+        _, sent_error = self._sent.get(frame.workspace_id, (0, None))
         self._sent[frame.workspace_id] = (frame.version, frame.error_at)
         if frame.is_deleted:
-            self._over = not self._topic.is_list
+            self._ended = not self._topic.is_list
             return frame.event("deleted")
         events = frame.event("state_changed")
-        if frame.error_at is not None and frame.error_at != told_error:
+        if frame.error_at is not None and frame.error_at != sent_error:
             events += frame.event("error")
         return events
 
-    async def _activity(self, heard: Iterable[UUID]) -> None:
-        """A hint like any other: what cannot be read now is told with the next state."""
-        told = [each for each in heard if each in self._sent]  # the others are not told yet, or gone
-        if not told:
+    async def _activity(self, notified: Iterable[UUID]) -> None:
+        """Send activities. Best effort: what cannot be read now is part of the next state."""
+        sent = [each for each in notified if each in self._sent]  # the others are not sent yet, or deleted
+        if not sent:
             return
         with suppress(*DATABASE_FAILED):
-            found = await self._frames.activities(told)
+            found = await self._frames.activities(sent)
             await self._write(
                 b"".join(f"event: activity\ndata: {each}\n\n".encode() for each in found.values())
             )
 
     async def _wait_for_database(self, error: BaseException) -> None:
-        """It is away: keep the stream, try again soon, let the heart beat meanwhile."""
+        """Sleep with exponential backoff, and send heartbeats meanwhile."""
         log.debug("event stream waits for the database", error=type(error).__name__)
         await asyncio.sleep(self._retry_seconds)
-        self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
+        self._retry_seconds = min(self._retry_seconds * 2, MAX_RETRY_SECONDS)
         if monotonic() >= self._beat_at:
             await self._beat()
 
@@ -301,6 +308,7 @@ class WorkspaceStream:
 
 
 def heartbeat() -> bytes:
+    """Format a ``heartbeat`` event."""
     return b'event: heartbeat\ndata: {"at":"%s"}\n\n' % datetime.now(UTC).isoformat().encode()
 
 
@@ -309,6 +317,6 @@ def _snapshot(ids: Sequence[UUID]) -> bytes:
 
 
 def _progress(notice: Progress) -> bytes:
-    said = dict(notice.progress)
-    content = {"id": str(notice.id), "progress": said.pop("percent", None), **said}
+    fields = dict(notice.progress)
+    content = {"id": str(notice.id), "progress": fields.pop("percent", None), **fields}
     return b"event: progress\ndata: %s\n\n" % json.dumps(content).encode()

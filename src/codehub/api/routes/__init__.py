@@ -1,1 +1,1 @@
-"""One router per resource."""
+"""Routes: one router per resource."""

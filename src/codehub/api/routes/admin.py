@@ -1,4 +1,4 @@
-"""What operators look at: ``/admin``."""
+"""Routes for operators: ``/admin``."""
 
 from dataclasses import asdict
 
@@ -33,9 +33,9 @@ async def overview(caller: Admin, state: State) -> Overview:
     return Overview(counts=dict(seen.counts), leaders=leaders, archive_bytes=seen.archive_bytes)
 
 
-@router.get("/orphans", summary="What belongs to nobody", response_model=Page[Orphan], responses=_ADMIN)
+@router.get("/orphans", summary="Orphans", response_model=Page[Orphan], responses=_ADMIN)
 async def orphans(caller: Admin, state: State) -> Page[Orphan]:
-    """Containers and volumes without a workspace, and archives on their way to deletion."""
+    """Containers and volumes without a workspace, and archives about to be deleted."""
     del caller
     found = await state.overviews.orphans()
     return Page(items=[Orphan.model_validate(asdict(each)) for each in found], next_cursor=None)
@@ -43,7 +43,7 @@ async def orphans(caller: Admin, state: State) -> Page[Orphan]:
 
 @router.get(
     "/audit",
-    summary="Who did what",
+    summary="Audit log",
     response_model=Page[AuditEntry],
     responses={**_ADMIN, **problems.documented("validation_failed")},
 )

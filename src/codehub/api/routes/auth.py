@@ -1,9 +1,9 @@
-"""Signing in and out: ``/auth``."""
+"""Routes for signing in and out: ``/auth``."""
 
 from fastapi import Request, Response
 
 from codehub.api import problems
-from codehub.api.auth import Caller, FromHere, client_address, cookie_name, session_secret
+from codehub.api.auth import Caller, RequireSameSite, client_address, cookie_name, session_secret
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.models import Login, PasswordChange, SessionInfo, User
 from codehub.api.state import AppState, State
@@ -17,11 +17,14 @@ router = api_router("/auth", "auth")
     "/login",
     summary="Sign in",
     response_model=SessionInfo,
-    dependencies=[FromHere],
+    dependencies=[RequireSameSite],
     responses=problems.documented("invalid_credentials", "csrf", "rate_limited"),
 )
 async def login(body: Login, request: Request, response: Response, state: State) -> SessionInfo:
-    """Sets the session cookie. A wrong name and a wrong password look and last the same."""
+    """Sets the session cookie.
+
+    A wrong name and a wrong password get the same answer after the same time.
+    """
     begun = await state.sign_in.sign_in(
         body.username,
         body.password,
@@ -47,7 +50,7 @@ async def logout(caller: Caller, state: State) -> Response:
 
 @router.get(
     "/session",
-    summary="Who am I?",
+    summary="The signed-in user",
     response_model=SessionInfo,
     responses=problems.documented("unauthorized"),
 )
@@ -64,7 +67,7 @@ async def session(caller: Caller) -> SessionInfo:
     ),
 )
 async def change_password(body: PasswordChange, caller: Caller, state: State) -> Response:
-    """Every other session of mine ends."""
+    """Ends every other session of the caller."""
     try:
         await state.sign_in.change_password(caller, current=body.current, new=body.new)
     except UnfitPasswordError as error:

@@ -1,4 +1,4 @@
-"""What there is to choose from, and how much of it is left: ``/images`` and ``/limits``."""
+"""Routes for images and limits: ``/images`` and ``/limits``."""
 
 from codehub.api import problems
 from codehub.api.auth import Caller
@@ -12,7 +12,7 @@ router = api_router("", "catalogue")
 
 @router.get(
     "/images",
-    summary="What image_ref may be",
+    summary="Images a workspace may run",
     response_model=Images,
     responses=problems.documented("unauthorized"),
 )
@@ -25,7 +25,7 @@ async def images(caller: Caller, state: State) -> Images:
 
 @router.get(
     "/limits",
-    summary="How many may run, and do",
+    summary="Limits of running workspaces, and their use",
     response_model=Limits,
     responses=problems.documented("unauthorized"),
 )

@@ -1,4 +1,4 @@
-"""Live changes: ``/events`` and ``/workspaces/{id}/events``."""
+"""Stream live events: ``/events`` and ``/workspaces/{id}/events``."""
 
 from typing import Annotated
 from uuid import UUID
@@ -10,7 +10,7 @@ from codehub.api.auth import Caller
 from codehub.api.live.sse import EventStream, Write
 from codehub.api.live.streams import ChosenWorkspaces, OneWorkspace, Topic, WorkspaceList, WorkspaceStream
 from codehub.api.routes.router import api_router
-from codehub.api.routes.workspaces import Owner, find_visible, whose
+from codehub.api.routes.workspaces import Owner, find_visible, resolve_owner
 from codehub.api.state import State
 from codehub.services.identity import Principal
 from codehub.signals.live import LiveSubscription
@@ -57,8 +57,8 @@ async def events(
     owner: Owner = None,
     chosen: Chosen = None,
 ) -> Response:
-    """With `id`, once for each: only these, as far as they may be seen."""
-    owner_id = whose(owner, caller)
+    """With `id`, repeated: only these workspaces, as far as the caller may see them."""
+    owner_id = resolve_owner(owner, caller)
     live = state.deps.live
 
     async def source(write: Write) -> None:
@@ -66,7 +66,7 @@ async def events(
         if chosen:
             topic = ChosenWorkspaces(chosen, owner_id, state.frames, records=state.workspaces)
         else:
-            topic = WorkspaceList(owner_id, state.frames, reading=state.reading, gate=state.tellings)
+            topic = WorkspaceList(owner_id, state.frames, reading=state.reading, slots=state.snapshot_slots)
         with live.subscribe_all() if owner_id is None else live.subscribe_user(owner_id) as subscription:
             await _stream(state, caller, topic, subscription, write)
 

@@ -1,4 +1,4 @@
-"""What an orchestrator and a monitor ask, without signing in: at the root, outside ``/api/v1``."""
+"""Routes for health checks and metrics, without sign-in, outside ``/api/v1``."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from codehub.store.errors import DATABASE_FAILED
 
 router = APIRouter(tags=["health"])
 
-COUNTS_WITHIN_SECONDS = 3.0
+COUNTS_TIMEOUT_SECONDS = 3.0
 
 WORKSPACES = Gauge("codehub_workspaces", "Workspaces by status, deleted ones aside", ["status"])
 
@@ -36,7 +36,7 @@ async def ready(state: State) -> Health | Response:
 
 @router.get(
     "/health/coordinator",
-    summary="Who leads what, seen from this process",
+    summary="Leaders of the coordinators, seen from this process",
     response_model=CoordinatorReport,
 )
 async def coordinator(state: State) -> CoordinatorReport:
@@ -45,16 +45,16 @@ async def coordinator(state: State) -> CoordinatorReport:
 
 @router.get(
     "/metrics",
-    summary="Measurements for Prometheus",
+    summary="Metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(state: State) -> Response:
     try:
-        async with asyncio.timeout(COUNTS_WITHIN_SECONDS):
+        async with asyncio.timeout(COUNTS_TIMEOUT_SECONDS):
             counts = await state.overviews.counts()
     except DATABASE_FAILED:
-        WORKSPACES.clear()  # unknown is not zero; the other measurements are wanted all the more
+        WORKSPACES.clear()  # unknown is not zero; the other metrics are still served
     else:
         for status in Status:
             if status is not Status.DELETED:

@@ -1,6 +1,7 @@
-"""Which methods an address knows. The router only tells those of the first route that fits the address.
+"""Find the methods a path allows, over all routes.
 
-``app.state.is_file_or_page`` comes from the dashboard: which addresses it answers.
+The router itself reports those of the first matching route only. ``app.state.is_file_or_page`` is set by the
+dashboard: whether it serves a path.
 """
 
 from fastapi import Request
@@ -8,11 +9,11 @@ from starlette.routing import Match, Route
 
 FILES = frozenset({"GET", "HEAD"})
 EVERY_ADDRESS = "/{path:path}"
-"""The dashboard's route fits every address, so it says nothing about any."""
+"""The dashboard's catch-all route. Not counted: it matches every path."""
 
 
 def methods_at(request: Request) -> list[str]:
-    """For ``Allow``. Empty: there is nothing at this address."""
+    """Return the methods for ``Allow``. Empty: nothing is served at this path."""
     found: set[str] = set()
     for route in request.app.router.routes:
         if not isinstance(route, Route) or route.path == EVERY_ADDRESS:

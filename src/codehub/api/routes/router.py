@@ -1,9 +1,9 @@
-"""How routes are put together: one flat list, each with its whole path.
+"""Register routes as one flat list, and refuse unknown query parameters.
 
-Included routers would be nested, and matched level by level on every request; a flat list is matched once,
-and a route knows the template that measurements and the access log name it by.
+Included routers would be nested, and matched level by level on every request; a flat list is matched once, and
+each route has the full path template that metrics and the access log use.
 
-A parameter nobody knows is refused like an unknown field: ``?onwer=all`` must not list one's own.
+An unknown query parameter is refused like an unknown field: ``?onwer=all`` must not list the caller's own.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ _known: dict[str, frozenset[str]] = {}
 
 
 async def no_unknown_parameters(request: Request) -> None:
+    """Raise 422 for a query parameter that the route does not declare."""
     if not request.scope["query_string"]:
         return
     known = _known_of(request.scope["route"])
@@ -28,11 +29,12 @@ async def no_unknown_parameters(request: Request) -> None:
 
 
 def api_router(prefix: str, tag: str) -> APIRouter:
-    """A router of calls under ``/api/v1``."""
+    """Build a router for calls under ``/api/v1``."""
     return APIRouter(prefix=PREFIX + prefix, tags=[tag], dependencies=[Depends(no_unknown_parameters)])
 
 
 def add_flat(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Add the routers' routes to the application's own list."""
     for router in routers:
         app.router.routes.extend(router.routes)
 

@@ -1,4 +1,4 @@
-"""Tokens for programs: ``/tokens``."""
+"""Routes for API tokens: ``/tokens``."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -26,7 +26,7 @@ router = api_router("/tokens", "tokens")
 async def list_tokens(
     caller: Caller, state: State, cursor: IdCursor = None, limit: Limit = 50
 ) -> Page[Token]:
-    """Newest first; expired ones too, because they explain a 401."""
+    """Newest first. Includes expired tokens, because they explain a 401."""
     async with state.reading() as session:
         page = await tokens.list_page(session, caller.user.id, cursor=cursor, limit=limit)
     return Page(items=[Token.model_validate(each) for each in page.items], next_cursor=page.next_cursor)
@@ -34,13 +34,13 @@ async def list_tokens(
 
 @router.post(
     "",
-    summary="Make a token",
+    summary="Create a token",
     status_code=201,
     response_model=TokenShownOnce,
     responses=problems.documented("unauthorized", "csrf"),
 )
 async def create_token(body: NewToken, caller: Caller, state: State) -> TokenShownOnce:
-    """The answer holds the token. It is shown this once."""
+    """The response contains the token, which is never shown again."""
     lifetime = timedelta(days=body.expires_in_days) if body.expires_in_days else None
     async with state.sessions.begin() as session:
         made = await api_tokens.create(session, caller, name=body.name, lifetime=lifetime)

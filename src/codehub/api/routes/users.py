@@ -1,4 +1,4 @@
-"""People: ``/users``, for administrators."""
+"""Routes for user accounts, for administrators: ``/users``."""
 
 from uuid import UUID
 
@@ -16,7 +16,7 @@ router = api_router("/users", "users")
 
 @router.get(
     "",
-    summary="Everybody",
+    summary="All users",
     response_model=Page[User],
     responses=problems.documented("unauthorized", "forbidden", "validation_failed"),
 )
@@ -29,7 +29,7 @@ async def list_users(caller: Admin, state: State, cursor: IdCursor = None, limit
 
 @router.post(
     "",
-    summary="Add somebody",
+    summary="Create a user",
     status_code=201,
     response_model=User,
     responses=problems.documented(
@@ -51,14 +51,14 @@ async def create_user(body: NewUser, caller: Admin, state: State) -> User:
 
 @router.patch(
     "/{user_id}",
-    summary="Role, password, disabled",
+    summary="Change role, password or disabled",
     response_model=User,
     responses=problems.documented(
         "unauthorized", "forbidden", "csrf", "not_found", "last_admin", "validation_failed"
     ),
 )
 async def change_user(user_id: UUID, body: UserChange, caller: Admin, state: State) -> User:
-    """Whoever is disabled or gets a new password is signed out everywhere, at once."""
+    """Disabling a user or setting a password ends all their sessions at once."""
     async with state.sessions.begin() as session:
         user = await accounts.change_user(
             session,

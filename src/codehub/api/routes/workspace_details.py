@@ -1,4 +1,4 @@
-"""What can be read about one workspace besides itself: its timeline, archives and output."""
+"""Routes for a workspace's timeline, archives and logs."""
 
 import asyncio
 import json
@@ -25,30 +25,30 @@ from codehub.store.workspaces import events
 
 router = api_router("/workspaces/{workspace_id}", "workspaces")
 
-_SEEN = problems.documented("unauthorized", "not_found", "validation_failed")
+_VISIBLE = problems.documented("unauthorized", "not_found", "validation_failed")
 
 
 @router.get(
-    "/history", summary="Its timeline", response_model=models.Page[models.HistoryEntry], responses=_SEEN
+    "/history", summary="Its timeline", response_model=models.Page[models.HistoryEntry], responses=_VISIBLE
 )
 async def history(
     workspace_id: UUID, caller: Caller, state: State, cursor: NumberCursor = None, limit: Limit = 50
 ) -> models.Page[models.HistoryEntry]:
-    """Newest first: what changed, who did it, and why."""
+    """Newest first: what changed, the actor and the cause."""
     await find_visible(workspace_id, caller, state)
     async with state.reading() as session:
         page = await events.list_page(session, workspace_id, cursor=cursor, limit=limit)
-    return models.Page(items=[_told(each) for each in page.items], next_cursor=page.next_cursor)
+    return models.Page(items=[_history_entry(each) for each in page.items], next_cursor=page.next_cursor)
 
 
 @router.get(
     "/archives",
     summary="Its archives",
     response_model=models.Page[models.ArchiveGeneration],
-    responses=_SEEN,
+    responses=_VISIBLE,
 )
 async def archives(workspace_id: UUID, caller: Caller, state: State) -> models.Page[models.ArchiveGeneration]:
-    """Complete ones, newest first."""
+    """Committed archives, newest first."""
     await find_visible(workspace_id, caller, state)
     found = await state.deps.archives.find_committed(workspace_id)
     items = [
@@ -62,7 +62,7 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> models.P
 
 @router.get(
     "/logs",
-    summary="Its output",
+    summary="Its logs",
     response_model=None,
     response_class=Response,
     responses={
@@ -70,20 +70,20 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> models.P
             "description": "Recent output; with `follow` an event stream of `log` events",
             "content": {"text/plain": {"schema": {"type": "string"}}, "text/event-stream": {}},
         },
-        **_SEEN,
+        **_VISIBLE,
     },
 )
 async def logs(
     workspace_id: UUID,
     caller: Caller,
     state: State,
-    follow: Annotated[bool, Query(description="Go on as an event stream")] = False,
+    follow: Annotated[bool, Query(description="Continue as an event stream")] = False,
 ) -> Response:
     await find_visible(workspace_id, caller, state)
     if follow:
-        return EventStream(_Following(workspace_id, caller, state).run)
+        return EventStream(_LogStream(workspace_id, caller, state).run)
     output = state.deps.runtime.logs(workspace_id)
-    # The first piece before the answer begins: a runtime that is away is then a 503, not half a 200.
+    # Read the first piece before responding: an unreachable runtime is then a 503, not a truncated 200.
     first = await anext(output, b"")
     return StreamingResponse(_as_text(first, output), media_type="text/plain; charset=utf-8")
 
@@ -97,8 +97,8 @@ async def _as_text(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
         yield f"\n[the output ends here: {error.message}]\n".encode()
 
 
-class _Following:
-    """Output as it comes: each event's data is ``{"text": …}``. Ends when the workspace does."""
+class _LogStream:
+    """Stream logs as events with data ``{"text": …}``. Ends when the container ends, or at revocation."""
 
     def __init__(self, workspace_id: UUID, caller: Principal, state: AppState) -> None:
         self._workspace_id = workspace_id
@@ -107,18 +107,20 @@ class _Following:
 
     async def run(self, write: Write) -> None:
         reading = asyncio.create_task(self._read(write))
-        beating = asyncio.create_task(_beat(write, every=self._state.settings.heartbeat_seconds))
+        heartbeats = asyncio.create_task(
+            _send_heartbeats(write, every=self._state.settings.heartbeat_seconds)
+        )
 
         def end() -> None:
             reading.cancel()
 
         try:
             with self._state.revoker.watching(self._caller, end):
-                await asyncio.wait({reading, beating}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({reading, heartbeats}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (reading, beating):
+            for task in (reading, heartbeats):
                 task.cancel()
-            await asyncio.gather(reading, beating, return_exceptions=True)
+            await asyncio.gather(reading, heartbeats, return_exceptions=True)
 
     async def _read(self, write: Write) -> None:
         try:
@@ -128,7 +130,7 @@ class _Following:
             await write(_log_event(f"[the output ends here: {error.message}]\n"))
 
 
-async def _beat(write: Write, *, every: float) -> None:
+async def _send_heartbeats(write: Write, *, every: float) -> None:
     while True:
         await asyncio.sleep(every)
         await write(heartbeat())
@@ -138,7 +140,7 @@ def _log_event(text: str) -> bytes:
     return f"event: log\ndata: {json.dumps({'text': text}, ensure_ascii=False)}\n\n".encode()
 
 
-def _told(event: events.EventRecord) -> models.HistoryEntry:
+def _history_entry(event: events.EventRecord) -> models.HistoryEntry:
     known = causes.parse(event.cause)
     return models.HistoryEntry(
         seq=event.seq,

@@ -1,6 +1,6 @@
-"""Workspaces and what people ask of them: ``/workspaces``.
+"""Routes for workspaces: ``/workspaces``.
 
-Nothing here decides who may do what or what a request means: ``services/workspaces`` does.
+Authorization and the meaning of each call are in ``services/workspaces``, not here.
 """
 
 from datetime import timedelta
@@ -30,16 +30,16 @@ Owner = Annotated[
     str | None,
     Query(
         pattern="^(all|[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})$",
-        description="Administrators: somebody's id, or `all`",
+        description="Administrators: an owner's id, or `all`",
     ),
 ]
 
-_SEEN = ("unauthorized", "not_found", "validation_failed")
-_CHANGED = (*_SEEN, "csrf", "deleted")
+_VISIBLE = ("unauthorized", "not_found", "validation_failed")
+_CHANGED = (*_VISIBLE, "csrf", "deleted")
 
 
 def _answers(status: int, *codes: str) -> dict[str, Any]:
-    """A route that answers with a workspace it writes itself."""
+    """Arguments of a route that renders a workspace itself, without a response model."""
     described = {status: {"model": models.Workspace, "description": "The workspace"}}
     return {
         "status_code": status,
@@ -66,8 +66,8 @@ async def list_workspaces(
     cursor: IdCursor = None,
     limit: Limit = 50,
 ) -> Response:
-    """Newest first. Deleted ones only for `status=deleted`, which administrators may ask."""
-    owner_id = whose(owner, caller)
+    """Newest first. Deleted workspaces only with `status=deleted`, for administrators."""
+    owner_id = resolve_owner(owner, caller)
     if status is Status.DELETED and not caller.user.is_admin:
         raise problems.Refused("forbidden")
     if status is None and q is None and cursor is None:
@@ -80,7 +80,7 @@ async def list_workspaces(
 
 @router.post(
     "",
-    summary="Make a workspace",
+    summary="Create a workspace",
     **_answers(
         201,
         "unauthorized",
@@ -93,7 +93,7 @@ async def list_workspaces(
     ),
 )
 async def create_workspace(body: models.NewWorkspace, caller: Caller, state: State) -> Response:
-    """With `start`, at a limit, nothing is made."""
+    """With `start`, if a limit is reached, nothing is created."""
     settings = state.settings
     image_ref = await _image(state, body.image_ref)
     new = NewWorkspace(
@@ -111,7 +111,7 @@ async def create_workspace(body: models.NewWorkspace, caller: Caller, state: Sta
     return await state.answer(record, status=201)
 
 
-@router.get("/{workspace_id}", summary="One workspace", **_answers(200, *_SEEN))
+@router.get("/{workspace_id}", summary="One workspace", **_answers(200, *_VISIBLE))
 async def get_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     return await state.answer(await find_visible(workspace_id, caller, state))
 
@@ -128,9 +128,9 @@ async def edit_workspace(
     return await state.answer(record)
 
 
-@router.delete("/{workspace_id}", summary="Delete it", **_answers(202, *_SEEN, "csrf"))
+@router.delete("/{workspace_id}", summary="Delete it", **_answers(202, *_VISIBLE, "csrf"))
 async def delete_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
-    """Container and home go at once, archives after a while."""
+    """Container and volume are deleted at once, archives later, by the archive GC."""
     async with state.sessions.begin() as session:
         record = await service.delete(session, workspace_id, actor=caller.actor)
     return await state.answer(record, status=202)
@@ -169,7 +169,7 @@ async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) ->
 
 @router.post(
     "/{workspace_id}/keep-awake",
-    summary="Nothing puts it to sleep for some hours",
+    summary="Keep it awake for some hours",
     **_answers(202, *_CHANGED),
 )
 async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, state: State) -> Response:
@@ -186,8 +186,10 @@ async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller,
     **_answers(202, *_CHANGED, "forbidden", "limit_user", "limit_global"),
 )
 async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
-    """Owners lift what stopped an archiving of their own, administrators everything. Without an error nothing
-    changes."""
+    """Owners may lift errors that stopped an archiving, administrators all errors.
+
+    Idempotent: without an error nothing changes.
+    """
     async with state.sessions.begin() as session:
         record = await service.recover(
             session, workspace_id, actor=caller.actor, limits=state.settings.limits
@@ -196,12 +198,15 @@ async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) ->
 
 
 async def find_visible(workspace_id: UUID, caller: Principal, state: State) -> WorkspaceRecord:
-    """The workspace, or 404: also if it is somebody else's."""
+    """Return the workspace, or raise 404, also if the caller may not see it."""
     return service.visible(await state.workspaces.get(workspace_id), caller.actor)
 
 
-def whose(owner: str | None, caller: Principal) -> UUID | None:
-    """Whose workspaces are meant; None: everybody's. Only administrators look at others'."""
+def resolve_owner(owner: str | None, caller: Principal) -> UUID | None:
+    """Resolve the ``owner`` parameter to an id; None: all.
+
+    Raises 403 for other people's workspaces, unless admin.
+    """
     if owner is None:
         return caller.user.id
     if owner != "all" and UUID(owner) == caller.user.id:

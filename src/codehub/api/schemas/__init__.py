@@ -1,1 +1,1 @@
-"""What goes in and out, as the OpenAPI document shows it."""
+"""Schemas of requests and responses, for the OpenAPI document."""

@@ -1,9 +1,9 @@
-"""The kinds of text people may write, checked the same way wherever they occur.
+"""Validate text fields: names, descriptions, references, passwords.
 
-PostgreSQL cannot store U+0000 and a terminal should not be told to do things by a workspace's name, so
-control characters never get in. Letters of every script, emoji and their joiners do: a name is the
-person's own. Names are compared for uniqueness, so they are kept in NFC, without outer white space and
-without characters that nobody sees: two that look the same are the same, and each can be seen at all.
+PostgreSQL cannot store U+0000, and a workspace's name must not control a terminal, so control characters are
+refused. Letters of every script, emoji and their joiners are allowed. Names are compared for uniqueness, so they
+are normalised to NFC, stripped of outer white space, and refused with invisible characters: two names that look
+the same are equal, and each has something visible.
 """
 
 import re
@@ -16,15 +16,15 @@ NAME_LENGTH = 64
 TEXT_LENGTH = 4096
 MAX_TTL_SECONDS = 10 * 365 * 86400
 
-# Overrides and isolates reorder what stands around a name: "exe.txt" for "txt.exe". Plain marks are fine.
+# Bidi overrides and isolates reorder the text around a name: "exe.txt" for "txt.exe". Plain marks are allowed.
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-# What Unicode calls default ignorable (shown as nothing), and blanks that count as letters or symbols.
+# Default ignorable code points of Unicode, and blanks that are classed as letters or symbols.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Of these some have a task between letters and in emoji: joiners, direction marks, variation selectors, and
-# the tags that make a flag of one region (a black flag, tags, an end).
+# Some of these are needed between letters and in emoji: joiners, direction marks, variation selectors, and the
+# tags that make the flag of a region (black flag, tags, end).
 _USEFUL = re.compile(
     "[\u034f\u061c\u180b-\u180f\u200c-\u200f\ufe00-\ufe0f\U000e0100-\U000e01ef]"
     "|\U0001f3f4[\U000e0020-\U000e007e]+\U000e007f"
@@ -33,7 +33,7 @@ _REFUSED_IN_NAMES = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def _tidy(value: object) -> object:
-    """Before the length is counted: that of what will be stored."""
+    """Normalise before the length is checked, so that the limit applies to what is stored."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,7 +1,7 @@
-"""What goes in and out, as the OpenAPI document shows it.
+"""Models of request and response bodies, as shown in the OpenAPI document.
 
-Bodies are checked against these and unknown fields are refused. Answers about workspaces are *not* built
-through their model: ``rendering`` writes the JSON itself, several times faster, and a test holds it to the
+Request bodies are validated by these, and unknown fields are refused. Responses about workspaces are *not* built
+through their model: ``rendering`` writes the JSON itself, several times faster, and a test checks it against the
 model.
 """
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Body(BaseModel):
-    """What a person sends."""
+    """A request body."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ class Answer(BaseModel):
 
 
 class Page(Answer, Generic[T]):
-    """A part of a list. ``next_cursor`` goes into ``?cursor=``; null: that was all."""
+    """A page of a list. Pass ``next_cursor`` as ``?cursor=``; null: the last page."""
 
     items: list[T]
     next_cursor: str | None = Field(examples=[None])
@@ -59,7 +59,7 @@ class RunningWorkspace(Answer):
 
 
 class Problem(Answer):
-    """RFC 9457. Programs go by ``code``, people read ``detail``."""
+    """Problem details (RFC 9457): ``code`` for programs, ``detail`` for people."""
 
     type: str
     title: str
@@ -68,8 +68,10 @@ class Problem(Answer):
     code: str
     errors: list[FieldError] | None = Field(None, description="With 422: what is wrong with which field")
     used: int | None = Field(None, description="With a limit: places taken")
-    allowed: int | None = Field(None, description="With a limit: places there are")
-    running: list[RunningWorkspace] | None = Field(None, description="With a limit: what takes your places")
+    allowed: int | None = Field(None, description="With a limit: places allowed")
+    running: list[RunningWorkspace] | None = Field(
+        None, description="With a limit: your workspaces that hold places"
+    )
 
 
 class ErrorInfo(Answer):
@@ -83,7 +85,7 @@ class ErrorInfo(Answer):
 
 
 class NextChange(Answer):
-    """What happens by itself unless somebody uses the workspace."""
+    """The next automatic change, unless the workspace is used before."""
 
     to: DesiredState
     at: datetime
@@ -91,7 +93,7 @@ class NextChange(Answer):
 
 
 class Activity(Answer):
-    """Null where nobody can tell at the moment."""
+    """Connections and last use. Null: unknown at the moment."""
 
     connections: int | None
     last_seen_at: datetime | None
@@ -131,10 +133,10 @@ class Workspace(Answer):
     version: int = Field(description="Grows with every change people can see")
     created_at: datetime
     updated_at: datetime
-    status: Status = Field(description="All axes in one word")
+    status: Status = Field(description="Desired state, observation, health and operation in one word")
     holds_place: bool = Field(description="Whether it counts against the limits of running workspaces")
     progress: int | None = Field(ge=0, le=100, description="Percent of the running operation, if known")
-    url: str = Field(description="Where the workspace opens in a browser")
+    url: str = Field(description="URL that opens the workspace in a browser")
     activity: Activity
 
 
@@ -151,7 +153,7 @@ class NewWorkspace(Body):
 
 
 class WorkspaceChange(Body):
-    """Only what is named changes."""
+    """Only fields that are sent change."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"name": "thesis", "standby_ttl_seconds": 900}})
 
@@ -165,7 +167,7 @@ class WorkspaceChange(Body):
 class KeepAwake(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"hours": 4}})
 
-    hours: float = Field(ge=0, le=24, strict=True, allow_inf_nan=False, description="0 takes it back")
+    hours: float = Field(ge=0, le=24, strict=True, allow_inf_nan=False, description="0: cancel")
 
 
 class HistoryEntry(Answer):
@@ -176,9 +178,9 @@ class HistoryEntry(Answer):
     at: datetime
     changes: dict[str, tuple[Any, Any]] = Field(description="Column → [before, after]")
     actor: str | None
-    cause: str | None = Field(description="In English, as it was recorded")
+    cause: str | None = Field(description="English text, as recorded")
     cause_code: CauseCode | None = Field(description="Null: free text, for example an engine's own message")
-    cause_params: dict[str, int] = Field(description="`seconds`, where the cause tells a time")
+    cause_params: dict[str, int] = Field(description="`seconds`, where the cause has a duration")
 
 
 class ArchiveGeneration(Answer):
@@ -195,7 +197,7 @@ class Image(Answer):
 
 
 class Images(Answer):
-    """No items: anything goes."""
+    """Images of the runtime. No items: any image is accepted."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"items": [{"name": "jupyterlab"}], "default": "jupyterlab"}}
@@ -223,7 +225,7 @@ class Limits(Answer):
 
     user: Usage
     global_: Usage = Field(alias="global")
-    attempts: int = Field(description="How often an operation is tried before a person is needed")
+    attempts: int = Field(description="Attempts of an operation before a terminal error")
 
 
 class Login(Body):
@@ -267,7 +269,7 @@ class NewUser(Body):
 
 
 class UserChange(Body):
-    """Only what is named changes. A new password, or disabling, ends every session of that person."""
+    """Only fields that are sent change. A password or disabling ends all sessions."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"disabled": True}})
 
@@ -357,7 +359,7 @@ class CoordinatorState(Answer):
     away: dict[str, Any] = Field({}, description="Engines that do not answer, as the leader sees them")
     rivals: list[RivalLeader] = Field(
         [],
-        description="Others that lead the same: replicas whose COORDINATOR_LOCK_ID differs from this one's",
+        description="Other leaders of the same coordinator: replicas with another COORDINATOR_LOCK_ID",
     )
 
 

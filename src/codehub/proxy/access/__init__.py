@@ -1,1 +1,1 @@
-"""Who may pass: identity, the access policy, its caches, admission and the proxy's internal endpoints."""
+"""Access control: policy, directory cache, admission, internal endpoints."""

@@ -1,7 +1,7 @@
-"""Carries out what the gate decided: wakes, sends to the sign-in, shows pages.
+"""Carry out access decisions: wake a workspace, redirect to sign-in, show a page.
 
-Everything here is off the hot path and may wait for the directory. A directory that fails or hangs costs
-the one request a 503, never the connection's place in line.
+Off the hot path: everything here may wait for the directory, for 10 s at most. If the directory fails or
+hangs, that one request is answered 503 and the connection stays usable.
 """
 
 import asyncio
@@ -36,26 +36,28 @@ from codehub.proxy.upstream.destinations import Destination, Destinations
 
 log = structlog.get_logger(__name__)
 
-PATIENCE = 10.0  # with the directory
-LINE_SECONDS = 60.0
+DIRECTORY_TIMEOUT = 10.0
+LOG_INTERVAL = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
-    """Let in: relay to there."""
+class Forward:
+    """Admitted: forward the request to ``to``, with this path."""
 
     to: Destination
     path: bytes
 
 
 class Admission:
+    """Decides about requests that no cache can answer, and builds the proxy's answers."""
+
     def __init__(
         self,
         ports: Interfaces,
         settings: ProxySettings,
         *,
         access: DirectoryCache,
-        own: InternalEndpoints,
+        internal: InternalEndpoints,
         pages: Pages,
         metrics: Metrics,
         destinations: Destinations,
@@ -64,38 +66,42 @@ class Admission:
         self._directory: Directory = ports.directory
         self._settings = settings
         self._access = access
-        self._own = own
+        self._internal = internal
         self._pages = pages
         self._metrics = metrics
         self._scheme = settings.scheme.encode()
-        self._tell_at = float("-inf")
+        self._log_again_at = float("-inf")
         self._wakes: SingleFlight[tuple[UUID, UUID], WakeOutcome] = SingleFlight()
 
-    async def receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
+    async def admit(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Forward:
+        """Answer a request, or say where to forward it.
+
+        Never raises: a failure is answered 503.
+        """
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._receive(request, route, identity)
-        except Exception as error:  # noqa: BLE001 - whatever the directory met, the person gets an answer
-            self._tell_of_failure(error)
+            async with asyncio.timeout(DIRECTORY_TIMEOUT):
+                return await self._admit(request, route, identity)
+        except Exception as error:  # noqa: BLE001 - any failure of the directory is answered 503
+            self._record_failure(error)
             return self._unavailable(request)
 
-    def _tell_of_failure(self, error: Exception) -> None:
-        """One line a minute: while the database is away every request meets this."""
+    def _record_failure(self, error: Exception) -> None:
+        """Log at most once a minute: while the database is away, every request fails here."""
         self._metrics.directory_failures_total += 1
         now = asyncio.get_running_loop().time()
-        if now >= self._tell_at:
-            self._tell_at = now + LINE_SECONDS
+        if now >= self._log_again_at:
+            self._log_again_at = now + LOG_INTERVAL
             log.warning("directory did not answer", error=repr(error))
 
-    async def _receive(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Onward:
+    async def _admit(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Forward:
         principal = await self._principal(identity)
         if route.kind is RouteKind.INTERNAL:
             if not identity.by_token and not may_enter(request, self._scheme):
                 return self.foreign_page(request)
-            answer = await self._own.serve(request, route, principal)
+            answer = await self._internal.serve(request, route, principal)
             if isinstance(answer, Answer) or principal is None:
                 return answer if isinstance(answer, Answer) else unauthorized()
-            return Onward(answer.to, answer.path)
+            return Forward(answer.to, answer.path)
         target = None
         if principal is not None and route.workspace_id is not None:
             target = await self._access.target(route.workspace_id)
@@ -117,7 +123,7 @@ class Admission:
         route: Route,
         principal: Principal | None,
         target: WorkspaceTarget | None,
-    ) -> Answer | Onward:
+    ) -> Answer | Forward:
         if decision is AccessDecision.SIGN_IN:
             return redirect(303, self._sign_in_url(request, route))
         if decision is AccessDecision.UNAUTHORIZED:
@@ -149,7 +155,7 @@ class Admission:
                         return self._port_closed(request, target, route.port, status=404)
                 to = self._destinations.workspace(target, route, at)
                 if to is not None:
-                    return Onward(to, to.path(route))
+                    return Forward(to, to.path(route))
                 if request.is_navigation:  # running, but its address is not known yet
                     return self._pages.waiting(_context(request, route), target)
         return self._asleep(request, target)
@@ -172,7 +178,10 @@ class Admission:
                 return self._pages.not_found(context)
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
-        """Once per person and workspace at a time; finishes even if the person leaves meanwhile."""
+        """Wake a workspace.
+
+        Single flight per person and workspace; completes even if the client disconnects.
+        """
         key = (workspace_id, principal.user_id)
         if not self._wakes.is_running(key):
             self._metrics.wakes_total += 1
@@ -183,17 +192,20 @@ class Admission:
     # Answers --------------------------------------------------------------------------------------
 
     async def unreachable(self, request: RequestHead, to: Destination) -> Answer:
-        """Nobody answered at the address, after all retries."""
+        """Answer for an upstream that accepted no connection after all retries.
+
+        Drops the cached address and sends the Observer a hint.
+        """
         target = to.target
         if target is None:
             return self._unavailable(request)
-        self._access.workspace_changed(target.id)  # the address may be an old one
-        if to.port is not None:  # nothing listens there; the workspace itself may be well
+        self._access.workspace_changed(target.id)  # the cached address may be stale
+        if to.port is not None:  # says nothing about the workspace's main port
             return self._port_closed(request, target, to.port, status=502)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(DIRECTORY_TIMEOUT):
                 await self._directory.hint_observer(target.id)
-        except Exception as error:  # noqa: BLE001 - only a hint: the observer looks by itself, later
+        except Exception as error:  # noqa: BLE001 - only a hint: the Observer polls anyway
             log.warning("observer not hinted", error=repr(error), workspace_id=str(target.id))
         if request.is_navigation and target.starting_up:
             return self._pages.waiting(_context(request, on_workspace_host=not to.policy.prefix), target)
@@ -202,12 +214,13 @@ class Admission:
     def _port_closed(
         self, request: RequestHead, target: WorkspaceTarget, port: int, *, status: int
     ) -> Answer:
-        """Whether nobody listens there or somebody else does is none of this person's business."""
+        """Answer alike whether the port is free or another process has it: the person must not learn which."""
         if request.is_navigation:
             return self._pages.port_closed(_context(request), target, port, status=status)
         return problem(status, "port_closed", f"Nothing of this workspace listens on port {port}.")
 
     def bad_gateway(self, request: RequestHead, to: Destination | None) -> Answer:
+        """Answer for an upstream that broke before it responded."""
         target = to.target if to is not None else None
         if target is None:
             return self._unavailable(request)
@@ -215,16 +228,19 @@ class Admission:
             return self._pages.bad_gateway(_context(request), target)
         return problem(502, "unreachable", "The workspace runs but does not answer.", retry_after=1)
 
-    def too_slow(self, *, waiting_for_client: bool) -> Answer:
+    def timed_out(self, *, waiting_for_client: bool) -> Answer:
+        """Answer 408 for a slow client, 504 for a slow upstream."""
         if waiting_for_client:
             return refused(408, "slow body")
         return problem(504, "upstream_timeout", "The upstream did not answer in time.")
 
     def bad_origin(self) -> Answer:
+        """Answer a WebSocket whose ``Origin`` is another site."""
         self._metrics.refusals["origin"] += 1
         return problem(403, "bad_origin", "WebSockets are open to this site's own pages only.")
 
     def foreign_page(self, request: RequestHead) -> Answer:
+        """Answer a request that a page of another origin made, other than by a link."""
         self._metrics.refusals["foreign page"] += 1
         if request.is_navigation:
             return self._pages.foreign_page(_context(request))
@@ -232,9 +248,11 @@ class Admission:
         return problem(403, "foreign_page", detail)
 
     def overloaded(self) -> Answer:
+        """Answer a connection over ``max_connections``."""
         return problem(503, "overloaded", "Too many connections.", retry_after=self._settings.retry_after)
 
     def failed(self) -> Answer:
+        """Answer a request whose handling raised: a bug of the proxy."""
         return problem(500, "internal", "The proxy could not handle this request.")
 
     def _broken(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
@@ -252,7 +270,7 @@ class Admission:
         return redirect(302, origin + ("" if path.startswith(b"/") else "/") + path.decode("latin-1"))
 
     def _asleep(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
-        if request.is_navigation:  # a frame, or a form of a page that was left open
+        if request.is_navigation:  # in a frame, or a form: neither wakes
             return self._pages.asleep(_context(request), target)
         detail = "The workspace is not running. Open it in a browser to wake it."
         return problem(503, "asleep", detail, retry_after=self._settings.retry_after)
@@ -263,7 +281,7 @@ class Admission:
         return problem(503, "unavailable", "CodeHub is not ready.", retry_after=self._settings.retry_after)
 
     def _sign_in_url(self, request: RequestHead, route: Route) -> str:
-        """On the dashboard's host ``/login``; from a workspace's own origin by way of the code exchange."""
+        """Return ``/login`` on the dashboard's host; from a workspace host, the URL of the code exchange."""
         here = safe_next(request.target.decode("latin-1"))
         if not route.on_workspace_host:
             return "/login?next=" + quote(here, safe="")

@@ -1,4 +1,7 @@
-"""A connection's memory of having been let in, and the short way it opens for the requests that follow."""
+"""Cache admitted requests, to forward repetitions without parsing them again.
+
+A cached admission is valid no longer than the directory cache's entries it was made from.
+"""
 
 import re
 from typing import Final
@@ -9,19 +12,19 @@ from codehub.proxy.routing import Route
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import ClientSide, Exchange
 
-# What ``grammar.REQUEST_LINE`` allows, for methods that may go over a kept connection.
+# What ``grammar.REQUEST_LINE`` allows, for methods that may use an idle upstream connection.
 _START: Final = re.compile(rb"(GET|HEAD|OPTIONS) ([\x21\x22\x24-\x7e]++)")
 _VERSION: Final = b" HTTP/1.1\r\n"
 
 
 class CachedAdmission:
-    """Who asked for what and was let in, until when, and what was written to the upstream for it.
+    """An admitted request: field block, destination, head for the upstream.
 
-    Worth as much as the two entries of ``DirectoryCache`` it was made from: it ends with the older of them, and
-    with any change (``generation``). It holds for heads with the very same fields (cookies and all, byte for
-    byte) to the same place. Only method and path differ then, so the fields are not read again, and of the
-    head for the upstream only the first line is new. A head that repeats the last one in full takes over
-    its exchange too, if that one ended as cleanly as it began.
+    Valid until the older of the two ``DirectoryCache`` entries it was made from expires, or until any change is
+    reported (``generation``). Matches heads whose field block is equal byte for byte (cookies included) and whose
+    target is in the same workspace and port. Then only method and path differ: the fields are not parsed again,
+    and of the head for the upstream only the first line is written anew. A head equal to the last one in full
+    reuses its exchange too, if that one ended cleanly (not ``spent``).
     """
 
     __slots__ = (
@@ -65,9 +68,10 @@ class CachedAdmission:
 
     @staticmethod
     def may_be_kept(request: RequestHead, route: Route, *, scheme: bytes) -> bool:
-        """WebSockets are judged each time, and so is an own origin: its root may lead elsewhere.
+        """Whether repetitions of this request may skip the access policy.
 
-        So is what another site's page led here: it may GET, and a pass is for HEAD and OPTIONS too.
+        Not WebSockets; not workspace hosts, whose root may be redirected; not links from other sites, which may
+        only GET, while a cached admission is good for HEAD and OPTIONS too.
         """
         if not is_from_own_page(request, scheme):
             return False
@@ -76,7 +80,7 @@ class CachedAdmission:
         return not special and not route.needs_slash and not route.on_workspace_host
 
     def exchange_for(self, head: bytes, client: ClientSide) -> Exchange | None:
-        """If ``head`` is exactly one whole head this pass is good for: an exchange that carries it on."""
+        """Return an exchange for ``head`` if it is exactly one whole head that matches."""
         if head == self._last_head:
             last = self._last
             if last is not None and not last.spent:
@@ -87,7 +91,7 @@ class CachedAdmission:
         if match is None:
             return None
         method, target = match.groups()
-        # What the router would find out: the same workspace, and the same port of it.
+        # As the router would decide: the same workspace, and the same port of it.
         if not target.startswith(self._inside):
             return None
         path = target[self._prefix_size :]

@@ -1,8 +1,8 @@
-"""What the proxy remembers of the directory, for two seconds at most.
+"""Cache the directory's answers for up to 2 s.
 
-On the hot path a request asks memory alone. A miss loads once, however many requests wait for it. A change
-reported by the directory throws the entry away *and* forgets a load under way: that load may have read the
-old state, so whoever asks after the change starts a new one, and the old result is not kept.
+The hot path reads memory alone. A miss loads once, for all requests that wait for it (single flight). A change
+reported by the directory drops the entry *and* detaches a load in flight: that load may have read the old
+state, so its result is not stored, and a request after the change starts a new load.
 """
 
 from collections.abc import Awaitable, Callable, Hashable
@@ -20,13 +20,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-Recollection = tuple[Principal, WorkspaceTarget, float]  # and until when
+CachedAccess = tuple[Principal, WorkspaceTarget, float]  # the float: valid until
 
 
 class LoadedCache(Generic[K, V]):
-    """A cache that loads what it does not know, once however many ask. "Nobody" is remembered for less long.
+    """A read-through cache with single flight.
 
-    Forgetting a key also forgets the load under way: it may have read the state before the change.
+    Misses (None) are stored for ``miss_ttl``.
+
+    ``forget`` also detaches a load in flight: it may have read the state before the change.
     """
 
     def __init__(self, *, ttl: float, miss_ttl: float, size: int, metrics: Metrics) -> None:
@@ -34,11 +36,12 @@ class LoadedCache(Generic[K, V]):
         self._metrics = metrics
         self._known: TtlCache[K, V | None] = TtlCache(size=size, ttl=ttl)
         self._loads: SingleFlight[K, V | None] = SingleFlight()
-        self._generation = 0  # of all keys: what was read before one must not be kept after it
+        self._generation = 0  # grows when any key is forgotten: loads begun before are not stored
         self.peek = self._known.peek
         self.expire = self._known.expire
 
     async def get(self, key: K, load: Callable[[], Awaitable[V | None]]) -> V | None:
+        """Return the cached value, or load it. Single flight per key."""
         known = self._known.peek(key)
         if known is not None:
             return known.value
@@ -47,16 +50,19 @@ class LoadedCache(Generic[K, V]):
         return await self._loads.run(key, partial(self._load, key, load))
 
     def forget(self, key: K) -> None:
+        """Drop one key and detach its load."""
         self._generation += 1
         self._known.forget(key)
         self._loads.forget(key)
 
     def forget_where(self, test: Callable[[V | None], bool]) -> None:
+        """Drop the keys whose value passes ``test``, and detach all loads."""
         self._generation += 1
         self._known.forget_where(test)
-        self._loads.forget_all()  # what they will bring is unknown
+        self._loads.forget_all()  # their results cannot be tested yet
 
     def clear(self) -> None:
+        """Drop all keys and detach all loads."""
         self._generation += 1
         self._known.clear()
         self._loads.forget_all()
@@ -70,23 +76,23 @@ class LoadedCache(Generic[K, V]):
 
 
 class DirectoryCache:
-    """The directory behind its memory. Is itself the ``ChangeListener`` the directory reports to."""
+    """A read-through cache of the directory, and the ``ChangeListener`` it reports to."""
 
     def __init__(self, directory: Directory, settings: ProxySettings, metrics: Metrics) -> None:
         self._directory = directory
-        self.people_changed = False  # since somebody last looked: open sockets are judged again then
-        self.generation = 0  # grows with every change: whoever remembers something notes it
-        self._principals: LoadedCache[str, Principal] = _memory(settings, metrics)
-        self._targets: LoadedCache[UUID, WorkspaceTarget] = _memory(settings, metrics)
-        self._ports: LoadedCache[tuple[UUID, int], Address] = _memory(settings, metrics)
+        self.users_changed = False  # set here, reset by the engine: open tunnels are re-checked
+        self.generation = 0  # grows with every change; cached admissions of another one are invalid
+        self._principals: LoadedCache[str, Principal] = _new_cache(settings, metrics)
+        self._targets: LoadedCache[UUID, WorkspaceTarget] = _new_cache(settings, metrics)
+        self._ports: LoadedCache[tuple[UUID, int], Address] = _new_cache(settings, metrics)
         directory.subscribe(self)
 
-    def recall(self, key: str, workspace_id: UUID, now: float) -> Recollection | None:
-        """Person and workspace, if memory knows both (and neither is "nobody")."""
-        who, where = self._principals.peek(key, now), self._targets.peek(workspace_id, now)
-        if who is None or where is None or who[0] is None or where[0] is None:
+    def recall(self, key: str, workspace_id: UUID, now: float) -> CachedAccess | None:
+        """Return person and workspace if both are cached and exist. Never loads."""
+        principal, target = self._principals.peek(key, now), self._targets.peek(workspace_id, now)
+        if principal is None or target is None or principal[0] is None or target[0] is None:
             return None
-        return who[0], where[0], min(who[1], where[1])
+        return principal[0], target[0], min(principal[1], target[1])
 
     async def principal(self, key: str, credential: Credential) -> Principal | None:
         return await self._principals.get(key, lambda: self._directory.resolve(credential))
@@ -95,7 +101,7 @@ class DirectoryCache:
         return await self._targets.get(workspace_id, lambda: self._directory.workspace(workspace_id))
 
     def recall_port(self, workspace_id: UUID, port: int, now: float) -> tuple[Address | None, float]:
-        """Where the port is reached and until when that counts, if memory knows it."""
+        """Return a port's cached address and until when it is valid. Never loads."""
         return self._ports.peek((workspace_id, port), now) or (None, now)
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
@@ -111,22 +117,22 @@ class DirectoryCache:
     def workspace_changed(self, workspace_id: UUID) -> None:
         self.generation += 1
         self._targets.forget(workspace_id)
-        self._ports.clear()  # few are ever in it
+        self._ports.clear()  # it is small, so clear all instead of searching
 
     def user_changed(self, user_id: UUID) -> None:
         self.generation += 1
-        self.people_changed = True
+        self.users_changed = True
         self._principals.forget_where(lambda principal: principal is None or principal.user_id == user_id)
 
     def everything_changed(self) -> None:
         self.generation += 1
-        self.people_changed = True
+        self.users_changed = True
         self._principals.clear()
         self._targets.clear()
         self._ports.clear()
 
 
-def _memory(settings: ProxySettings, metrics: Metrics) -> "LoadedCache[K, V]":
+def _new_cache(settings: ProxySettings, metrics: Metrics) -> "LoadedCache[K, V]":
     return LoadedCache(
         ttl=settings.cache_ttl,
         miss_ttl=settings.miss_ttl,

@@ -1,11 +1,10 @@
-"""The proxy's own few addresses, under ``/_codehub/`` on every host.
+"""Serve the proxy's internal endpoints, under ``/_codehub/`` on every host.
 
-On the dashboard's host: the pages' script, ``ready/{id}`` (does the workspace answer yet), ``limit/{id}``
-(stop buttons, for people who came from a workspace's own origin) and ``signin``, which sends a signed-in
-person to a workspace's own origin with a one-time code. On a workspace's own origin: the script,
-``ready``, ``events`` (the API's stream of this workspace, with the identity vouched for by the proxy,
-since the dashboard's cookie does not reach there) and ``auth``, which turns the code into a cookie of
-exactly that host.
+On the dashboard's host: the pages' script, ``ready/{id}`` (whether the workspace accepts connections),
+``limit/{id}`` (stop buttons, for people redirected from a workspace host) and ``signin``, which redirects a
+signed-in person to a workspace host with a one-time code. On a workspace host: the script, ``ready``,
+``events`` (the API's stream of this workspace, with the principal signed by the proxy, since the dashboard's
+cookie is not sent there) and ``auth``, which exchanges the code for a cookie of exactly that host.
 """
 
 import time
@@ -29,11 +28,18 @@ Probe = Callable[[WorkspaceTarget], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class ToApi:
+    """Forward the request to the API, with this path."""
+
     to: Destination
     path: bytes
 
 
 class InternalEndpoints:
+    """Handlers of ``/_codehub/…``.
+
+    The caller has checked where the request comes from.
+    """
+
     def __init__(
         self,
         ports: Interfaces,
@@ -53,6 +59,7 @@ class InternalEndpoints:
         self._cookies = CookieNames.of(secure=settings.secure)
 
     async def serve(self, request: RequestHead, route: Route, principal: Principal | None) -> Answer | ToApi:
+        """Answer an internal endpoint. ``principal`` None: not signed in."""
         url = urlsplit(route.path.decode("latin-1"))
         name, _, argument = url.path[len(INTERNAL_PREFIX) :].partition("/")
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
@@ -79,7 +86,7 @@ class InternalEndpoints:
         return target if target is not None and principal.may_open(target) else None
 
     async def _ready(self, workspace_id: UUID | None, principal: Principal | None) -> Answer:
-        """204 once the workspace accepts connections: the waiting page then turns into it."""
+        """Answer 204 once the workspace accepts connections: the waiting page then reloads."""
         if principal is None:
             return unauthorized()
         target = await self._target(workspace_id, principal)
@@ -110,7 +117,7 @@ class InternalEndpoints:
         if target is None or self._settings.base_domain is None or not _is_port(query.get("port")):
             return self._pages.not_found(PageContext.of(request))
         code = await self._ports.sign_in.issue_code(principal, target.id)
-        # The host is made from the id. Nothing of the request names where the code goes.
+        # The host is built from the id: nothing in the request can send the code to another host.
         origin = self._settings.workspace_origin(label_of(target.id, int(query.get("port", "0")) or None))
         next_path = quote(safe_next(query.get("next", "/")), safe="")
         return redirect(303, f"{origin}/_codehub/auth?code={quote(code, safe='')}&next={next_path}")
@@ -120,7 +127,7 @@ class InternalEndpoints:
             return not_found()
         next_path = safe_next(query.get("next", "/"))
         secret = await self._ports.sign_in.redeem_code(query.get("code", ""), route.workspace_id)
-        if secret is None:  # used or late: opening the page starts over, with a new code
+        if secret is None:  # used or expired: the page redirects to the sign-in again, with a new code
             return redirect(303, next_path)
         secure = "; Secure" if self._settings.secure else ""
         cookie = f"{self._cookies.workspace.decode()}={secret}; Path=/; HttpOnly; SameSite=Lax{secure}"
@@ -129,7 +136,7 @@ class InternalEndpoints:
     async def _limit(
         self, request: RequestHead, workspace_id: UUID | None, principal: Principal | None
     ) -> Answer:
-        """Asking wakes: it starts the workspace if there is room by now."""
+        """Wake the workspace if a place is free now, else show the page about the limit."""
         context = PageContext.of(request)
         if principal is None:
             return redirect(303, "/login?next=" + quote(safe_next(request.target.decode("latin-1")), safe=""))
@@ -147,7 +154,7 @@ class InternalEndpoints:
 
 
 def safe_next(path: str) -> str:
-    """A local path, or ``/``: a redirect must never lead to another site."""
+    """Return ``path`` if it is local, else ``/``: redirects must stay on this site."""
     if not path.startswith("/") or path.startswith("//") or "\\" in path:
         return "/"
     if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in path):

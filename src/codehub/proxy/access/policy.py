@@ -1,7 +1,7 @@
-"""Who gets in: the table of spec 06, as a pure function.
+"""Decide who may open what: the access table of spec 06, as a pure function.
 
-``decide`` is asked on every request with what memory knows. Everything it can answer with is a ``AccessDecision``;
-carrying one out (waking, rendering a page) is the admission's work.
+``decide`` runs on every request that no cached admission matches. It returns an ``AccessDecision``;
+``Admission`` carries it out (waking, rendering a page).
 """
 
 from enum import Enum
@@ -14,9 +14,11 @@ from codehub.proxy.routing import Route
 
 
 class AccessDecision(Enum):
-    SIGN_IN = "sign in"  # page load of somebody unknown
+    """What to do with a request."""
+
+    SIGN_IN = "sign in"  # a page load without a valid credential
     UNAUTHORIZED = "unauthorized"
-    FOREIGN_PAGE = "foreign page"  # of another site or workspace, and more than a link
+    FOREIGN_PAGE = "foreign page"  # sent by a page of another site or workspace, other than a plain link
     NOT_FOUND = "not found"
     BAD_ORIGIN = "bad origin"
     ADD_SLASH = "add slash"
@@ -39,18 +41,21 @@ def decide(
     by_token: bool = False,
     workspace_hosts: bool = False,
 ) -> AccessDecision:
-    """``workspace_hosts``: each workspace has one, and pages of a workspace belong nowhere else."""
-    if principal is None:  # before anything else: strangers learn nothing about what exists
+    """Decide about a request.
+
+    The order matters: the first checks reveal nothing about what exists.
+
+    ``workspace_hosts``: each workspace has a host of its own, and browsers may open it nowhere else.
+    """
+    if principal is None:  # first: without a sign-in nothing reveals what exists
         return AccessDecision.SIGN_IN if request.is_navigation else AccessDecision.UNAUTHORIZED
     if not by_token and not request.websocket and not may_enter(request, scheme):
-        return (
-            AccessDecision.FOREIGN_PAGE
-        )  # whatever it asked for: a page learns nothing about what exists either
+        return AccessDecision.FOREIGN_PAGE  # before the target: other pages must not learn what exists either
     if target is None or not principal.may_open(target):
         return AccessDecision.NOT_FOUND
     if workspace_hosts and not route.on_workspace_host and not by_token:
-        # Under a path its pages would be the dashboard's and could act as the person. A page at the own
-        # origin could lead there by itself, so the path is closed to browsers, not just left unused.
+        # Under a path of the dashboard's origin a workspace's pages could act as the person. A page on its own
+        # host could link to that path, so the path is closed to browsers, not just unused.
         return AccessDecision.MOVE
     if request.websocket and not is_same_origin(request, scheme):
         return AccessDecision.BAD_ORIGIN
@@ -67,15 +72,16 @@ def decide(
         case Phase.WAKING:
             return AccessDecision.WAIT if request.is_visit else AccessDecision.ASLEEP
         case Phase.ASLEEP:
-            # A forgotten tab that reconnects is nobody's request: only a person opening a page wakes.
+            # Only a person opening a page wakes: a forgotten tab that reconnects must not.
             return AccessDecision.WAKE if request.is_visit else AccessDecision.ASLEEP
 
 
 def is_same_origin(request: RequestHead, scheme: bytes) -> bool:
-    """Browsers name the page a WebSocket belongs to and send cookies along whoever it is.
+    """Whether a page of the same origin, or a program with a token, opens a WebSocket.
 
-    The name must be exactly the origin that was asked. Programs with a token send no Origin and no
-    cookie a foreign page could have borrowed.
+    Browsers send cookies with a WebSocket whatever page opened it, and name that page's origin in ``Origin``: it
+    must equal the requested origin. A program with a token sends no Origin, and no cookie that another site's
+    page could misuse.
     """
     origin = request.fields.get(b"origin")
     if origin is None:

@@ -1,1 +1,1 @@
-"""HTTP/1.1 heads and bodies: grammar, framing, requests, responses. Knows nothing of CodeHub."""
+"""HTTP/1.1 grammar, framing, requests and responses. Knows nothing of CodeHub."""

@@ -1,8 +1,8 @@
-"""Where a body ends. Everything the proxy forwards goes through one of these three.
+"""Find the end of a body: by length, by chunks, or by the end of the connection.
 
-A framer is fed what was read and gives back what to forward and what lies behind the end. It never holds
-back body bytes, only an unfinished chunk-size line or the trailers, which are checked before anyone sees
-them. ``done`` is the only thing that makes a transfer a success: a connection that ends before it broke.
+``feed`` takes the bytes read and returns what to forward and what lies behind the end. It never holds back
+body bytes, only an unfinished chunk-size line or the trailers, which are checked before they are forwarded.
+Only ``done`` makes a transfer complete: a connection that ends before is broken.
 """
 
 from codehub.proxy.http1.grammar import CHUNK_LINE, FIELD_BLOCK, is_forbidden_trailer
@@ -16,7 +16,7 @@ class FramingError(Exception):
 
 
 class LengthBody:
-    """``Content-Length``, counted down."""
+    """A body framed by ``Content-Length``."""
 
     __slots__ = ("remaining",)
 
@@ -38,7 +38,7 @@ class LengthBody:
 
 
 class UntilClose:
-    """A response without any framing: its end is the end of the connection."""
+    """A response body without framing: it ends with the connection."""
 
     __slots__ = ()
     done = False
@@ -48,7 +48,7 @@ class UntilClose:
 
 
 class ChunkedBody:
-    """``Transfer-Encoding: chunked``, passed on as it is, or ``decode``d for clients of HTTP/1.0."""
+    """A chunked body, forwarded as it is, or decoded (``decode``) for HTTP/1.0."""
 
     __slots__ = ("_data_left", "_decode", "_held", "_in_trailers", "done")
 
@@ -60,7 +60,7 @@ class ChunkedBody:
         self._in_trailers = False
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        if len(data) < self._data_left - 2:  # wholly inside a chunk: the usual case of a large body
+        if len(data) < self._data_left - 2:  # wholly inside a chunk: the common case of a large body
             self._data_left -= len(data)
             return data, b""
         out: list[bytes] = []
@@ -75,7 +75,7 @@ class ChunkedBody:
 
     def _take_data(self, data: bytes, out: list[bytes]) -> bytes:
         part, rest = data[: self._data_left], data[self._data_left :]
-        # What of this part is content and what belongs to the CRLF that closes the chunk:
+        # ``part`` may end with a piece of the CRLF that closes the chunk.
         content = part[: max(0, self._data_left - 2)]
         closing = part[len(content) :]
         expected = b"\r\n"[2 - min(2, self._data_left) :]
@@ -125,11 +125,11 @@ class ChunkedBody:
         return rest
 
     def _until(self, end: bytes, data: bytes, *, limit: int) -> tuple[bytes, bytes]:
-        """``(everything up to and with end, rest)``; the first is empty while the end is not there."""
+        """Split after ``end``: (up to and including it, rest). The first is empty until ``end`` has arrived."""
         data = self._held + data
         at = data.find(end, 0, limit)
         if at < 0:
-            # A lone LF can be refused at once; waiting for its CR would let it sit here.
+            # A bare LF is an error already: refuse it now instead of waiting for more bytes.
             if len(data) >= limit or b"\n" in data.replace(b"\r\n", b""):
                 raise FramingError("a chunk line or trailer without end")
             self._held = data
@@ -142,4 +142,4 @@ class ChunkedBody:
 Body = LengthBody | ChunkedBody | UntilClose
 
 NO_BODY = LengthBody(0)
-"""Nothing to count, so one serves all."""
+"""Shared by all messages without a body: it is never mutated, having nothing to count."""

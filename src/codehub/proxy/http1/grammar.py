@@ -1,9 +1,9 @@
-"""The grammar of HTTP/1.1 heads (RFC 9110, RFC 9112), without any leniency.
+"""Match HTTP/1.1 heads strictly against the grammar of RFC 9110 and RFC 9112.
 
-Smuggling lives off two parsers reading the same bytes differently, so whatever is not exactly the
-grammar is refused: bare CR or LF, folded lines, a space before the colon, control characters, NUL. A
-head that passes here has one reading. The expressions use possessive quantifiers: no backtracking, time
-linear in the size of the head.
+Request smuggling needs two parsers that read the same bytes differently, so everything outside the grammar is
+refused: bare CR or LF, folded lines, a space before the colon, control characters, NUL. A head that matches
+has one reading. The expressions use possessive quantifiers: no backtracking, time linear in the size of the
+head.
 """
 
 import re
@@ -51,15 +51,19 @@ NEVER_IN_TRAILERS: Final = HOP_BY_HOP | {
     b"expect",
     b"forwarded",
 }
-"""Fields that frame, route, identify or store: after the body they are an attack, never a trailer."""
+"""Fields for framing, routing, authentication or caching: in trailers they are an attack."""
 
 CLOSE: Final = b"close"
 
 
 def tokens(value: bytes) -> list[bytes]:
-    """A comma-separated list, lower-cased, empty members dropped."""
+    """Split a comma-separated list: lower case, without empty members."""
     return [token for part in value.lower().split(b",") if (token := part.strip(b" \t"))]
 
 
 def is_forbidden_trailer(name: bytes) -> bool:
+    """Whether a message with this field in its trailers is refused.
+
+    ``name`` is lower case.
+    """
     return name in NEVER_IN_TRAILERS or name.startswith((b"x-forwarded-", b"x-codehub-"))

@@ -1,9 +1,9 @@
-"""Reading a request head: no leniency, and a second opinion.
+"""Parse request heads strictly, with our own grammar and with llhttp.
 
-The fields have to satisfy our own grammar *and* llhttp (through httptools), the parser many upstreams use
-themselves. Fields that pass through stay the bytes they were; the few that mean something to a proxy are
-set aside. Browsers and programs repeat the same fields from request to request, so a connection remembers
-the last few blocks it has read (``FieldMemory``): the same bytes have the same meaning.
+A field block has to satisfy our grammar *and* llhttp (through httptools), the parser many upstreams use.
+Fields that pass through are forwarded byte for byte; the few that mean something to a proxy are parsed. Clients
+repeat the same fields from request to request, so a connection caches the last 4 blocks it has parsed
+(``FieldMemory``): equal bytes have equal meaning.
 
 ``Refused`` carries the status to answer with.
 """
@@ -17,7 +17,10 @@ from codehub.proxy.http1.grammar import ABSOLUTE, FIELD_BLOCK, HOP_BY_HOP, HOST,
 
 
 class Refused(Exception):
-    """A request that goes nowhere. ``cause`` is a constant, for the metrics."""
+    """The request is invalid and is not forwarded.
+
+    ``cause`` is a constant, for the metrics.
+    """
 
     def __init__(self, status: int, cause: str) -> None:
         super().__init__(cause)
@@ -25,7 +28,7 @@ class Refused(Exception):
         self.cause = cause
 
 
-# Set aside and written anew (or not at all).
+# Not passed through: rewritten by the proxy, or dropped.
 _TAKEN: Final = HOP_BY_HOP | {
     b"host",
     b"cookie",
@@ -42,7 +45,7 @@ _TAKEN: Final = HOP_BY_HOP | {
     b"x-original-url",
     b"x-rewrite-url",
 }
-# Read by the gate, and passed through as they are.
+# Read by the access policy, and passed through byte for byte.
 _READ: Final = frozenset(
     {
         b"accept",
@@ -60,9 +63,9 @@ _READ: Final = frozenset(
         b"x-purpose",
     }
 )
-# Any of them says that the browser guesses what a person may open next.
+# Any of them marks a speculative request: the browser prefetches what a person may open next.
 _SPECULATION: Final = (b"sec-purpose", b"purpose", b"x-purpose", b"x-moz")
-# Where a navigation leads. ``empty``: it passed through the page's own service worker, which hides it.
+# Sec-Fetch-Dest of a whole tab. ``empty``: sent by the page's service worker, which hides the destination.
 _WHOLE_TABS: Final = frozenset({None, b"document", b"empty"})
 _ONCE: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"authorization", b"origin", b"expect", b"upgrade"}
@@ -74,12 +77,12 @@ _KINDS: Final = dict.fromkeys(_TAKEN, True) | dict.fromkeys(_READ, False)  # Tru
 _REPLAYABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _REFUSED_METHODS: Final = frozenset({b"CONNECT", b"TRACE", b"PRI"})
 _SLASH: Final = 0x2F
-MEMORY: Final = 4  # blocks remembered for a connection
-MEMORY_LIMIT: Final = 4096  # larger ones are not worth it
+MEMORY: Final = 4  # blocks cached per connection
+MEMORY_LIMIT: Final = 4096  # bytes; larger blocks are not cached
 
 
 class Fields:
-    """The field block of a head, read."""
+    """The parsed field block of a request head."""
 
     __slots__ = ("by_name", "chunked", "closes", "has_body", "host", "kept", "length", "raw", "websocket")
 
@@ -91,12 +94,12 @@ class Fields:
         self.chunked = False
         self.has_body = False
         self.closes = False
-        self.websocket = False  # an upgrade to it is asked for
-        self.raw = b""  # the bytes it was read from, while they are remembered
+        self.websocket = False  # the fields ask for an upgrade to it
+        self.raw = b""  # the bytes it was parsed from; empty if not cached
 
 
 class RequestHead:
-    """One request, as far as the proxy cares."""
+    """A parsed request head."""
 
     __slots__ = ("block", "fields", "host", "method", "minor", "target", "websocket")
 
@@ -107,7 +110,7 @@ class RequestHead:
         self.block = block
         self.fields = block.by_name
         self.host = block.host
-        # Other upgrades (h2c above all) are not passed on: the request goes up without it.
+        # Other upgrades (such as h2c) are not forwarded: the request is sent without them.
         self.websocket = block.websocket and minor and method == b"GET" and not block.has_body
 
     @property
@@ -116,22 +119,26 @@ class RequestHead:
 
     @property
     def is_replayable(self) -> bool:
-        """May be sent again when a kept connection turns out dead: no body, no effect."""
+        """Whether it may be sent twice: safe method, no body.
+
+        Needed when an idle upstream connection turns out to be dead.
+        """
         return self.method in _REPLAYABLE and not self.block.has_body and not self.websocket
 
     @property
     def wants_close(self) -> bool:
-        # Clients of HTTP/1.0 get one answer per connection: none of them depends on more.
+        """Whether the connection ends after the response."""
+        # HTTP/1.0 gets one response per connection: no client of it depends on keep-alive.
         return self.block.closes or not self.minor
 
     @property
     def is_speculative(self) -> bool:
-        """Prefetch, prerender, preview: nobody has asked for it yet."""
+        """Whether it is a prefetch, prerender or preview, which no person has asked for."""
         return any(name in self.fields for name in _SPECULATION)
 
     @property
     def is_navigation(self) -> bool:
-        """What comes back is shown as a page, in a tab or a frame: a page is the better answer."""
+        """Whether the response is shown as a page, in a tab or a frame: answer with HTML."""
         if self.websocket or self.is_speculative:
             return False
         mode = self.fields.get(b"sec-fetch-mode")
@@ -141,11 +148,12 @@ class RequestHead:
 
     @property
     def is_visit(self) -> bool:
-        """A person opening a page in a tab of its own. Nothing else wakes a workspace."""
+        """Whether a person opens a page in a whole tab. Nothing else wakes a workspace."""
         is_whole_tab = self.fields.get(b"sec-fetch-dest") in _WHOLE_TABS
         return is_whole_tab and self.method == b"GET" and self.is_navigation
 
     def body(self) -> Body:
+        """Return a new framer for the request's body."""
         block = self.block
         if not block.has_body:
             return NO_BODY
@@ -153,7 +161,7 @@ class RequestHead:
 
 
 class FieldMemory:
-    """The blocks one connection has sent lately. Never shared: blocks hold secrets."""
+    """Caches the field blocks of one connection. Never shared: blocks hold secrets."""
 
     __slots__ = ("_blocks",)
 
@@ -161,6 +169,7 @@ class FieldMemory:
         self._blocks: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Fields:
+        """Parse a field block, or return the cached one. Raises ``Refused``."""
         known = self._blocks.get(raw)
         if known is not None:
             return known
@@ -177,7 +186,7 @@ class FieldMemory:
 
 
 def parse_request(head: bytes, memory: FieldMemory) -> RequestHead:
-    """``head`` reaches to the empty line that ends it, and with it."""
+    """Parse a request head, up to and including the empty line. Raises ``Refused``."""
     line, _, raw = head.partition(b"\r\n")
     match = REQUEST_LINE.fullmatch(line)
     if match is None:
@@ -192,11 +201,12 @@ def parse_request(head: bytes, memory: FieldMemory) -> RequestHead:
     if not request.host and request.minor:
         raise Refused(400, "no host")
     if target[0] != _SLASH:
-        _place(request)
+        _parse_absolute_target(request)
     return request
 
 
 def parse_fields(raw: bytes) -> Fields:
+    """Parse a field block, up to and including the empty line. Raises ``Refused``."""
     if FIELD_BLOCK.fullmatch(raw) is None:
         raise Refused(400, "malformed")
     block = Fields()
@@ -213,22 +223,22 @@ def parse_fields(raw: bytes) -> Fields:
     connection = tokens(fields.get(b"connection", b""))
     block.closes = b"close" in connection
     block.websocket = b"upgrade" in connection and fields.get(b"upgrade", b"").lower() == b"websocket"
-    _ask_llhttp(raw)
+    _check_with_llhttp(raw)
     return block
 
 
-class _SecondOpinion:
-    """The least httptools wants to call."""
+class _LlhttpCallbacks:
+    """The only callback httptools requires."""
 
     def on_url(self, url: bytes) -> None: ...
 
 
-_second_opinion: Final = _SecondOpinion()
+_llhttp_callbacks: Final = _LlhttpCallbacks()
 
 
-def _ask_llhttp(raw: bytes) -> None:
+def _check_with_llhttp(raw: bytes) -> None:
     try:
-        httptools.HttpRequestParser(_second_opinion).feed_data(b"POST / HTTP/1.1\r\n" + raw)
+        httptools.HttpRequestParser(_llhttp_callbacks).feed_data(b"POST / HTTP/1.1\r\n" + raw)
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError:
@@ -260,7 +270,7 @@ def _split(raw: bytes, block: Fields) -> None:
 
 
 def _is_disguised(name: bytes) -> bool:
-    """``X_Forwarded_For``: CGI-like upstreams read it as the field with hyphens."""
+    """Whether CGI-like upstreams would read it as a field we strip: ``X_Forwarded_For``."""
     plain = name.replace(b"_", b"-")
     return plain in _TAKEN or plain.startswith(b"x-codehub-")
 
@@ -280,8 +290,8 @@ def _frame(block: Fields, fields: dict[bytes, bytes]) -> None:
     block.has_body = block.chunked or block.length > 0
 
 
-def _place(request: RequestHead) -> None:
-    """A target that is no path: an absolute one must agree with the Host field."""
+def _parse_absolute_target(request: RequestHead) -> None:
+    """Reduce an absolute target to its path. Its authority must equal the Host field."""
     if request.target == b"*" and request.method == b"OPTIONS":
         return
     match = ABSOLUTE.fullmatch(request.target)

@@ -1,7 +1,8 @@
-"""Reading an upstream's response head. A workspace is anybody's code: it is trusted as little as a client.
+"""Parse response heads of upstreams strictly.
 
-Servers write the same lines again and again, so what a line means is remembered for the whole process:
-grammar, name and kind are found out once. Lines that hold secrets (``Set-Cookie``) are not remembered.
+A workspace runs untrusted code, so its responses are checked as strictly as requests. Servers repeat the same
+lines, so parsed lines and heads are cached for the whole process. Lines that hold secrets (``Set-Cookie``) are
+not cached.
 """
 
 from typing import Final
@@ -11,44 +12,50 @@ from codehub.proxy.http1.grammar import FIELD_LINE, HOP_BY_HOP, LENGTH, STATUS_L
 
 
 class BadResponse(Exception):
-    """The upstream does not speak HTTP/1.1 as written; the client gets 502 or a broken connection."""
+    """The upstream violates HTTP/1.1.
+
+    The client gets 502, or a reset if it has seen a part of a response.
+    """
 
 
-PLAIN, TAKEN, JUDGED, READ = range(4)
+PLAIN, TAKEN, RESTRICTED, READ = range(4)
 
-# Of a workspace: judged and perhaps rewritten. See ``rewrite``.
-_JUDGED: Final = frozenset(
+# From a workspace: dropped or rewritten by ``upstream/headers.py`` where they reach beyond the workspace.
+_RESTRICTED: Final = frozenset(
     {b"set-cookie", b"set-cookie2", b"location", b"service-worker-allowed", b"clear-site-data", b"alt-svc"}
 )
 _ONCE: Final = frozenset({b"content-length", b"transfer-encoding", b"location"})
 _KINDS: Final = (
     dict.fromkeys(HOP_BY_HOP | {b"content-length"}, TAKEN)
-    | dict.fromkeys(_JUDGED, JUDGED)
+    | dict.fromkeys(_RESTRICTED, RESTRICTED)
     | {b"content-type": READ}
 )
-_REMEMBERED: Final = 4096
-_LONGEST: Final = 256
+_MAX_CACHED_LINES: Final = 4096
+_MAX_LINE: Final = 256
 
-Meaning = tuple[int, bytes, bytes]  # kind, name, value
-_PLAIN_LINE: Final[Meaning] = (PLAIN, b"", b"")
-_meanings: dict[bytes, Meaning] = {}
-_starts: dict[bytes, tuple[bool, int]] = {}
-_HEADS: Final = 256
-_LONGEST_HEAD: Final = 1024
-_heads: "dict[bytes, ResponseHead]" = {}
+ParsedLine = tuple[int, bytes, bytes]  # kind, name, value
+_PLAIN_LINE: Final[ParsedLine] = (PLAIN, b"", b"")
+_line_cache: dict[bytes, ParsedLine] = {}
+_status_line_cache: dict[bytes, tuple[bool, int]] = {}
+_MAX_CACHED_HEADS: Final = 256
+_MAX_HEAD: Final = 1024
+_head_cache: "dict[bytes, ResponseHead]" = {}
 
 
 class ResponseHead:
-    """Shared between exchanges, so never changed once it is read (``plain`` is filled in at first use)."""
+    """A parsed response head.
+
+    Shared between exchanges, so immutable; only ``plain`` is filled in at first use.
+    """
 
     __slots__ = (
         "fields",
-        "judged",
         "kept",
         "length",
         "minor",
         "plain",
         "raw",
+        "restricted",
         "simple_length",
         "start",
         "status",
@@ -60,11 +67,11 @@ class ResponseHead:
         self.status = status
         self.fields: dict[bytes, bytes] = {}
         self.kept: list[bytes] = []
-        self.judged: list[tuple[bytes, bytes]] = []  # name, value
+        self.restricted: list[tuple[bytes, bytes]] = []  # name, value
         self.length: int | None = None
-        self.plain: bytes | None = None  # as it goes to the client in the plainest case; see ``rewrite``
-        self.raw = b""  # the bytes it was read from, while they are remembered
-        # Of the body, where nothing about the head needs a second look; -1 everywhere else.
+        self.plain: bytes | None = None  # as sent to the client in the simplest case; see ``client_head``
+        self.raw = b""  # the bytes it was parsed from; empty if not cached
+        # Length of the body if the head needs no rewriting and the connection stays open; else -1.
         self.simple_length = -1
 
     @property
@@ -77,15 +84,18 @@ class ResponseHead:
 
     @property
     def upstream_closes(self) -> bool:
+        """Whether the upstream closes its connection after this response."""
         connection = self.fields.get(b"connection")
         if connection is None or connection == b"keep-alive":
             return not self.minor
         return not self.minor or b"close" in tokens(connection)
 
     def has_body(self, method: bytes) -> bool:
+        """Whether a response to ``method`` with this status has a body (RFC 9112, 6.3)."""
         return not (method == b"HEAD" or self.status in (204, 304) or self.status < 200)
 
     def body(self, method: bytes, *, decode: bool) -> Body:
+        """Return a new framer for the response's body. ``decode``: for HTTP/1.0 clients."""
         if not self.has_body(method):
             return NO_BODY
         if self.chunked:
@@ -94,37 +104,43 @@ class ResponseHead:
 
 
 def read_response(head: bytes) -> ResponseHead:
-    """``parse_response``, remembering the last heads without cookies: polling gets the same ones again."""
-    response = _heads.get(head)
+    """Parse a response head through the cache. Heads with cookies are not cached.
+
+    Polling gets equal heads again and again.
+    """
+    response = _head_cache.get(head)
     if response is None:
         response = parse_response(head)
-        if len(head) <= _LONGEST_HEAD and b"set-cookie" not in response.fields:
-            if len(_heads) >= _HEADS:
-                _heads.clear()
-            _heads[head] = response
+        if len(head) <= _MAX_HEAD and b"set-cookie" not in response.fields:
+            if len(_head_cache) >= _MAX_CACHED_HEADS:
+                _head_cache.clear()
+            _head_cache[head] = response
             response.raw = head
     return response
 
 
 def recall_response(head: bytes) -> ResponseHead | None:
-    """What ``read_response`` would say, if it has read the very same head before."""
-    return _heads.get(head)
+    """Return a cached response head. Never parses."""
+    return _head_cache.get(head)
 
 
 def parse_response(head: bytes) -> ResponseHead:
-    """``head`` reaches to the empty line that ends it, and with it."""
+    """Parse a response head, up to and including the empty line.
+
+    Raises ``BadResponse``.
+    """
     lines = head.split(b"\r\n")
     start = lines[0]
-    minor, status = _starts.get(start) or _read_start(start)
+    minor, status = _status_line_cache.get(start) or _parse_status_line(start)
     response = ResponseHead(start, minor, status)
-    fields, kept, meanings = response.fields, response.kept, _meanings
+    fields, kept, line_cache = response.fields, response.kept, _line_cache
     for line in lines[1:-2]:
-        kind, name, value = meanings.get(line) or _read_line(line)
+        kind, name, value = line_cache.get(line) or _parse_line(line)
         if kind == PLAIN:
             kept.append(line)
             continue
-        if kind == JUDGED:
-            response.judged.append((name, value))
+        if kind == RESTRICTED:
+            response.restricted.append((name, value))
         elif kind == READ:
             kept.append(line)
         if name not in fields:
@@ -138,33 +154,33 @@ def parse_response(head: bytes) -> ResponseHead:
         named = frozenset(tokens(connection))
         response.kept = [line for line in kept if line[: line.index(b":")].lower() not in named]
     _frame(response, fields)
-    if response.length is not None and response.has_body(b"GET") and not response.judged:
+    if response.length is not None and response.has_body(b"GET") and not response.restricted:
         response.simple_length = -1 if response.upstream_closes else response.length
     return response
 
 
-def _read_start(start: bytes) -> tuple[bool, int]:
+def _parse_status_line(start: bytes) -> tuple[bool, int]:
     match = STATUS_LINE.fullmatch(start)
     if match is None:
         raise BadResponse("malformed status line")
-    meaning = (match[1] == b"1", int(match[2]))
-    if len(_starts) < _REMEMBERED and len(start) <= _LONGEST:
-        _starts[start] = meaning
-    return meaning
+    parsed = (match[1] == b"1", int(match[2]))
+    if len(_status_line_cache) < _MAX_CACHED_LINES and len(start) <= _MAX_LINE:
+        _status_line_cache[start] = parsed
+    return parsed
 
 
-def _read_line(line: bytes) -> Meaning:
+def _parse_line(line: bytes) -> ParsedLine:
     match = FIELD_LINE.fullmatch(line)
     if match is None:
         raise BadResponse("malformed field")
     name = match[1].lower()
     kind = _KINDS.get(name, PLAIN)
-    meaning = (kind, name, match[2].rstrip(b" \t")) if kind != PLAIN else _PLAIN_LINE
-    if name != b"set-cookie" and len(line) <= _LONGEST:
-        if len(_meanings) >= _REMEMBERED:  # a flood of new lines costs what no memory would cost
-            _meanings.clear()
-        _meanings[line] = meaning
-    return meaning
+    parsed = (kind, name, match[2].rstrip(b" \t")) if kind != PLAIN else _PLAIN_LINE
+    if name != b"set-cookie" and len(line) <= _MAX_LINE:
+        if len(_line_cache) >= _MAX_CACHED_LINES:  # a flood of new lines costs no more than having no cache
+            _line_cache.clear()
+        _line_cache[line] = parsed
+    return parsed
 
 
 def _frame(response: ResponseHead, fields: dict[bytes, bytes]) -> None:

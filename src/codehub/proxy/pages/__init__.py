@@ -1,8 +1,8 @@
-"""Pages for people, when there is no workspace to show yet, or none at all.
+"""Render the proxy's HTML pages: waiting, limit, error, not found and others.
 
-Each is one HTML document without anything to load but one small script of the proxy's own, so they work
-while the dashboard and the API are away. The policy (CSP) allows exactly this style sheet, by its hash,
-and that script. Nothing a person or a workspace wrote gets in unescaped.
+Each is one document that loads nothing but one small script of the proxy itself, so they work while the
+dashboard and the API are away. The Content-Security-Policy allows exactly this style sheet, by its hash, and
+that script. Text from people and workspaces is always escaped.
 """
 
 import base64
@@ -36,8 +36,8 @@ _LOGO: Final = (
     '<circle class="low" cx="5" cy="24" r="3"/><circle class="mid" cx="16" cy="24" r="3"/>'
     '<path class="rise" d="M18 21.5 25 11"/><circle class="high" cx="26" cy="9" r="5"/></svg>'
 )
-# What the script needs to say by itself.
-_SPOKEN: Final = (
+# Texts that the script shows.
+_SCRIPT_TEXTS: Final = (
     "waking",
     "provisioning",
     "restoring",
@@ -52,6 +52,8 @@ _FROM_ARCHIVE: Final = frozenset({"new", "archived", "archiving", "provisioning"
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
+    """Language of a page, and whether it is shown on a workspace host."""
+
     lang: str
     on_workspace_host: bool = False
 
@@ -63,6 +65,8 @@ class PageContext:
 
 
 class Pages:
+    """Builds each page as an ``Answer``."""
+
     script_name = "page.js"
 
     def __init__(self, settings: ProxySettings) -> None:
@@ -70,14 +74,16 @@ class Pages:
         self._dashboard = settings.public_url.rstrip("/") + "/"
 
     def script(self) -> Answer:
+        """Serve the script. Cached for ever: its URL carries a hash."""
         forever = (("Cache-Control", "public, max-age=31536000, immutable"),)
         return Answer(200, _SCRIPT, "text/javascript; charset=utf-8", forever)
 
     def waiting(self, context: PageContext, target: WorkspaceTarget) -> Answer:
+        """Build the page that waits until the workspace accepts connections."""
         text = TEXTS[context.lang]
         names = ("files", "start", "open") if target.status in _FROM_ARCHIVE else ("start", "open")
         steps = "".join(f'<li data-step="{name}">{escape(text["step_" + name])}</li>' for name in names)
-        spoken = {name: text[name] for name in _SPOKEN} | {"title": text["waiting_title"]}
+        script_texts = {name: text[name] for name in _SCRIPT_TEXTS} | {"title": text["waiting_title"]}
         data = {
             "page": "waiting",
             "status": target.status,
@@ -86,7 +92,7 @@ class Pages:
             if context.on_workspace_host
             else f"/api/v1/workspaces/{target.id}/events",
             "ready": "/_codehub/ready" if context.on_workspace_host else f"/_codehub/ready/{target.id}",
-            "text": json.dumps(spoken, ensure_ascii=False),
+            "text": json.dumps(script_texts, ensure_ascii=False),
         }
         doing = escape(text.get(target.status, text["waking"]))
         body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["waiting_title"])}</h1>
@@ -101,6 +107,7 @@ class Pages:
         return self._page(200, context, title="waiting_title", body=body, data=data, extra=refresh)
 
     def limit(self, context: PageContext, target: WorkspaceTarget, outcome: WakeOutcome) -> Answer:
+        """Build the page for a reached limit, with buttons to stop running workspaces."""
         text = TEXTS[context.lang]
         if outcome.is_global:
             lead = text["limit_global"] if outcome.running else text["limit_none"]
@@ -118,15 +125,15 @@ class Pages:
         body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["limit_title"])}</h1>
 <p>{escape(lead)}</p>{listed}<p class="message" id="message" role="alert"></p>
 {self._actions(text)}"""
-        spoken = {"stop": text["stop"], "stopping": text["stopping_now"], "failed": text["stop_failed"]}
-        data = {"page": "limit", "text": json.dumps(spoken, ensure_ascii=False)}
+        script_texts = {"stop": text["stop"], "stopping": text["stopping_now"], "failed": text["stop_failed"]}
+        data = {"page": "limit", "text": json.dumps(script_texts, ensure_ascii=False)}
         return self._page(502, context, title="limit_title", body=body, data=data)
 
     def _stop(self, context: PageContext, target: WorkspaceTarget, item: RunningWorkspace) -> str:
         text = TEXTS[context.lang]
         label = escape(text["stop_label"].format(name=item.name))
         if context.on_workspace_host:
-            # A page of this origin must not be able to stop other workspaces: the dashboard's host does it.
+            # Pages of a workspace host must not be able to stop other workspaces: link to the dashboard's host.
             href = escape(f"{self._dashboard}_codehub/limit/{target.id}")
             return f'<a class="button" href="{href}" aria-label="{label}">{escape(text["stop"])}</a>'
         return (
@@ -135,6 +142,7 @@ class Pages:
         )
 
     def error(self, context: PageContext, target: WorkspaceTarget, note: ErrorNote | None) -> Answer:
+        """Build the page for a workspace in ERROR: reason and what to do."""
         text = TEXTS[context.lang]
         message = (note.message if note else "") or text["error_unknown"]
         kind = f" · {note.reason}" if note else ""
@@ -161,7 +169,12 @@ class Pages:
         return self._simple(503, context, "asleep", name=target.name, again="open")
 
     def foreign_page(self, context: PageContext) -> Answer:
-        """Not shown in a foreign frame (``frame-ancestors``): its button is the person's own."""
+        """Build the page for a refused request.
+
+        ``frame-ancestors`` hides it in foreign frames.
+
+        So only the person can press its button.
+        """
         return self._simple(403, context, "foreign", again="open")
 
     def unavailable(self, context: PageContext) -> Answer:
@@ -185,7 +198,10 @@ class Pages:
         return self._page(status, context, title=title, body=body)
 
     def _actions(self, text: Mapping[str, str], *, again: str = "retry") -> str:
-        """``again``: what the button to the same address says. "open" leaves a frame: only a tab wakes."""
+        """Render the buttons. ``again``: text key of the one to the same URL.
+
+        "open" leaves a frame, because only a navigation of a whole tab wakes.
+        """
         place = ' target="_top"' if again == "open" else ""
         here = f'<a class="button main" href=""{place}>{escape(text[again])}</a>' if again else ""
         look = "button" if again else "button main"

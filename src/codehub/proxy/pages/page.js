@@ -1,5 +1,5 @@
-// Brings the proxy's pages to life: follows a workspace's events and turns the waiting page into the
-// workspace as soon as that answers. Never wakes anything: only the person's own navigation does.
+// Script of the proxy's pages: follows a workspace's events and reloads the waiting page as soon as the
+// workspace accepts connections. Never wakes a workspace: only a person's navigation does.
 "use strict";
 
 const page = document.querySelector("main");
@@ -63,7 +63,7 @@ function wait() {
       }
       return answer.status;
     } catch {
-      return 0; // no network for a moment
+      return 0; // no network; the next poll tries again
     }
   }
 
@@ -90,7 +90,7 @@ function wait() {
   draw(status, page.dataset.progress ? Number(page.dataset.progress) : null);
   if (status === "running") open();
   follow(page.dataset.events, (workspace) => {
-    // News of progress name the operation, and no status: then the last one still holds.
+    // Progress events carry the operation and no status: keep the last status then.
     const operation = String(workspace.operation || "").toLowerCase();
     status = workspace.status || (text[operation] ? operation : status);
     if (workspace.status === "error") location.reload();
@@ -101,7 +101,7 @@ function wait() {
       draw(status, workspace.progress);
     }
   });
-  // Should the events not come through, asking now and then is enough.
+  // Fallback in case events do not arrive: poll every 5 s.
   setInterval(() => opening || document.hidden || ready(), 5000);
 }
 

@@ -1,4 +1,4 @@
-"""What the pages say, in English and Korean, and which of the two a person gets."""
+"""Load the texts of the pages (English, Korean) and choose a language."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {language: _load(language) for l
 
 
 def choose_language(accept_language: str, chosen: str | None) -> str:
-    """The person's own choice (cookie ``codehub_lang``), else the first one their browser asks for."""
+    """Choose by the cookie ``codehub_lang``, else by ``Accept-Language``."""
     if chosen in LANGUAGES:
         return chosen
     ranked: list[tuple[float, int, str]] = []

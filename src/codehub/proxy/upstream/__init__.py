@@ -1,1 +1,1 @@
-"""The way to an upstream: destinations, connection pool, exchange, tunnel and its relay."""
+"""Upstream side: destinations, connection pool, exchange, tunnel and its relay."""

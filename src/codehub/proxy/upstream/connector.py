@@ -1,9 +1,9 @@
-"""New connections to upstreams, each to the one it is meant for.
+"""Connect to upstreams, and verify that the workspace itself listens on the port.
 
-A workspace of the local runtime that listens on a TCP port shares the loopback with the whole machine:
-whoever binds the port while the workspace does not listen there is who answers. So a connection to a TCP port
-of a workspace carries a request only if the same socket of that workspace listened before it was made and
-after. A stranger's socket counts as nobody listening.
+A workspace of the local runtime that listens on a TCP port shares the loopback with the whole machine: any
+process can bind the port while the workspace does not listen there. So a connection to a TCP port of a
+workspace carries a request only if the same socket of that workspace listened before it was made and after.
+A socket of another process counts as nothing listening.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 
 class Connector:
+    """Opens upstream connections, with retries."""
+
     def __init__(
         self, pool: UpstreamPool, directory: Directory, settings: ProxySettings, metrics: Metrics
     ) -> None:
@@ -31,7 +33,7 @@ class Connector:
         self._metrics = metrics
 
     async def connect(self, to: Destination) -> UpstreamConnection:
-        """With short retries: a container that just started opens its port a moment later."""
+        """Connect, with retries (``connect_delays``). A new container opens its port late."""
         delays = self._settings.connect_delays
         for attempt, delay in enumerate(delays, start=1):
             if delay:
@@ -44,7 +46,10 @@ class Connector:
         raise ConnectFailed("no attempt was made")
 
     async def connect_once(self, to: Destination) -> UpstreamConnection:
-        """Raises ``ConnectFailed`` unless the upstream itself took the connection."""
+        """Connect without retries.
+
+        Raises ``ConnectFailed`` unless the upstream itself accepted.
+        """
         if to.target is None or isinstance(to.address, UnixAddress):
             return await self._pool.connect(to.idle_connections, to.address)
         before = await self._listener(to.target.id, to.address)
@@ -53,7 +58,7 @@ class Connector:
         if after != before:
             connection.drop()
             raise self._failed("the listener changed")
-        if connection.transport.is_closing():  # ended meanwhile, when no exchange could hear of it
+        if connection.transport.is_closing():  # it ended before an exchange could be notified
             raise self._failed("closed at once")
         return connection
 

@@ -1,4 +1,4 @@
-"""Where a request goes, once it may go there."""
+"""Build destinations: the upstream of an admitted request, with its policy."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from codehub.proxy.upstream.pool import IdleConnections, UpstreamPool
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An upstream with everything about it that does not change from request to request.
+    """An upstream, with what stays the same from request to request.
 
-    The address comes from the directory alone; nothing in a request can name one.
+    The address comes from the directory or the settings; nothing in a request can name one.
     """
 
     idle_connections: IdleConnections
@@ -22,25 +22,31 @@ class Destination:
     policy: Policy
     target: WorkspaceTarget | None = None
     port: int | None = None
-    requests: Requests | None = None  # where they are counted
+    requests: Requests | None = None  # counts them; None: not activity of a workspace
 
     def path(self, route: Route) -> bytes:
-        """The path as the upstream knows it."""
+        """Return the path as the upstream expects it, with or without the prefix."""
         return route.path if self.policy.strips or not route.prefix else route.prefix + route.path
 
 
 class Destinations:
+    """Builds destinations from the pool, the lease tracker and the API's address."""
+
     def __init__(self, pool: UpstreamPool, activity: LeaseTracker, api: Address) -> None:
         self._pool = pool
         self._activity = activity
         self._api = api
 
     def api(self, *, extra: bytes = b"") -> Destination:
+        """Build the API's destination. ``extra``: whole field lines to add."""
         policy = Policy(to_workspace=False, extra=extra) if extra else API_POLICY
         return Destination(self._pool.idle_connections("api"), self._api, policy)
 
     def workspace(self, target: WorkspaceTarget, route: Route, address: Address | None) -> Destination | None:
-        """``address``: the workspace's, or that of the port asked for. None: nobody is there yet."""
+        """Build a workspace's destination.
+
+        None while ``address`` (of the requested port) is unknown.
+        """
         if address is None:
             return None
         strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
@@ -50,8 +56,8 @@ class Destinations:
             idle_connections, address, policy, target, route.port, self._activity.requests(target.id)
         )
 
-    def door_of(self, target: WorkspaceTarget) -> Destination | None:
-        """The workspace's own port, whatever the route: for asking whether it answers."""
+    def main_port(self, target: WorkspaceTarget) -> Destination | None:
+        """Build the destination of the workspace's main port, for probes."""
         if target.address is None:
             return None
         idle_connections = self._pool.idle_connections((target.id, target.address))

@@ -1,8 +1,8 @@
-"""One request and its response, relayed between a client and an upstream as bytes.
+"""Relay one request and its response between a client and an upstream.
 
-Runs entirely in transport callbacks: no task, no queue, no buffer. Whoever cannot take more bytes stops the
-other side from being read. A response counts as complete only when its framing says so; if the upstream
-ends before, the client's connection is reset, so a half download never looks like a whole one.
+Runs entirely in transport callbacks: no task, no queue, no buffer. Backpressure: while one side's write buffer
+is full, the other side is not read. A response is complete only when its framing says so; if the upstream ends
+before, the client's connection is reset, so a truncated download never looks complete.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ MAX_INTERIM = 32
 
 
 class ClientSide(Protocol):
-    """What an exchange needs of the client's connection."""
+    """The client's connection, as an exchange sees it."""
 
-    closes: bool  # after the response under way
+    closes: bool  # after the current response
     touched: bool  # bytes moved since the last sweep
 
     @property
     def transport(self) -> asyncio.Transport: ...
 
     def exchange_done(self, *, close: bool) -> None:
-        """The response ended where its framing says; ``close``: the connection ends with it."""
+        """The response is complete. ``close``: close the connection after it."""
 
     def replay(self, exchange: "Exchange") -> None:
-        """The kept upstream connection was dead before it answered: send the request again."""
+        """Send the request again: the idle upstream connection was dead."""
 
     def upstream_broke(self, exchange: "Exchange") -> None: ...
 
@@ -46,6 +46,8 @@ class ClientSide(Protocol):
 
 
 class Exchange:
+    """One request and its response, or a tunnel after 101."""
+
     __slots__ = (
         "_client",
         "_interim",
@@ -68,7 +70,7 @@ class Exchange:
 
     def __init__(self, client: ClientSide, request: RequestHead, head: bytes, policy: Policy) -> None:
         self.request = request
-        self.head = head  # as sent upstream; kept to send it again
+        self.head = head  # as sent upstream; kept for a replay
         self.sending: Body = request.body()
         self.tunnel = False
         self.is_stream = False
@@ -79,18 +81,19 @@ class Exchange:
         self._receiving: Body | None = None
         self._partial = b""
         self._interim = 0
-        self._paused = False  # the upstream is not read, until the client has taken more
+        self._paused = False  # the upstream is not read: the client's write buffer is full
         self._joined: Tunnel | None = None
-        self._one_way = False  # one side of the tunnel has said its last
+        self._one_way = False  # one side of the tunnel is half-closed
         self._simple = request.method == b"GET" and request.minor and not request.block.has_body
-        self.spent = False  # holds traces of a request; one without may carry the same head again
+        self.spent = False  # holds state of a request; False: may be reused for an equal head
 
     @property
     def started(self) -> bool:
-        """The client has seen a part of the response."""
+        """Whether a part of the final response was written to the client."""
         return self._response is not None
 
     def start(self, upstream: UpstreamConnection) -> None:
+        """Send the head over ``upstream``."""
         self.spent = True
         self._upstream = upstream
         upstream.exchange = self
@@ -99,7 +102,7 @@ class Exchange:
     # From the client ------------------------------------------------------------------------------
 
     def client_data(self, data: bytes) -> bytes:
-        """Forward what belongs to this request; give back what lies behind it. Raises FramingError."""
+        """Forward bytes of this request; return those behind its end. Raises FramingError."""
         upstream = self._upstream
         if upstream is None:  # a replay is connecting; there is no body then
             return data
@@ -114,7 +117,7 @@ class Exchange:
         return rest
 
     def client_eof(self) -> bool:
-        """Pass a half-close on. True: the other direction is still open."""
+        """Forward a half-close. True: the other direction is still open."""
         if self._one_way or self._upstream is None:
             return False
         self._one_way = True
@@ -127,6 +130,7 @@ class Exchange:
         return self._one_way
 
     def client_full(self, *, full: bool) -> None:
+        """Pause or resume reading from the upstream: backpressure of the client."""
         if self._upstream is not None:
             transport = self._upstream.transport
             self._paused = full
@@ -136,7 +140,7 @@ class Exchange:
                 transport.resume_reading()
 
     def abandon(self) -> None:
-        """The client is gone, or its time is up: the upstream learns it by a lost connection."""
+        """Abort the upstream connection: the client left, or timed out."""
         self._part()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
@@ -145,6 +149,7 @@ class Exchange:
     # From the upstream ----------------------------------------------------------------------------
 
     def upstream_data(self, data: bytes) -> None:
+        """Forward bytes of the response to the client."""
         client = self._client
         client.touched = True
         if self.tunnel:
@@ -168,7 +173,10 @@ class Exchange:
             self._finish(rest)
 
     def upstream_eof(self) -> bool:
-        """True keeps our direction open: a tunnel may close one side first."""
+        """Forward a half-close.
+
+        True keeps our direction open: a tunnel may close one side first.
+        """
         if not self.tunnel or self._one_way:
             return False
         self._one_way = True
@@ -180,6 +188,7 @@ class Exchange:
         self._client.upstream_full(full=full)
 
     def upstream_lost(self, exc: Exception | None) -> None:
+        """Finish, replay or fail the exchange: its upstream connection has ended."""
         self._part()
         upstream, self._upstream = self._upstream, None
         if upstream is None:
@@ -189,13 +198,13 @@ class Exchange:
         elif isinstance(self._receiving, UntilClose) and exc is None:
             self._client.exchange_done(close=True)
         elif self._receiving is None and not self._partial and upstream.used and self.request.is_replayable:
-            # The upstream gave up a kept connection while the request was on its way to it.
+            # The upstream closed the idle connection while the request was on its way.
             self._client.replay(self)
         else:
             self._client.upstream_broke(self)
 
     def _relay_at_once(self, data: bytes) -> bool:
-        """The usual case of a small answer: all of it in one piece, behind a head that was read before."""
+        """Relay a small response in one write: it arrived whole, with a cached head. False: it did not."""
         client, upstream = self._client, self._upstream
         if upstream is None or client.closes:
             return False
@@ -210,7 +219,7 @@ class Exchange:
             return False
         client.transport.write(response.plain + data[-size:] if size else response.plain)
         self._upstream = None
-        if self._paused:  # by what was just written
+        if self._paused:  # by the write above
             self._paused = False
             upstream.transport.resume_reading()
         self._partial, self._interim, self.spent = b"", 0, False
@@ -246,7 +255,7 @@ class Exchange:
             client.closes = True
         head = client_head(response, request, self._policy, close=client.closes)
         forward, rest = receiving.feed(data) if data else (b"", b"")
-        self._response = response  # from here on the client sees it
+        self._response = response  # ``started`` from here on
         client.transport.write(head + forward if forward else head)
         self._receiving = receiving
         self.is_stream = response.is_stream
@@ -265,7 +274,7 @@ class Exchange:
             self._joined = self._client.join(self._upstream)
 
     def _part(self) -> None:
-        """Before either end closes: writing to a closed transport is an error."""
+        """End the tunnel. Call it before either end closes: writing to a closed transport is an error."""
         joined, self._joined = self._joined, None
         if joined is not None:
             joined.part()
@@ -274,7 +283,7 @@ class Exchange:
         upstream, response = self._upstream, self._response
         self._upstream = None
         if upstream is not None and response is not None:
-            # Bytes behind the end answer a question nobody asked.
+            # Bytes behind the end belong to no request: do not reuse the connection.
             if rest or response.upstream_closes or not self.sending.done:
                 upstream.drop()
             else:

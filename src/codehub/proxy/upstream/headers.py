@@ -1,8 +1,8 @@
-"""The heads the proxy writes: towards the upstream, and back to the client.
+"""Write the heads sent to the upstream and to the client.
 
-Fields that passed through stay the bytes they were; what the proxy knows better is written anew. Towards a
-workspace nothing of CodeHub's own goes along; back from it nothing comes that would reach beyond the
-workspace: cookies for other hosts, CodeHub's cookie names, a service worker or a wipe of the whole site.
+Fields that pass through are copied byte for byte; those the proxy sets are written anew. A workspace gets none
+of CodeHub's secrets. From a workspace, fields that would reach beyond it are dropped or rewritten: cookies for
+other hosts or with CodeHub's names, a service worker's scope, Clear-Site-Data for the whole site.
 """
 
 from dataclasses import dataclass
@@ -14,31 +14,34 @@ from codehub.proxy.identity import Identity, may_be_read_as_own_cookie
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What distinguishes one destination from another.
+    """How heads to and from a destination are written.
 
-    ``prefix``: the path this destination lives under, as the browser sees it; empty at an own origin.
-    ``strips``: the upstream does not know that prefix.
+    ``prefix``: the path of this destination as the browser sees it; empty on a workspace host.
+    ``strips``: the prefix is removed before forwarding, since the upstream does not know it.
     """
 
     to_workspace: bool
     prefix: bytes = b""
     strips: bool = False
-    extra: bytes = b""  # whole lines for the upstream
+    extra: bytes = b""  # whole field lines for the upstream
 
 
 API_POLICY = Policy(to_workspace=False)
 
 
 def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, prefix: bytes) -> bytes:
-    """What the upstream learns about the other side of the proxy. Constant for a connection and place."""
+    """Write ``X-Forwarded-*`` and ``Forwarded``.
+
+    Constant per connection, host and destination.
+    """
     node = b"[%b]" % peer if b":" in peer else peer
     lines = b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n" % (
         chain,
         scheme,
         host,
     )
-    # Without host: one with a port has to be quoted, and code-server takes the quotes for part of the name,
-    # finds that it is not the Origin's, and refuses every WebSocket. X-Forwarded-Host says it already.
+    # Forwarded without ``host=``: a host with a port has to be quoted, and code-server takes the quotes for a part
+    # of the name, which then differs from Origin, and refuses every WebSocket. X-Forwarded-Host has the host.
     lines += b'Forwarded: for="%b";proto=%b\r\n' % (node, scheme)
     if prefix:
         lines += b"X-Forwarded-Prefix: %b\r\n" % prefix
@@ -48,10 +51,10 @@ def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, pr
 def upstream_fields(
     request: RequestHead, *, identity: Identity | None, forwarded: bytes, policy: Policy
 ) -> bytes:
-    """Everything of the head towards the upstream but its first line."""
+    """Write the head for the upstream, without its first line."""
     fields = request.fields
     parts = [b"Host: " + request.host, *request.block.kept]
-    if identity is not None:  # a workspace: what was left after taking out CodeHub's own
+    if identity is not None:  # to a workspace: without CodeHub's own secrets
         cookie, authorization = identity.cookie, identity.authorization
     else:
         cookie, authorization = fields.get(b"cookie", b""), fields.get(b"authorization", b"")
@@ -70,13 +73,14 @@ def upstream_fields(
 
 
 def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *, close: bool) -> bytes:
-    plainest = not close and request.minor and request.method == b"GET" and not response.judged
-    if plainest and response.plain is not None:
+    """Write the response head for the client. ``close``: with ``Connection: close``."""
+    is_plain = not close and request.minor and request.method == b"GET" and not response.restricted
+    if is_plain and response.plain is not None:
         return response.plain
     start, status = response.start, response.status
     parts = [start if response.minor else b"HTTP/1.1" + start[8:], *response.kept]
-    if response.judged:
-        _judge(response, request, policy, parts)
+    if response.restricted:
+        _append_restricted(response, request, policy, parts)
     if response.length is not None and status != 204 and status >= 200:
         parts.append(b"Content-Length: %d" % response.length)
     elif response.chunked and request.minor and response.has_body(request.method):
@@ -87,13 +91,15 @@ def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *,
         parts.append(b"Connection: close")
     parts.append(b"\r\n")
     head = b"\r\n".join(parts)
-    if plainest:
+    if is_plain:
         response.plain = head
     return head
 
 
-def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: list[bytes]) -> None:
-    for name, value in response.judged:
+def _append_restricted(
+    response: ResponseHead, request: RequestHead, policy: Policy, parts: list[bytes]
+) -> None:
+    for name, value in response.restricted:
         line = b"%b: %b" % (name, value)
         if not policy.to_workspace:
             parts.append(line)
@@ -103,9 +109,9 @@ def _judge(response: ResponseHead, request: RequestHead, policy: Policy, parts: 
                 if _may_set(value, request.host, on_workspace_host=not policy.prefix):
                     parts.append(line)
             case b"location":
-                parts.append(b"Location: " + _relocate(value, request.host, policy))
+                parts.append(b"Location: " + _add_prefix(value, request.host, policy))
             case b"service-worker-allowed":
-                # A wider scope would give the workspace the pages of its neighbours and the dashboard.
+                # A wider scope would let the worker control pages of other workspaces and the dashboard.
                 parts.append(b"Service-Worker-Allowed: %b/" % policy.prefix)
             case b"clear-site-data" if not policy.prefix:
                 parts.append(line)
@@ -127,8 +133,8 @@ def _may_set(value: bytes, host: bytes, *, on_workspace_host: bool) -> bool:
     return True
 
 
-def _relocate(value: bytes, host: bytes, policy: Policy) -> bytes:
-    """An upstream that does not know its prefix redirects to paths without it: put it back."""
+def _add_prefix(value: bytes, host: bytes, policy: Policy) -> bytes:
+    """Add the prefix to a redirect of an upstream that does not know its prefix."""
     if not policy.strips:
         return value
     for origin in (b"http://" + host, b"https://" + host):

@@ -1,8 +1,8 @@
-"""Connections to upstreams, and the pool that keeps them.
+"""Pool upstream connections per workspace and address.
 
-Only a connection whose last response ended exactly where its framing said is used again. The key of a pool
-holds the workspace's id beside the address: an address that passes to another workspace never inherits
-connections. A kept connection that speaks without being asked is thrown away.
+A connection is reused only if its last response ended exactly where its framing said. The pool's key holds the
+workspace's id beside the address, so a workspace that gets the address of another never gets its connections.
+An idle connection that sends bytes is discarded.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from codehub.proxy.settings import Address, ProxySettings, TcpAddress
 
 
 class ConnectFailed(Exception):
-    """Nobody answers at the upstream's address."""
+    """The upstream accepted no connection."""
 
 
 class UpstreamUser(Protocol):
-    """Whom everything that happens on a connection in use is reported to."""
+    """Receives the events of an upstream connection in use."""
 
     def upstream_data(self, data: bytes) -> None: ...
 
@@ -34,7 +34,7 @@ class UpstreamUser(Protocol):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One connection. While ``exchange`` is set, everything that happens on it belongs to that."""
+    """One upstream connection. Its events go to ``exchange`` while that is set."""
 
     __slots__ = ("_pool", "exchange", "idle_connections", "idle_since", "transport", "used")
 
@@ -42,7 +42,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool = pool
         self.idle_connections = idle_connections
         self.exchange: UpstreamUser | None = None
-        self.used = False  # has carried a request before
+        self.used = False  # has completed an exchange
         self.idle_since = 0.0
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
 
@@ -74,44 +74,47 @@ class UpstreamConnection(asyncio.Protocol):
             self.exchange.upstream_full(full=False)
 
     def release(self) -> None:
-        """The exchange ended cleanly: keep the connection for the next."""
+        """Return the connection to the pool, after an exchange that ended cleanly."""
         self.exchange = None
         self._pool.keep(self)
 
     def drop(self) -> None:
-        """Whatever is under way on it: over, at once."""
+        """Abort the connection. Its exchange gets no further events."""
         self.exchange = None
         self._pool.discard(self)
 
 
 class IdleConnections:
-    """The kept connections to one upstream, the one used last on top."""
+    """The idle connections to one upstream, the most recently used last."""
 
     __slots__ = ("__weakref__", "idle", "last_head")
 
     def __init__(self) -> None:
         self.idle: list[UpstreamConnection] = []
-        self.last_head: ResponseHead | None = None  # of a small answer: the next is likely to have the same
+        self.last_head: ResponseHead | None = None  # of the last small response: the next head is often equal
 
 
 class UpstreamPool:
+    """All upstream connections of one event loop, idle and in use."""
+
     def __init__(self, settings: ProxySettings, metrics: Metrics) -> None:
         self._settings = settings
         self._size = settings.pool_size
         self._metrics = metrics
-        # A lane lives as long as somebody may use it: a connection, or a client that knows the way.
+        # Weak: an entry lives while a connection or a destination references it.
         self._idle_connections: WeakValueDictionary[Hashable, IdleConnections] = WeakValueDictionary()
         self._open: set[UpstreamConnection] = set()
         self._loop = asyncio.get_running_loop()
 
     def idle_connections(self, key: Hashable) -> IdleConnections:
+        """Return the entry of ``key``, the same object for all who hold it."""
         idle_connections = self._idle_connections.get(key)
         if idle_connections is None:
             idle_connections = self._idle_connections[key] = IdleConnections()
         return idle_connections
 
     def take(self, idle_connections: IdleConnections) -> UpstreamConnection | None:
-        """A kept connection, the one used last: it is the least likely to have been given up meanwhile."""
+        """Take the most recently used idle connection: it is the least likely to be dead."""
         idle = idle_connections.idle
         while idle:
             connection = idle.pop()
@@ -121,6 +124,7 @@ class UpstreamPool:
         return None
 
     async def connect(self, idle_connections: IdleConnections, address: Address) -> UpstreamConnection:
+        """Open a connection within ``connect_timeout``. Raises ``ConnectFailed``."""
         settings = self._settings
         self._metrics.upstream_connects_total += 1
 
@@ -153,6 +157,7 @@ class UpstreamPool:
         self._forget(connection)
 
     def keep(self, connection: UpstreamConnection) -> None:
+        """Keep a connection as idle, or abort it if ``pool_size`` are kept already."""
         if connection.transport.is_closing():
             return
         idle = connection.idle_connections.idle
@@ -164,13 +169,15 @@ class UpstreamPool:
         idle.append(connection)
 
     def discard(self, connection: UpstreamConnection) -> None:
+        """Abort a connection and stop offering it."""
         self._forget(connection)
         connection.transport.abort()
 
     def expire(self, now: float) -> None:
+        """Discard connections idle for ``pool_idle`` or longer."""
         oldest = now - self._settings.pool_idle
         for connection in list(self._open):
-            # Without an exchange: kept, or orphaned by a client that left while it was connecting.
+            # Without an exchange: idle, or its client left while it was connecting.
             if connection.exchange is None and connection.idle_since <= oldest:
                 self.discard(connection)
 
@@ -184,7 +191,10 @@ class UpstreamPool:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the kernel find out about peers that vanished: tunnels have no time limit of their own."""
+    """Enable TCP keep-alive.
+
+    An idle tunnel has no timeout, so the kernel must find dead peers.
+    """
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

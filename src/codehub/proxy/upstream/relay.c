@@ -1,19 +1,19 @@
-/* Carries bytes between pairs of sockets in a thread of its own: the fast lane of WebSockets.
+/* Relays bytes between pairs of sockets (open WebSockets) in a thread of its own.
  *
- * It does the easy thing only: what one socket of a pair has, the other takes at once. As soon as anything
- * else happens (an end closes or breaks, a reader is slow) the pair is set aside, together with what was read
- * and not yet taken, and Python is told; everything difficult is done there, by the code that does it without
- * this library too. So nothing here waits, retries, times out or decides.
+ * It handles the simple case only: bytes read from one socket of a pair are written to the other at once. When
+ * anything else happens (an end closes or breaks, a send buffer is full) the pair is set aside, together with the
+ * bytes read and not yet written, and Python is notified; Python handles it with the same code that runs without
+ * this library. So nothing here waits, retries, times out or decides.
  *
- * Who calls: relay.py, by ctypes; no function here knows of Python. `relay_join`, `relay_part` and
- * `relay_aside` may be called from any thread, and wait for one batch at most (`hold`).
+ * Called by relay.py through ctypes; no function here uses Python. `relay_join`, `relay_part` and `relay_aside`
+ * may be called from any thread, and wait for one batch at most (`hold`).
  *
- * What it keeps to:
- * - It works on descriptors of its own (dup), closed by `relay_part` alone. Whoever forgets to part a pair
- *   leaks a connection; one person's bytes can never come out of a descriptor that now is somebody else's.
- * - Bytes of one direction stay in order: they are read only once all before them were taken.
- * - A pair's memory outlives every event that may still name it: parted pairs are freed by the thread, behind
- *   a batch, and no batch that begins later can name them (`bury`).
+ * Invariants:
+ * - It works on descriptors of its own (dup), closed by `relay_part` alone. A caller that does not part a pair
+ *   leaks a connection, but bytes can never be written to a descriptor number that was reused for another one.
+ * - Bytes of one direction stay in order: more are read only after all before them were written.
+ * - A pair's memory outlives every event that may still point to it: parted pairs are freed by the thread, after
+ *   a batch, and no batch that begins later can point to them (`free_parted`).
  */
 
 #define _GNU_SOURCE
@@ -32,9 +32,9 @@
 #include <unistd.h>
 
 enum {
-    EVENTS = 32,             /* a batch: few enough that nobody waits long for the lock */
-    PIECE = 64 * 1024,       /* read at once from one socket, at most */
-    LEAST = 16 * 1024,       /* and at least, or what was read before is sent first */
+    EVENTS = 32,             /* per batch: few, so that callers do not wait long for the lock */
+    PIECE = 64 * 1024,       /* most bytes read at once from one socket */
+    LEAST = 16 * 1024,       /* with less room in the arena, send its pieces before reading */
     ARENA = 256 * 1024,
     LINGER = 20 * 1000,      /* nanoseconds, see `next_batch` */
 };
@@ -52,9 +52,9 @@ struct pair {
     struct end ends[2];
     int fd[2];
     enum state state;
-    char *left[2];           /* for fd[i]: read, and not taken by it */
+    char *left[2];           /* for fd[i]: read from the other end, not yet written */
     size_t left_size[2];
-    int broken;              /* bit i: reading from fd[i] failed, and the kernel tells that once */
+    int broken;              /* bit i: reading from fd[i] failed; the kernel reports that once */
     struct pair *next;       /* in `aside` or `parted` */
 };
 
@@ -67,25 +67,25 @@ struct piece {
 
 struct relay {
     int epoll;
-    int wake;                /* eventfd: the thread has something to bury, or to end */
-    int news;                /* eventfd: there are pairs set aside */
+    int wake;                /* eventfd: the thread has pairs to free, or has to stop */
+    int news;                /* eventfd: pairs were set aside */
     int stopping;
-    int thick;               /* events come so close behind each other that sleeping costs more than looking */
+    int thick;               /* events follow so closely that sleeping costs more than polling */
     pthread_t thread;
     pthread_mutex_t turn, lock;
     struct pair *aside, *parted;
     char arena[ARENA];
 };
 
-/* What `relay_part` gives back. The caller frees data with `relay_free`. */
+/* Result of `relay_part`. The caller frees data with `relay_free`. */
 struct left {
     char *data[2];
     size_t size[2];
     int broken;
 };
 
-/* The thread takes the lock again right after it let go of it, so a plain mutex would let others wait for as
- * long as there is traffic. Whoever waits for the lock holds the turn meanwhile, and the thread queues behind. */
+/* Takes the lock fairly. The thread takes it again right after releasing it, so with a plain mutex other callers
+ * would starve while there is traffic. A waiter holds `turn` meanwhile, and the thread queues behind it. */
 static void hold(struct relay *relay) {
     pthread_mutex_lock(&relay->turn);
     pthread_mutex_lock(&relay->lock);
@@ -96,13 +96,13 @@ static void release(struct relay *relay) {
     pthread_mutex_unlock(&relay->lock);
 }
 
-static void ring(int eventfd) {
+static void signal_eventfd(int eventfd) {
     uint64_t one = 1;
-    /* Fails only if it rings already. */
+    /* Fails only if the counter is at its maximum: then it is readable already. */
     (void)!write(eventfd, &one, sizeof one);
 }
 
-static void hush(int eventfd) {
+static void clear_eventfd(int eventfd) {
     uint64_t count;
     (void)!read(eventfd, &count, sizeof count);
 }
@@ -121,7 +121,7 @@ static void set_aside(struct relay *relay, struct pair *pair) {
     relay->aside = pair;
 }
 
-/* Pieces of pairs that were set aside earlier in this batch are sent as well: they were read before. */
+/* Pieces of pairs that were set aside earlier in this batch are sent too: they were read before that. */
 static void send_pieces(struct relay *relay, struct piece *pieces, int count) {
     for (int i = 0; i < count; i++) {
         struct piece *piece = &pieces[i];
@@ -130,11 +130,11 @@ static void send_pieces(struct relay *relay, struct piece *pieces, int count) {
         if (sent == (ssize_t)piece->size)
             continue;
         if (sent < 0)
-            sent = 0; /* full, or broken: then Python's own write fails as this one did */
+            sent = 0; /* full, or broken: then Python's write fails as well */
         size_t rest = piece->size - (size_t)sent;
         char *copy = malloc(rest);
         if (copy == NULL) {
-            pair->broken = 3; /* bytes are lost: both ends must learn that */
+            pair->broken = 3; /* bytes are lost: both connections must end */
         } else {
             memcpy(copy, piece->data + sent, rest);
             pair->left[piece->to] = copy;
@@ -144,9 +144,9 @@ static void send_pieces(struct relay *relay, struct piece *pieces, int count) {
     }
 }
 
-/* First all that can be read, then all that was read: neighbours in the arena, and whoever is woken by the
- * first write does not get in the way of the other reads. A socket is named once in a batch, so there is at most one
- * piece for each direction of a pair. */
+/* Reads everything first, then writes it: the pieces are adjacent in the arena, and a process woken by the first
+ * write does not compete with the remaining reads. A socket occurs once in a batch, so there is at most one piece
+ * for each direction of a pair. */
 static void carry(struct relay *relay, struct epoll_event *events, int count) {
     struct piece pieces[EVENTS];
     int filled = 0;
@@ -154,13 +154,13 @@ static void carry(struct relay *relay, struct epoll_event *events, int count) {
     for (int i = 0; i < count; i++) {
         struct end *end = events[i].data.ptr;
         if (end == NULL) {
-            hush(relay->wake);
+            clear_eventfd(relay->wake);
             continue;
         }
         struct pair *pair = end->pair;
         if (pair->state != CARRIED)
             continue;
-        if (events[i].events & ~(uint32_t)EPOLLIN) { /* it ends or broke: Python reads what is left, and how */
+        if (events[i].events & ~(uint32_t)EPOLLIN) { /* end or error: Python reads the rest and finds out which */
             set_aside(relay, pair);
             continue;
         }
@@ -185,7 +185,7 @@ static void carry(struct relay *relay, struct epoll_event *events, int count) {
     }
     send_pieces(relay, pieces, filled);
     if (relay->aside != NULL)
-        ring(relay->news);
+        signal_eventfd(relay->news);
 }
 
 static void end(struct relay *relay, struct pair *pair) {
@@ -198,7 +198,7 @@ static void end(struct relay *relay, struct pair *pair) {
     relay->parted = pair;
 }
 
-static void bury(struct relay *relay) {
+static void free_parted(struct relay *relay) {
     while (relay->parted != NULL) {
         struct pair *pair = relay->parted;
         relay->parted = pair->next;
@@ -212,9 +212,9 @@ static int64_t now(void) {
     return at.tv_sec * INT64_C(1000000000) + at.tv_nsec;
 }
 
-/* Falling asleep and being woken costs both sides more than a message does. So while events come thick, it looks
- * again for a moment before it sleeps, and lets everybody else who wants the processor have it between two looks.
- * Once it had to sleep for longer than that moment, it sleeps at once. */
+/* Sleeping and waking up costs both sides more than a message does. So while events follow closely (`thick`), it
+ * polls for LINGER before it sleeps, and yields the processor between two polls. After a sleep longer than LINGER
+ * it sleeps at once again. */
 static int next_batch(struct relay *relay, struct epoll_event *events) {
     int64_t began = now();
     while (relay->thick && now() - began < LINGER) {
@@ -237,7 +237,7 @@ static void *run(void *argument) {
         if (count < 0) {
             if (errno == EINTR)
                 continue;
-            abort(); /* the descriptor is ours: somebody closed it, and nothing carried would ever move again */
+            abort(); /* the descriptor was closed by other code: no pair would ever be relayed again */
         }
         hold(relay);
         if (relay->stopping) {
@@ -245,7 +245,7 @@ static void *run(void *argument) {
             return NULL;
         }
         carry(relay, events, count);
-        bury(relay);
+        free_parted(relay);
         release(relay);
     }
 }
@@ -255,7 +255,7 @@ static int watch(struct relay *relay, int fd, uint32_t events, void *data) {
     return epoll_ctl(relay->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* A relay and its thread, or NULL. */
+/* Starts a relay and its thread. NULL: no memory, descriptors or thread. */
 struct relay *relay_open(void) {
     struct relay *relay = calloc(1, sizeof *relay);
     if (relay == NULL)
@@ -283,12 +283,12 @@ struct relay *relay_open(void) {
     return relay;
 }
 
-/* Readable while pairs are set aside that nobody has asked for. */
+/* Returns a descriptor that is readable while `relay_aside` has pairs to return. */
 int relay_news(struct relay *relay) {
     return relay->news;
 }
 
-/* From now on the two are carried. NULL, with nothing changed: no descriptors or memory to be had. */
+/* Begins to relay between two sockets. NULL, with nothing changed: no descriptors or memory. */
 struct pair *relay_join(struct relay *relay, int one, int other) {
     struct pair *pair = calloc(1, sizeof *pair);
     if (pair == NULL)
@@ -297,7 +297,7 @@ struct pair *relay_join(struct relay *relay, int one, int other) {
     pair->fd[1] = fcntl(other, F_DUPFD_CLOEXEC, 0);
     for (int side = 0; side < 2; side++)
         pair->ends[side] = (struct end){pair, side};
-    hold(relay); /* or an event of the first could find the second not there yet */
+    hold(relay); /* or an event of the first could arrive before the second is watched */
     int failed = pair->fd[0] < 0 || pair->fd[1] < 0
         || watch(relay, pair->fd[0], EPOLLIN | EPOLLRDHUP, &pair->ends[0])
         || watch(relay, pair->fd[1], EPOLLIN | EPOLLRDHUP, &pair->ends[1]);
@@ -307,19 +307,19 @@ struct pair *relay_join(struct relay *relay, int one, int other) {
     return failed ? NULL : pair;
 }
 
-/* A pair that was set aside and not yet named here, or NULL. */
+/* Returns a pair that was set aside, each once; NULL: none left. */
 struct pair *relay_aside(struct relay *relay) {
     hold(relay);
     struct pair *pair = relay->aside;
     if (pair != NULL)
         relay->aside = pair->next;
     else
-        hush(relay->news);
+        clear_eventfd(relay->news);
     release(relay);
     return pair;
 }
 
-/* Ends it, whatever its state, and gives back what was read and not taken. Once for each pair: it is gone then. */
+/* Ends a pair in any state and returns the bytes read and not written. Once per pair: the pointer is invalid then. */
 void relay_part(struct relay *relay, struct pair *pair, struct left *left) {
     hold(relay);
     for (struct pair **at = &relay->aside; *at != NULL; at = &(*at)->next)
@@ -334,21 +334,21 @@ void relay_part(struct relay *relay, struct pair *pair, struct left *left) {
     left->broken = pair->broken;
     end(relay, pair);
     release(relay);
-    ring(relay->wake); /* to bury it */
+    signal_eventfd(relay->wake); /* to free it */
 }
 
 void relay_free(void *data) {
     free(data);
 }
 
-/* Ends the thread. Every pair has been parted before. */
+/* Ends the thread and frees the relay. The caller has parted every pair. */
 void relay_close(struct relay *relay) {
     hold(relay);
     relay->stopping = 1;
     release(relay);
-    ring(relay->wake);
+    signal_eventfd(relay->wake);
     pthread_join(relay->thread, NULL);
-    bury(relay);
+    free_parted(relay);
     close(relay->epoll);
     close(relay->wake);
     close(relay->news);

@@ -1,11 +1,11 @@
-"""The fast lane of WebSockets: pairs of sockets carried by a thread that knows no Python (``relay.c``).
+"""Relay open WebSockets in a C thread (``relay.c``), without the event loop.
 
-Small messages cost the kernel most of their time; what Python and the event loop add is a quarter on top. The
-library is built with the package where there is a C compiler (``hatch_build.py``). Where it was not built, or
-cannot be loaded, ``open`` answers None and the event loop carries every byte itself: slower, nothing else.
+Small messages cost mostly kernel time; Python and the event loop add a quarter to it. The library is built with
+the package where there is a C compiler (``hatch_build.py``). Where it was not built or cannot be loaded,
+``open`` returns None and the event loop relays every byte itself: slower, with the same behaviour.
 
-It takes plain sailing only. A pair whose end closes, breaks or does not take its bytes comes back
-(``came_back``) with what was read and not yet taken, and is the event loop's again.
+The thread handles the simple case only. When an end of a pair closes, breaks or has a full send buffer, the
+thread returns the pair to the event loop (``on_returned``), with the bytes it has read and not yet written.
 """
 
 import asyncio
@@ -21,31 +21,35 @@ LIBRARY = Path(__file__).with_name("_relay.so")
 
 @dataclass(frozen=True)
 class Left:
-    """What became of a pair: bytes for either end that it has not taken, and ends that cannot be read."""
+    """State of a returned pair: bytes not yet written to each end, unreadable ends."""
 
     data: tuple[bytes, bytes]
     broken: tuple[bool, bool]
 
 
-CameBack = Callable[[Left], None]
+OnReturned = Callable[[Left], None]
 
 
 class Relay:
-    """All pairs of one event loop. If the process dies, the kernel closes what the thread had."""
+    """The relay thread of one event loop.
+
+    If the process dies, the kernel closes its sockets.
+    """
 
     def __init__(self, library: ctypes.CDLL, loop: asyncio.AbstractEventLoop) -> None:
         self._library = library
         self._loop = loop
-        self._carried: dict[int, CameBack] = {}
-        # It takes two descriptors more for each pair. The last quarter of them is for people who come in.
+        self._carried: dict[int, OnReturned] = {}
+        # Each pair costs two more descriptors. The last quarter of the limit is reserved for new connections.
         self._highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
         self._handle = library.relay_open()
         if not self._handle:
             raise OSError("no thread or descriptors for a relay")
-        loop.add_reader(library.relay_news(self._handle), self._take_back)
+        loop.add_reader(library.relay_news(self._handle), self._on_pairs_aside)
 
     @classmethod
     def open(cls, loop: asyncio.AbstractEventLoop) -> "Relay | None":
+        """Start a relay thread. None: no library, no thread or no descriptors."""
         library = load()
         if library is None:
             return None
@@ -55,43 +59,49 @@ class Relay:
             return None
 
     def __len__(self) -> int:
-        """How many pairs it carries."""
+        """The number of pairs it carries."""
         return len(self._carried)
 
-    def join(self, one: int, other: int, came_back: CameBack) -> int | None:
-        """Carry bytes between two sockets that nobody else reads or writes. None: it cannot, now.
+    def join(self, one: int, other: int, on_returned: OnReturned) -> int | None:
+        """Relay between two sockets that nothing else reads or writes.
 
-        ``came_back`` is called, in the event loop, when it carries them no longer; not after ``part``.
+        None: no descriptors now.
+
+        ``on_returned`` is called in the event loop when the thread returns the pair; not after ``part``.
         """
         if max(one, other) > self._highest:
             return None
         pair: int | None = self._library.relay_join(self._handle, one, other)
         if pair:
-            self._carried[pair] = came_back
+            self._carried[pair] = on_returned
         return pair
 
     def part(self, pair: int) -> Left:
-        """Stop carrying. When this returns, the thread does not touch them any more."""
+        """Stop relaying a pair.
+
+        When this returns, the thread does not touch its sockets any more.
+        """
         del self._carried[pair]
         left = _Left()
         self._library.relay_part(self._handle, pair, ctypes.byref(left))
         return Left(
-            data=(self._taken(left, 0), self._taken(left, 1)),
+            data=(self._copy_and_free(left, 0), self._copy_and_free(left, 1)),
             broken=(bool(left.broken & 1), bool(left.broken & 2)),
         )
 
     def close(self) -> None:
+        """Part every pair and end the thread."""
         self._loop.remove_reader(self._library.relay_news(self._handle))
         for pair in list(self._carried):
             self.part(pair)
         self._library.relay_close(self._handle)
 
-    def _take_back(self) -> None:
+    def _on_pairs_aside(self) -> None:
         while pair := self._library.relay_aside(self._handle):
-            came_back = self._carried[pair]
-            came_back(self.part(pair))
+            on_returned = self._carried[pair]
+            on_returned(self.part(pair))
 
-    def _taken(self, left: "_Left", side: int) -> bytes:
+    def _copy_and_free(self, left: "_Left", side: int) -> bytes:
         at = left.data[side]
         if not at:
             return b""
@@ -110,7 +120,7 @@ class _Left(ctypes.Structure):
 
 @functools.cache
 def load() -> ctypes.CDLL | None:
-    """The library; None where it was not built, or for another kind of machine."""
+    """Load the library. None: not built, or built for another architecture."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError:

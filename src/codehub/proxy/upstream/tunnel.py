@@ -1,12 +1,12 @@
-"""Two connections that are one: what arrives at either end leaves at the other.
+"""Tunnel bytes between client and upstream after a WebSocket handshake.
 
-After the handshake a WebSocket is bytes without meaning to us, sometimes a hundred thousand small messages a
-second. So the two sockets are given to the relay, a thread that carries them without the event loop. Whatever
-is not plain sailing (an end that closes, a reader that is slow) makes it give them back.
+The bytes are not parsed, and there may be a hundred thousand small messages a second. So the two sockets are
+given to the relay, a thread that carries them without the event loop. It returns them when an end closes or
+breaks, or when a reader is slow.
 
-Without a relay, and while it has given them back, an end's ``data_received`` *is* the other transport's
-``write``: the event loop calls it directly and no line of Python runs for a message. Everything else that
-happens is its connection's business, with a relay or without.
+Without a relay, and while it has returned them, an end's ``data_received`` *is* the other transport's
+``write``: the event loop calls it directly and no line of Python runs for a message. All other events go to the
+connections, with a relay or without.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from typing import Protocol
 
 from codehub.proxy.upstream.relay import Left, Relay
 
-AGAIN = 1.0  # seconds until the relay is offered a tunnel that it gave back, or that it could not take
+RELAY_RETRY_SECONDS = 1.0  # until a tunnel that the relay returned or could not take is offered again
 
 
 class Connection(Protocol):
-    """What a tunnel needs of each of its two connections."""
+    """One of a tunnel's two connections, as the tunnel sees it."""
 
     @property
     def transport(self) -> asyncio.Transport: ...
@@ -33,11 +33,16 @@ class Connection(Protocol):
 
 
 class End(asyncio.Protocol):
+    """Protocol of one transport in a tunnel.
+
+    Data goes to the other transport, other events to the connection.
+    """
+
     __slots__ = ("_of", "data_received")
 
     def __init__(self, of: Connection, *, other: asyncio.Transport) -> None:
         self._of = of
-        self.data_received = other.write  # type: ignore[method-assign]  # that is the point
+        self.data_received = other.write  # type: ignore[method-assign]  # no Python per message
 
     def eof_received(self) -> bool | None:
         return self._of.eof_received()
@@ -53,7 +58,7 @@ class End(asyncio.Protocol):
 
 
 class Tunnel:
-    """From its making until ``part``, which comes before either connection is closed."""
+    """A tunnel between two connections. Call ``part`` before either is closed."""
 
     __slots__ = ("_loop", "_offer", "_one", "_other", "_pair", "_relay")
 
@@ -64,16 +69,16 @@ class Tunnel:
         self._other = other
         self._relay = relay
         self._loop = loop
-        self._pair: int | None = None  # while the relay has it
+        self._pair: int | None = None  # set while the relay carries it
         self._offer: asyncio.Handle | None = None
         one.transport.set_protocol(End(one, other=other.transport))
         other.transport.set_protocol(End(other, other=one.transport))
         if relay is not None:
-            # Not now: what was written just now, the handshake's answer, leaves after this round of the loop.
+            # Deferred: the handshake's response, written just now, is sent after this round of the loop.
             self._offer = loop.call_soon(self._offer_to_relay)
 
     def part(self) -> None:
-        """Each transport gets its own protocol back, and is read again."""
+        """Take the sockets back from the relay and restore each transport's own protocol."""
         if self._offer is not None:
             self._offer.cancel()
             self._offer = None
@@ -84,7 +89,7 @@ class Tunnel:
         self._other.transport.set_protocol(self._other)  # type: ignore[arg-type]
 
     def _offer_to_relay(self) -> None:
-        """Bytes that wait in a transport must leave first, and only the event loop knows when they have."""
+        """Give the sockets to the relay, if no transport has buffered bytes: these must be sent first."""
         self._offer = None
         transports = self._one.transport, self._other.transport
         if self._relay is None or any(transport.is_closing() for transport in transports):
@@ -93,25 +98,25 @@ class Tunnel:
             for transport in transports:
                 transport.pause_reading()
             one, other = (transport.get_extra_info("socket").fileno() for transport in transports)
-            self._pair = self._relay.join(one, other, self._came_back)
+            self._pair = self._relay.join(one, other, self._on_returned)
             if self._pair is not None:
                 return
             for transport in transports:
                 transport.resume_reading()
-        self._offer = self._loop.call_later(AGAIN, self._offer_to_relay)
+        self._offer = self._loop.call_later(RELAY_RETRY_SECONDS, self._offer_to_relay)
 
-    def _came_back(self, left: Left) -> None:
+    def _on_returned(self, left: Left) -> None:
         self._pair = None
-        self._offer = self._loop.call_later(AGAIN, self._offer_to_relay)
+        self._offer = self._loop.call_later(RELAY_RETRY_SECONDS, self._offer_to_relay)
         self._continue(left)
 
     def _continue(self, left: Left) -> None:
-        """The event loop's again, which meets an end that closed or broke as if it had never been away."""
+        """Resume in the event loop, which then sees an end that closed or broke by itself."""
         transports = self._one.transport, self._other.transport
         for transport in transports:
             if not transport.is_closing():
                 transport.resume_reading()
-        # Afterwards: a write that fills a buffer stops the other side from being read.
+        # After resume_reading: a write that fills a buffer pauses reading of the other side.
         for transport, data, broken in zip(transports, left.data, left.broken, strict=True):
             if data and not transport.is_closing():
                 transport.write(data)
