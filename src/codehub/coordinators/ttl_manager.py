@@ -21,10 +21,10 @@ from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import (
     archives_now,
-    can_be_believed,
     forgotten_cause,
     idle_cause,
     is_mass_idle,
+    memory_is_complete,
     sleeps_now,
 )
 from codehub.domain.workspace import WorkspaceView
@@ -194,6 +194,6 @@ class TtlManager:
 
     def _is_idle(self, ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
         age = self._memory.age_seconds(reading.identity)
-        if not can_be_believed(age, standby_ttl_seconds=ws.standby_ttl_seconds):
+        if not memory_is_complete(age, standby_ttl_seconds=ws.standby_ttl_seconds):
             return False
         return sleeps_now(ws, activity=reading.activities[ws.id], now=now)

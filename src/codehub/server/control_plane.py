@@ -270,7 +270,7 @@ def _policy(settings: Settings) -> Policy:
     return Policy(
         max_retries=config.max_retries,
         retry_backoff=timedelta(seconds=config.retry_backoff),
-        limits={operation: timedelta(seconds=limit) for operation, limit in seconds.items()},
+        timeouts={operation: timedelta(seconds=timeout) for operation, timeout in seconds.items()},
     )
 
 

@@ -6,7 +6,7 @@ workspace awake too long and must never put one to sleep that is in use. So:
 - each open connection is a *lease* that expires unless renewed, never a count that could leak or lie;
 - all times are Redis's own (``TIME``): proxies with wrong clocks cannot disagree;
 - a reading carries the ``RedisIdentity`` it was made under. Readers must not call anything idle unless
-  ``domain/ttl.can_be_believed`` says so of its age, because "no lease" in a young memory means nothing;
+  ``domain/ttl.memory_is_complete`` says so of its age, because "no lease" in a young memory means nothing;
 - every failure raises ``RedisUnavailable``: the absence of an answer is never "idle".
 """
 
