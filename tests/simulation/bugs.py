@@ -275,7 +275,7 @@ def gc_without_protection() -> list[Patch]:
     def sort(attempts: Collection[StoredAttempt], owners: Any, **_: Any) -> Sorted:
         return Sorted({}, tuple(each for each in attempts if each.workspace_id in owners), ())
 
-    return [(archive_gc, "sort_archives", sort), (archive_gc, "_is_still_nobodys", lambda *_: True)]
+    return [(archive_gc, "sort_archives", sort), (archive_gc, "_is_still_orphaned", lambda *_: True)]
 
 
 @_bug()
@@ -289,7 +289,7 @@ def no_resync_after_election() -> list[Patch]:
 
     async def on_elected(self: Any) -> None:
         await original(self)
-        self._owes_resync = False
+        self._resync_pending = False
 
     return [(event_listener.EventListener, "on_elected", on_elected)]
 

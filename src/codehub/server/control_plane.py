@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from codehub.coordinators import archive_gc, observer, ttl_manager
-from codehub.coordinators.archive_gc import ArchiveGc, ArchiveShelf
+from codehub.coordinators.archive_gc import ArchiveGc, ArchiveObjects
 from codehub.coordinators.event_listener import EventListener
 from codehub.coordinators.leadership import Leadership, lock_name, session_idle_seconds
 from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
@@ -43,7 +43,7 @@ STOP_SECONDS = 30.0
 EVENTS_RETRY_SECONDS = 0.5
 
 
-class Archives(ArchiveCatalogue, ArchiveShelf, Protocol):
+class Archives(ArchiveCatalogue, ArchiveObjects, Protocol):
     """The archive store, as the coordinators see it."""
 
 
@@ -219,7 +219,7 @@ class _Builder:
         config = self._settings.gc
         return ArchiveGc(
             leadership=leadership,
-            shelf=self._parts.archives,
+            archives=self._parts.archives,
             wake_signal=wake_signal,
             timing=archive_gc.Timing(
                 interval_seconds=config.interval,
