@@ -11,19 +11,19 @@ from uuid import UUID
 
 from codehub.runtimes.local.processes import Identity, is_alive
 
-OnDeath = Callable[[UUID], None]
+OnExit = Callable[[UUID], None]
 
 
 class ExitWatch:
     """One descriptor per running workspace. Used from the event loop's thread alone."""
 
-    def __init__(self, on_exit: OnDeath | None) -> None:
-        self._on_death = on_exit
+    def __init__(self, on_exit: OnExit | None) -> None:
+        self._on_exit = on_exit
         self._watched: dict[UUID, tuple[Identity, int]] = {}
 
     def watch(self, running: Mapping[UUID, Identity]) -> None:
         """Watch these too. One that ended in the meantime is left to the next look."""
-        if self._on_death is None:
+        if self._on_exit is None:
             return
         for workspace_id, identity in running.items():
             known = self._watched.get(workspace_id)
@@ -48,8 +48,8 @@ class ExitWatch:
 
     def _ended(self, workspace_id: UUID) -> None:
         self._forget(workspace_id)
-        if self._on_death is not None:
-            self._on_death(workspace_id)
+        if self._on_exit is not None:
+            self._on_exit(workspace_id)
 
     def _forget(self, workspace_id: UUID) -> None:
         if (known := self._watched.pop(workspace_id, None)) is not None:

@@ -30,7 +30,7 @@ from codehub.runtimes.base import (
 )
 from codehub.runtimes.local import images as image_rules
 from codehub.runtimes.local import jobs, locks, logs, places, volumes
-from codehub.runtimes.local.exits import ExitWatch, OnDeath
+from codehub.runtimes.local.exits import ExitWatch, OnExit
 from codehub.runtimes.local.layout import Layout, find_uuid
 from codehub.runtimes.local.observe import Look, look
 from codehub.runtimes.local.port_owners import PortOwners
@@ -69,7 +69,7 @@ class LocalRuntime:
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
         hidden: Sequence[Path] = (),
-        on_exit: OnDeath | None = None,
+        on_exit: OnExit | None = None,
     ) -> None:
         self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
@@ -91,7 +91,7 @@ class LocalRuntime:
         self._threads = Threads()
         self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
-        self._deaths = ExitWatch(on_exit)
+        self._exits = ExitWatch(on_exit)
         self._owners = PortOwners()
 
     @property
@@ -117,7 +117,7 @@ class LocalRuntime:
 
     async def close(self) -> None:
         """Workspaces and their homes stay; what is left of the trash goes next time."""
-        self._deaths.close()
+        self._exits.close()
         self._threads.close()
         self._trash.close()
 
@@ -133,7 +133,7 @@ class LocalRuntime:
 
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
         seen = await self._threads.run(self._look, None if ids is None else frozenset(ids))
-        self._deaths.watch(seen.running)
+        self._exits.watch(seen.running)
         return seen.observation
 
     async def address(self, workspace_id: UUID) -> Endpoint | None:
