@@ -170,7 +170,10 @@ class Runtime(Protocol):
         """
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
-        """Stop and remove the container: SIGTERM, grace, SIGKILL. The volume is untouched."""
+        """Stop and remove the container, dead ones too: SIGTERM, grace, SIGKILL.
+
+        The volume is untouched.
+        """
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
         """Delete the volume. Refuses while a container uses it (``VOLUME_IN_USE``)."""
