@@ -26,7 +26,7 @@ LEASH_SECONDS = 90.0
 class Fault:
     name: str
     strike: Callable[[Estate, random.Random], Awaitable[None]]
-    slow: bool = False  # waits for a time limit of the product, half a minute: not in the short round
+    slow: bool = False  # waits for a timeout of the product, half a minute: not in the short round
 
 
 async def kill_leader(estate: Estate, chance: random.Random) -> None:

@@ -24,8 +24,8 @@ CLAIMED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 ACTED_AT = CLAIMED_AT + timedelta(seconds=10)
 STALE_LOOK_AT = ACTED_AT - timedelta(seconds=5)
 FRESH_LOOK_AT = ACTED_AT + timedelta(seconds=60)  # late enough that a missing effect counts as missing
-NOW = CLAIMED_AT + timedelta(seconds=120)  # within every limit, after every pause
-MUCH_LATER = CLAIMED_AT + timedelta(hours=2)  # over every limit
+NOW = CLAIMED_AT + timedelta(seconds=120)  # within every timeout, after every pause
+MUCH_LATER = CLAIMED_AT + timedelta(hours=2)  # past every timeout
 
 _ID = UUID(int=1)
 
@@ -69,8 +69,8 @@ def decide(row: Row, rules: Rules) -> Decision:
 
 
 @cache
-def decide_over_limit(row: Row, rules: Rules) -> Decision:
-    """What it says of an action that has been running for longer than any limit."""
+def decide_past_timeout(row: Row, rules: Rules) -> Decision:
+    """What it says of an action that has been running for longer than any timeout."""
     acting = Attempt(acting=True, started_at=CLAIMED_AT)
     return plan(view(row, rules), now=MUCH_LATER, policy=POLICY, attempt=acting)
 

@@ -163,11 +163,11 @@ def _await_job(state: State, leader: Leader, seen: Row) -> Iterator[tuple[str, S
 
 
 def expire(state: State, leader: Leader, rules: Rules) -> Iterator[tuple[str, State, Leader]]:
-    """The action hangs for longer than its limit: the plan says what follows."""
+    """The action hangs for longer than its timeout: the plan says what follows."""
     if leader.doing != "acting" or not state.budget.timeouts or state.row.operation is Operation.NONE:
         return
     spent = state._replace(budget=state.budget._replace(timeouts=state.budget.timeouts - 1))
-    match decisions.decide_over_limit(state.row, rules):
+    match decisions.decide_past_timeout(state.row, rules):
         case Expire():
             failure = GIVEN_UP if state.row.operation is Operation.ARCHIVING else "failed"
             yield (

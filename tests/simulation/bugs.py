@@ -156,16 +156,16 @@ def provisioning_does_not_look_for_archives() -> list[Patch]:
 
 @_bug(slow=0.02, container=0.02, hints=0.02, session=0.02)
 def no_fresh_look_needed() -> list[Patch]:
-    judge, complete = plan._judge_effect, completion.is_complete
+    decide, complete = plan._plan_effect, completion.is_complete
     long_ago = datetime.min.replace(tzinfo=UTC)
 
-    def judge_effect(ws: WorkspaceView, *, acted_at: datetime, **rest: Any) -> plan.Decision:
-        return judge(ws, acted_at=long_ago, **rest)
+    def plan_effect(ws: WorkspaceView, *, acted_at: datetime, **rest: Any) -> plan.Decision:
+        return decide(ws, acted_at=long_ago, **rest)
 
     def is_complete(ws: WorkspaceView) -> bool:
         return complete(replace(ws, op_acted_at=ws.op_acted_at and long_ago))
 
-    return [(plan, "_judge_effect", judge_effect), (completion, "is_complete", is_complete)]
+    return [(plan, "_plan_effect", plan_effect), (completion, "is_complete", is_complete)]
 
 
 @_bug(container=0.02)
@@ -275,7 +275,7 @@ def gc_without_protection() -> list[Patch]:
     def sort(attempts: Collection[StoredAttempt], owners: Any, **_: Any) -> Sorted:
         return Sorted({}, tuple(each for each in attempts if each.workspace_id in owners), ())
 
-    return [(archive_gc, "sort_archives", sort), (archive_gc, "_is_still_nobodys", lambda *_: True)]
+    return [(archive_gc, "sort_archives", sort), (archive_gc, "_is_still_orphaned", lambda *_: True)]
 
 
 @_bug()
@@ -289,7 +289,7 @@ def no_resync_after_election() -> list[Patch]:
 
     async def on_elected(self: Any) -> None:
         await original(self)
-        self._owes_resync = False
+        self._resync_pending = False
 
     return [(event_listener.EventListener, "on_elected", on_elected)]
 

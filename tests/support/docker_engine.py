@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from codehub.runtimes.docker import DockerRuntime, DockerSettings, JobSettings
-from codehub.runtimes.docker.exits import OnDeath
+from codehub.runtimes.docker.exits import OnExit
 from codehub.runtimes.docker.names import INSTALLATION, Names
 from tests.support.docker_api import DockerApi
 from tests.support.docker_images import APP, JOB_SCRIPT, PYTHON, SCRIPTS, ensure_images, image
@@ -128,7 +128,7 @@ class DockerBench:
         self,
         installation: str = "one",
         *,
-        on_exit: OnDeath | None = None,
+        on_exit: OnExit | None = None,
         create: bool = True,
         **changes: object,
     ) -> DockerRuntime:

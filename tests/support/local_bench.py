@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.runtimes.local import LocalRuntime
-from codehub.runtimes.local.exits import OnDeath
+from codehub.runtimes.local.exits import OnExit
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import is_alive
 from codehub.runtimes.local.records import find_record
@@ -48,7 +48,7 @@ class LocalBench:
     def layout(self, installation: str = "one") -> Layout:
         return Layout(self.root / installation, installation)
 
-    async def open(self, installation: str = "one", *, on_exit: OnDeath | None = None) -> LocalRuntime:
+    async def open(self, installation: str = "one", *, on_exit: OnExit | None = None) -> LocalRuntime:
         runtime = LocalRuntime(
             self.layout(installation).data_dir,
             installation,

@@ -1,1 +1,1 @@
-"""The control loop: five leaders, one loop, one connection each."""
+"""Coordinators: five control loops, each with one leader and one connection."""

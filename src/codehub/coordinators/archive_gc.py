@@ -1,10 +1,10 @@
-"""The archive GC: removes archives nobody protects, late and reluctantly (contract 9).
+"""Archive GC: delete orphaned archives after a delay (contract 9).
 
-A cycle lists the store, asks the database who owns what, and lets ``domain/retention`` sort. An orphan is
-deleted only when an earlier cycle saw it orphaned too, more than the delay ago by the database's clock. If
+A cycle lists the store, loads the owning workspaces and sorts by ``domain/retention``. An orphan is deleted
+only when an earlier cycle saw it orphaned too, more than the delay ago by the database's clock. If
 the listing or the database fails, the cycle is skipped: a partial view must never look like absence.
 
-Dying anywhere in here costs time, not data: deletions take the meta first, and what is left is found again.
+A crash anywhere in a cycle loses no data: a deletion removes the meta first, and the next cycle finds the rest.
 """
 
 from collections import defaultdict
@@ -46,8 +46,8 @@ DELETED = Counter("codehub_gc_archives_deleted_total", "Archive attempts removed
 STORED = Gauge("codehub_archive_attempts", "Archive attempts seen in the last cycle", ["kind"])
 
 
-class ArchiveShelf(Protocol):
-    """What the GC needs of the archive store."""
+class ArchiveObjects(Protocol):
+    """The archive store, as the GC uses it."""
 
     def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
 
@@ -62,18 +62,20 @@ class Timing:
 
 
 class ArchiveGc:
+    """Coordinator that deletes orphaned archives."""
+
     name = "gc"
 
     def __init__(
-        self, *, leadership: Leadership, shelf: ArchiveShelf, wake_signal: WakeSignal, timing: Timing
+        self, *, leadership: Leadership, archives: ArchiveObjects, wake_signal: WakeSignal, timing: Timing
     ) -> None:
         self.wake_signal = wake_signal
         self._lead = leadership
-        self._shelf = shelf
+        self._archives = archives
         self._timing = timing
 
     async def on_elected(self) -> None:
-        """First-seen times are in the database: a new leader goes on where the old one stopped."""
+        """Do nothing: first-seen times are in the database, so a new leader continues."""
 
     async def on_lost(self) -> None:
         """Nothing runs beside the loop."""
@@ -89,7 +91,7 @@ class ArchiveGc:
             found = await self._sort(session, attempts)
             candidates = found.orphans
             first_seen = await orphans.replace_seen(session, [each.key for each in candidates])
-            await terms.record_tick(session, self._lead.name, detail=_for_the_operator(found))
+            await terms.record_tick(session, self._lead.name, detail=_operator_detail(found))
         known_before = [each for each in candidates if self._is_due(first_seen.get(each.key), now=now)]
         deleted = await self._delete(known_before)
         return TickReport(seen=len(attempts), changed=deleted)
@@ -98,9 +100,9 @@ class ArchiveGc:
         return may_delete(first_seen_at=first_seen_at, now=now, delay=self._timing.delay)
 
     async def _list(self) -> list[StoredAttempt]:
-        """Everything in the store that is ours by its name; raises if any page could not be read."""
+        """Every attempt in the store whose name is ours; raises if any page could not be read."""
         objects: dict[ArchivePath, dict[bool, datetime]] = defaultdict(dict)
-        async for page in self._shelf.list_paths():
+        async for page in self._archives.list_paths():
             for entry in page:
                 if entry.parsed is not None:
                     objects[entry.parsed.path][entry.parsed.is_meta] = entry.last_modified
@@ -124,15 +126,19 @@ class ArchiveGc:
         return found
 
     async def _delete(self, due: Sequence[StoredAttempt]) -> int:
-        """In batches, each asked about once more: minutes may have passed since the listing."""
+        """Delete in batches, each checked again first: minutes may have passed since the listing.
+
+        A crash between the deletion and ``forget`` leaves first-seen times of objects that are gone;
+        the next cycle removes them.
+        """
         deleted = 0
         for start in range(0, len(due), DELETE_AT_ONCE):
             batch = due[start : start + DELETE_AT_ONCE]
             async with self._lead.transaction() as session:
                 owners = await _load_owners(session, {each.workspace_id for each in batch})
-            still = [each for each in batch if _is_still_nobodys(each, owners.get(each.workspace_id))]
+            still = [each for each in batch if _is_still_orphaned(each, owners.get(each.workspace_id))]
             self._lead.assert_recent()
-            await self._shelf.delete(list(_paths(still)))
+            await self._archives.delete(list(_paths(still)))
             async with self._lead.transaction() as session:
                 await orphans.forget(session, [each.key for each in still])
             DELETED.inc(len(still))
@@ -141,8 +147,8 @@ class ArchiveGc:
         return deleted
 
 
-def _for_the_operator(found: Sorted) -> dict[str, list[str]]:
-    """What is kept though nothing points at it: shown to people, never removed by itself."""
+def _operator_detail(found: Sorted) -> dict[str, list[str]]:
+    """Archives kept although no row names them: shown to the operator, never deleted by the GC."""
     only = [key for key, why in found.protected.items() if why is Protection.ONLY_COPY]
     return {
         "only_copies": sorted(only)[:SHOWN],
@@ -167,8 +173,8 @@ async def _load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Ow
     return owners
 
 
-def _is_still_nobodys(attempt: StoredAttempt, owner: Owner | None) -> bool:
-    """What may have become protected since the listing: by a new archive_key, operation or error."""
+def _is_still_orphaned(attempt: StoredAttempt, owner: Owner | None) -> bool:
+    """Whether no new archive_key, operation or error protects it since the listing."""
     if owner is None:
         return False
     if owner.deleted:

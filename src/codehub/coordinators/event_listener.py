@@ -1,9 +1,9 @@
-"""The event listener: PostgreSQL's NOTIFY becomes wake-ups for coordinators and live events for people.
+"""Event listener: turn PostgreSQL's NOTIFY into coordinator hints and live events.
 
-LISTEN runs on the connection that carries the lock, so losing one is losing the other. NOTIFY forgets what
-was sent while nobody listened, so the order is: LISTEN, then a full resync, then consume. Whenever Redis did
-not take what was published, a resync is owed, and paid as soon as Redis is back: readers begin again from
-the database instead of missing something for ever.
+LISTEN runs on the connection that carries the lock, so losing one is losing the other. NOTIFY drops what was
+sent while nobody listened, so the order is: LISTEN, then a full resync, then consume. If Redis did not take
+what was published, a resync is pending and published as soon as Redis answers: readers begin again from the
+database instead of missing a change for ever.
 """
 
 import asyncio
@@ -27,23 +27,25 @@ from codehub.store.cluster import terms as terms
 log = structlog.get_logger(__name__)
 
 IDLE_SECONDS = 30.0
-OWED_SECONDS = 0.5
+RESYNC_RETRY_SECONDS = 0.5
 RECORD_SECONDS = 10.0
 
-# Who has to look because of a change somebody else made. An operation's own steps are not among them: whoever
-# takes one tells the next itself, and each idle look would stand before the one that matters.
+# Which coordinator is hinted after a change of which columns. An operation's own columns are not among them: the
+# coordinator that wrote them sends the next hint itself, and each needless tick would delay the one that matters.
 WAKES = {
     HintTarget.RECONCILER: frozenset({"desired_state", "deleted_at"}),
     HintTarget.OBSERVER: frozenset({"deleted_at", "error_info"}),
 }
 
-# What is wanted or was seen, the Reconciler answers with a step within milliseconds, mostly. People are told
-# of both together, or of the one alone if no step comes.
+# The Reconciler mostly answers a change of these columns with a step within milliseconds. Hold their live event
+# for up to ANSWERED_SECONDS, so that both are published together; without a step it is published alone.
 ANSWERED = frozenset({"desired_state", "deleted_at", "observed_status", "health_status"})
 ANSWERED_SECONDS = 0.02
 
 
 class EventListener:
+    """Coordinator that publishes database changes as hints and live events."""
+
     name = "events"
 
     def __init__(
@@ -61,15 +63,15 @@ class EventListener:
         self._listener = ChangeListener()
         self._pump: asyncio.Task[None] | None = None
         self._queue: list[Change] = []
-        self._untold: list[Change] = []
-        self._tell_at = 0.0
-        self._owes_resync = True
+        self._unpublished: list[Change] = []
+        self._publish_at = 0.0
+        self._resync_pending = True
         self._feed_lost: FeedLost | None = None
         self._record_at = 0.0
 
     async def on_elected(self) -> None:
         self._listener = ChangeListener()
-        self._queue, self._untold, self._feed_lost, self._owes_resync = [], [], None, True
+        self._queue, self._unpublished, self._feed_lost, self._resync_pending = [], [], None, True
         async with self._lead.raw_connection() as raw:
             await self._listener.attach(raw)
         self._pump = asyncio.create_task(self._receive(), name="event-listener")
@@ -82,37 +84,37 @@ class EventListener:
         await self._listener.close()
 
     def next_wait_seconds(self) -> float:
-        if self._owes_resync:
-            return OWED_SECONDS
-        return max(0.0, self._tell_at - monotonic()) if self._untold else IDLE_SECONDS
+        if self._resync_pending:
+            return RESYNC_RETRY_SECONDS
+        return max(0.0, self._publish_at - monotonic()) if self._unpublished else IDLE_SECONDS
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
         if self._feed_lost is not None:
             raise LeadershipLost(str(self._feed_lost)) from self._feed_lost
         changes, self._queue = self._queue, []
-        if not self._untold:
-            self._tell_at = monotonic() + ANSWERED_SECONDS
-        self._untold += changes
-        if self._owes_resync:
+        if not self._unpublished:
+            self._publish_at = monotonic() + ANSWERED_SECONDS
+        self._unpublished += changes
+        if self._resync_pending:
             await self._resync()
         else:
             await self._hint(changes)
-            await self._tell()
-        await self._record_now_and_then()
+            await self._publish()
+        await self._record_tick()
         return TickReport(seen=len(changes), changed=len(changes))
 
-    async def _record_now_and_then(self) -> None:
-        """For people who ask who leads what; not with every event, which is to arrive at once."""
+    async def _record_tick(self) -> None:
+        """Record the tick for ``/health/coordinator``, every 10 s: a write per event would delay events."""
         if monotonic() >= self._record_at:
             self._record_at = monotonic() + RECORD_SECONDS
             async with self._lead.statement() as session:
                 await terms.record_tick(session, self._lead.name, detail={})
 
     async def _resync(self) -> None:
-        """Everybody begins again; whatever was queued is included in that."""
-        self._untold = []
-        self._owes_resync = not await self._live.publish_resync()
+        """Publish a resync in place of all queued changes, and hint Observer and Reconciler."""
+        self._unpublished = []
+        self._resync_pending = not await self._live.publish_resync()
         await self._coordinator_hints.send(HintTarget.OBSERVER)
         await self._coordinator_hints.send(HintTarget.RECONCILER)
 
@@ -122,17 +124,17 @@ class EventListener:
             if ids:
                 await self._coordinator_hints.send(target, ids)
 
-    async def _tell(self) -> None:
-        if monotonic() < self._tell_at and all(map(_may_be_answered, self._untold)):
+    async def _publish(self) -> None:
+        if monotonic() < self._publish_at and all(map(_may_be_answered, self._unpublished)):
             return
-        untold, self._untold = self._untold, []
-        if untold and not await self._live.publish_changes(_newest(untold), each=untold):
-            self._owes_resync = True
+        changes, self._unpublished = self._unpublished, []
+        if changes and not await self._live.publish_changes(_newest(changes), each=changes):
+            self._resync_pending = True
 
     async def _receive(self) -> None:
         try:
             while True:
-                # First the wait, then the queue: a tick meanwhile puts a new list in place of the old one.
+                # Wait first, then read ``self._queue``: a tick in between replaces the list.
                 batch = await self._listener.next_batch()
                 self._queue.extend(batch)
                 self.wake_signal.set()
@@ -146,7 +148,7 @@ def _may_be_answered(change: Change) -> bool:
 
 
 def _newest(changes: Iterable[Change]) -> list[Change]:
-    """One for each workspace: whoever hears of it reads the row as it is by then."""
+    """The newest change of each workspace, with all changed columns: readers load the row anyway."""
     newest: dict[UUID, Change] = {}
     for change in changes:
         before = newest.get(change.id)

@@ -1,24 +1,24 @@
-"""Who leads: a session advisory lock and a term, on the one connection that also carries the writes.
+"""Leader election: a session advisory lock and a term, on the writing connection.
 
 Each coordinator type has one leader in the cluster. The lock and the transactions live on the *same*
 connection (never on a pool): when it dies, PostgreSQL frees the lock and rolls back the transaction
 together, so there is no moment in which a leader has lost one and keeps the other.
 
-Three things keep a leader that does not know it has been replaced from doing harm:
+Three checks stop a leader that does not know it has been replaced:
 
 - the **term**: acquiring raises ``epoch`` in ``system_locks``, and every transaction begins by reading
   that row with its own epoch ``FOR SHARE``; a single statement does so by itself (``store/db/fencing``). No
   row: not leader, nothing is written. This also catches a client library that silently hands out a new
   session without the lock;
 - the **backend pid** is remembered, and a connection that saw any error, time-out or cancellation is
-  thrown away, never repaired;
-- the **verification age**: before each side effect outside the database the leader asks itself how long
-  ago it last saw its lock in ``pg_locks``. A process thawed after a long freeze finds that too long ago.
+  discarded, never repaired;
+- the **verification age**: before each side effect outside the database the leader checks how long ago it
+  last found its lock in ``pg_locks``. A process resumed after a long freeze finds that too long ago.
 
-If the process dies anywhere in here, the server notices the closed socket and frees the lock; a frozen
-one is ended by ``idle_session_timeout``, ten seconds after it last spoke. A leader that is well verifies more
-often than that. What it verified last counts for no longer than its session may be silent: before that the
-server cannot have given the lock to anybody else.
+If the process dies anywhere in here, the server notices the closed socket and frees the lock; the session of a
+frozen one is ended by ``idle_session_timeout``, ten seconds after its last statement. A healthy leader
+verifies more often than that. A verification counts for no longer than its session may be silent: before that
+the server cannot have given the lock to another session.
 """
 
 import asyncio
@@ -54,9 +54,9 @@ SELECT EXISTS (
 ) AND pg_backend_pid() = $2
 """
 
-# To have waited in vain is no error. Unless it is caught here, the server writes one into its log, for every
-# coordinator of every replica that waits, every five seconds. A DO block takes no parameters: it reads the
-# key from a setting of the session, which is made with one.
+# A lock_timeout is expected here. Unless it is caught, the server logs an error for every coordinator of every
+# waiting replica, every five seconds. A DO block takes no parameters: it reads the
+# key from a setting of the session, which _SET_KEY sets with a parameter.
 _SET_KEY = "SELECT set_config('codehub.lock_key', $1, false)"
 _WAIT = """
 DO $$ BEGIN
@@ -68,7 +68,7 @@ END $$
 
 
 class LeadershipLost(CodeHubError):
-    """This process does not lead (any more); whatever it was about to do, somebody else does it now."""
+    """This process does not lead (any more); its work is the current leader's now."""
 
     code = "leadership_lost"
 
@@ -86,21 +86,25 @@ def lock_key(name: str) -> int:
 
 
 def lock_name(coordinator: str, *, lock_id: str | None = None) -> str:
-    """``coordinator:wc``, or ``{lock_id}:coordinator:wc`` where two installations share a database."""
+    """Name of a coordinator's lock: ``coordinator:wc``.
+
+    With a lock id ``{lock_id}:coordinator:wc``, for two installations that share a database.
+    """
     return f"{lock_id}:coordinator:{coordinator}" if lock_id else f"coordinator:{coordinator}"
 
 
 def session_idle_seconds(verify_seconds: float) -> float:
-    """How long the lock's session may be silent before the server ends it, and the next in line leads.
+    """How long the lock's session may be silent before the server ends it.
 
-    Ten seconds. Longer only where a leader verifies so rarely that it would be ended while it is well.
+    The next process in the queue leads then. Ten seconds; longer only where a leader verifies so rarely that
+    a healthy session would be ended.
     """
     return max(float(IDLE_SESSION_SECONDS), VERIFICATIONS_IN_A_SILENCE * verify_seconds)
 
 
 @dataclass(frozen=True)
 class Term:
-    """One stretch of leadership."""
+    """One stretch of leading, numbered by its epoch."""
 
     epoch: int
     backend_pid: int
@@ -108,7 +112,7 @@ class Term:
 
 
 class Leadership:
-    """Runs for election, proves it still leads, and gives out fenced transactions.
+    """Acquires and verifies leadership, and gives out fenced transactions.
 
     The connection serves one task at a time (``_turn``): the loop's tick, the verification beside it and
     the write-back of an action that ended take turns, each for the length of one short transaction.
@@ -122,7 +126,7 @@ class Leadership:
         holder_id: str,
         idle_seconds: float = IDLE_SESSION_SECONDS,
     ) -> None:
-        """``idle_seconds``: after so long a silence the server ends the connector's sessions."""
+        """``idle_seconds``: the server ends the connector's sessions after this long a silence."""
         self._max_age = min(idle_seconds, LONGEST_VERIFICATION_AGE_SECONDS)
         self._connector = connector
         self._name = name
@@ -134,7 +138,7 @@ class Leadership:
         self.term: Term | None = None
         self.now = datetime.min.replace(tzinfo=UTC)
         self.lost = asyncio.Event()
-        self.lost_by: BaseException | None = None  # what ended the last term, where that is known
+        self.lost_by: BaseException | None = None  # what ended the last term, if known
 
     @property
     def is_leader(self) -> bool:
@@ -151,10 +155,12 @@ class Leadership:
         return self.term.epoch
 
     async def acquire(self) -> Term:
-        """Wait in the server's queue until this process leads. Raises if the database is away.
+        """Wait in the server's lock queue until this process leads. Idempotent.
 
-        A standby takes over the instant the leader's session ends: the server itself hands it the lock.
-        The wait is cut every five seconds, because a blocked lock call holds back vacuum.
+        Raises if the database is away.
+
+        A standby takes over as soon as the leader's session ends: the server itself gives it the lock. The
+        wait is interrupted every five seconds, because a blocked lock call holds back vacuum.
         """
         if self.term is not None:  # advisory locks nest: asking again would need two unlocks
             return self.term
@@ -174,7 +180,7 @@ class Leadership:
         return self.term
 
     async def verify(self) -> None:
-        """One look into pg_locks for this backend; raises ``LeadershipLost`` if it does not hold the lock."""
+        """Check in pg_locks that this backend holds the lock. Raises ``LeadershipLost``."""
         async with self._turn:
             term = self._require_term()
             asked_at = boottime()
@@ -194,24 +200,28 @@ class Leadership:
             self._verified_at = asked_at
 
     async def database_time(self) -> datetime:
-        """The database's time, in one round trip and outside any transaction: it decides nothing here."""
+        """Read the database's time, in one round trip and outside any transaction.
+
+        Not fenced: reading the time changes nothing.
+        """
         async with self._in_turn():
             now = await self._raw().fetchval("SELECT clock_timestamp()", timeout=VERIFY_SECONDS)
         assert isinstance(now, datetime)
         return now
 
     def assert_recent(self) -> None:
-        """Immediately before a side effect: is what we know of our leadership fresh enough to act on?"""
+        """Raise unless leadership was verified recently. Call right before a side effect."""
         age = boottime() - self._verified_at
         if self.term is None or age > self._max_age:
             raise LeadershipLost(f"last verified {age:.0f} s ago")
 
     @asynccontextmanager
     async def transaction(self, *, actor: str = "") -> AsyncIterator[Session]:
-        """A transaction that commits only while this term lasts; ``now`` is the database's time in it.
+        """Open a transaction that commits only while this term lasts. Fenced.
 
-        An exception of the caller's own rolls back and leaves the connection usable; anything that leaves
-        doubt about the session (a database error, a cancellation) throws it away, and with it the lock.
+        Sets ``now`` to the database's time in it. An exception of the caller's own rolls back and leaves the
+        connection usable; anything that leaves the state of the session unknown (a database error, a
+        cancellation) discards it, and with it the lock.
         """
         async with self._in_turn() as term, self._begin() as session:
             now = await terms.hold_term(session, self._name, term.epoch, actor=actor)
@@ -222,7 +232,7 @@ class Leadership:
 
     @asynccontextmanager
     async def statement(self, *, actor: str = "") -> AsyncIterator[FencedSession]:
-        """For one statement, in one round trip: a transaction of its own, fenced like the others."""
+        """Open a session for one statement: one round trip, its own transaction. Fenced."""
         async with (
             self._in_turn() as term,
             FencedSession(SingleConnection(self._raw()), Fence(self._name, term.epoch, actor)) as session,
@@ -230,7 +240,7 @@ class Leadership:
             yield session
 
     async def release(self) -> None:
-        """Give up the lead at once, so that the next leader is there before this process has gone."""
+        """Release the lock at once: the next leader begins before this process ends."""
         if self.term is not None and self._connection is not None:
             with suppress(Exception):
                 async with asyncio.timeout(VERIFY_SECONDS), self._turn:
@@ -238,7 +248,7 @@ class Leadership:
         await self.discard()
 
     async def discard(self) -> None:
-        """Throw the connection away, hard: a graceful close may hang on the fault that brought us here."""
+        """Drop the connection without a graceful close, which may hang on the same fault."""
         connection, self._connection = self._connection, None
         self.term = None
         self._verified_at = float("-inf")
@@ -250,14 +260,14 @@ class Leadership:
 
     @asynccontextmanager
     async def raw_connection(self) -> AsyncIterator[Connection]:
-        """The driver's connection beneath, for LISTEN. Never begin a transaction on it."""
+        """Lend the driver's connection, for LISTEN. Never begin a transaction on it."""
         async with self._turn:
             self._require_term()
             yield self._raw()
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[Term]:
-        """Alone on the connection, which is thrown away on anything that leaves doubt about it."""
+        """Hold the connection alone; discard it on anything that leaves its state unknown."""
         async with self._turn:
             term = self._require_term()
             try:
@@ -280,7 +290,7 @@ class Leadership:
 
     @asynccontextmanager
     async def _begin(self) -> AsyncIterator[Session]:
-        """On this connection, never on one that is lent: that would be another session (ADR 0005)."""
+        """Begin on this connection, never on one of a pool: that would be another session (decision 0005)."""
         async with Session(SingleConnection(self._raw())) as session, session.begin():
             yield session
 
@@ -290,7 +300,7 @@ class Leadership:
         return self._connection
 
     async def _check_session(self, raw: Connection) -> int:
-        """A primary, reached directly; returns the backend's pid."""
+        """Raise unless this is a primary, reached without a pooler; returns the backend's pid."""
         if await raw.fetchval("SELECT pg_is_in_recovery()", timeout=LOCK_CALL_SECONDS):
             raise LeadershipLost("this is a hot standby: it grants advisory locks that exclude nobody")
         first = await raw.fetchval("SELECT pg_backend_pid()", timeout=LOCK_CALL_SECONDS)
@@ -309,7 +319,7 @@ class Leadership:
         return bool(held)
 
     async def _begin_term(self, backend_pid: int) -> Term:
-        """The lock is held; make it a term. Dying in between costs nothing: the next leader begins one."""
+        """Begin a term under the held lock. A crash in between leaves none: the next leader begins one."""
         async with self._begin() as session:
             begun = await terms.acquire_term(session, self._name, self._holder_id)
         log.info("leadership acquired", lock=self._name, epoch=begun.epoch)

@@ -1,9 +1,9 @@
-"""The one loop every coordinator runs in: ensure leadership, verify, tick, wait.
+"""The loop every coordinator runs in: acquire leadership, verify, tick, wait.
 
-A coordinator is a ``tick`` and little else. The loop gives it leadership, keeps proving it (also while a
-tick waits for I/O), spaces the ticks, and makes failures small: a tick that fails is logged, counted and
-skipped; a lost connection gives up the lead and runs for election again; an error of the loop itself does
-the same. One coordinator's errors never reach another's.
+A coordinator is a ``tick`` and little else. The loop acquires leadership, keeps verifying it (also while a tick
+waits for I/O), spaces the ticks and contains failures: a tick that fails is logged, counted and skipped; a lost
+connection gives up the lead and runs for election again; an error of the loop itself does the same. One
+coordinator's errors never reach another's.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ log = structlog.get_logger(__name__)
 
 SHORTEST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 1.0
-SPRINT_SECONDS = 0.05
-PROOF_SECONDS = 1.0
-"""A tick believes a look into pg_locks that is younger: its transaction asks for the term all the same."""
+BURST_SECONDS = 0.05
+REUSE_VERIFICATION_SECONDS = 1.0
+"""Reuse a pg_locks check up to 1 s old: the tick's transactions check the term all the same."""
 RIVALS_SECONDS = 60.0
 JITTER = 0.3
 
@@ -49,7 +49,7 @@ ELECTIONS = Counter("codehub_elections_won_total", "Terms begun by this process"
 
 @dataclass(frozen=True)
 class TickReport:
-    """What a tick did: what tests, logs and metrics read."""
+    """Counts of one tick, for tests, logs and metrics."""
 
     seen: int = 0
     changed: int = 0
@@ -58,7 +58,7 @@ class TickReport:
 
 
 class Coordinator(Protocol):
-    """What the loop needs of a coordinator."""
+    """A coordinator, as the loop runs it."""
 
     @property
     def name(self) -> str: ...
@@ -67,16 +67,16 @@ class Coordinator(Protocol):
     def wake_signal(self) -> WakeSignal: ...
 
     async def on_elected(self) -> None:
-        """Leadership was just acquired; nothing of an earlier term may be believed."""
+        """Forget what was known in an earlier term: leadership was just acquired."""
 
     async def tick(self, hint: Hint | None) -> TickReport:
-        """One look and one round of steps. Short; long work runs beside it."""
+        """Run one round: read, decide, write. Short; long work runs beside it."""
 
     def next_wait_seconds(self) -> float:
         """How long to wait for a hint after the last tick."""
 
     async def on_lost(self) -> None:
-        """Leadership is gone: cancel what runs beside the loop and confirm it gone."""
+        """Cancel what runs beside the loop and confirm it gone: leadership was lost."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LoopTiming:
 
 @dataclass
 class LoopStatus:
-    """For ``/health/coordinator``."""
+    """State of a loop, for ``/health/coordinator``."""
 
     last_tick_at: datetime | None = None
     last_error: str | None = None
@@ -97,52 +97,54 @@ class LoopStatus:
 
 
 class CoordinatorLoop:
+    """Runs one coordinator: elections, verification, ticks, waits."""
+
     def __init__(self, coordinator: Coordinator, leadership: Leadership, *, timing: LoopTiming) -> None:
         self.coordinator = coordinator
         self.leadership = leadership
         self.status = LoopStatus()
         self._timing = timing
         self._stopping = asyncio.Event()
-        self._sprinted = 0.0
+        self._burst_seconds = 0.0
         self._recorded_error: str | None = None
         self._rivals_at = 0.0
-        self._verified_at = 0.0  # by the event loop's clock, which nothing makes jump
+        self._verified_at = 0.0  # by the event loop's monotonic clock
         self._log = log.bind(coordinator=coordinator.name)
 
     async def run(self) -> None:
-        """Until ``stop``. Never raises for a fault of the world outside."""
+        """Run until ``stop``. Never raises for a fault outside this process."""
         self.coordinator.wake_signal.start()
         try:
             await self._pause(random.uniform(0, self._timing.start_jitter_seconds))
             while not self._stopping.is_set():
                 try:
-                    await self._serve_a_term()
-                except Exception as error:  # noqa: BLE001 - the loop outlives whatever happens in it
+                    await self._serve_term()
+                except Exception as error:  # noqa: BLE001 - no error ends the loop
                     self._note_error(error)
                     await self._pause(_jittered(self._timing.retry_seconds))
         finally:
             await self.coordinator.wake_signal.close()
 
     def stop(self) -> None:
-        """Stop ticking, hand over the lead, end ``run``."""
+        """Stop ticking, release the lead, end ``run``."""
         self._stopping.set()
         self.coordinator.wake_signal.set()
 
-    async def _serve_a_term(self) -> None:
+    async def _serve_term(self) -> None:
         if not await self._elected_or_stopping():
             return
         name = self.coordinator.name
         IS_LEADER.labels(name).set(1)
         ELECTIONS.labels(name).inc()
         try:
-            async with self._proving_leadership():
+            async with self._verifying_leadership():
                 self._recorded_error, self._rivals_at = None, 0.0
                 await self.coordinator.on_elected()
                 while not self._stopping.is_set():
                     await self._tick_once()
         finally:
             IS_LEADER.labels(name).set(0)
-            # The order matters: what acts beside the loop ends before the lock is free for a successor.
+            # In this order: what acts beside the loop ends before a successor can take the lock.
             try:
                 await self.coordinator.on_lost()
             finally:
@@ -150,7 +152,7 @@ class CoordinatorLoop:
                 self._log.info("leadership ended")
 
     async def _tick_once(self) -> None:
-        if asyncio.get_running_loop().time() - self._verified_at > PROOF_SECONDS:
+        if asyncio.get_running_loop().time() - self._verified_at > REUSE_VERIFICATION_SECONDS:
             await self._verify()
         began = monotonic()
         try:
@@ -170,13 +172,13 @@ class CoordinatorLoop:
             self.status.last_tick_at = datetime.now(UTC)
         took = monotonic() - began
         TICK_SECONDS.labels(self.coordinator.name).observe(took)
-        rested_at = monotonic()
-        await self._catch_breath(took)
+        paused_at = monotonic()
+        await self._throttle(took)
         await self._wait_for_work()
-        self._sprinted = max(0.0, self._sprinted - (monotonic() - rested_at))
+        self._burst_seconds = max(0.0, self._burst_seconds - (monotonic() - paused_at))
 
     async def _record_error(self) -> None:
-        """For people who ask another process than this one. Once, however often the tick fails that way."""
+        """Record the error for health checks of other processes: once, however often it repeats."""
         error = self.status.last_error
         if error is None or error == self._recorded_error:
             return
@@ -184,8 +186,11 @@ class CoordinatorLoop:
             await terms.record_error(session, self.leadership.name, error)
         self._recorded_error = error
 
-    async def _look_for_rivals(self) -> None:
-        """Replicas with different lock ids each elect a leader, and all of these write the same rows."""
+    async def _report_rivals(self) -> None:
+        """Report other leaders of this coordinator, every 60 s.
+
+        Replicas with different lock ids each elect a leader, and all of these write the same rows.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._rivals_at:
             return
@@ -201,13 +206,15 @@ class CoordinatorLoop:
                 other_holder=rival.holder_id,
             )
 
-    async def _catch_breath(self, took: float) -> None:
-        """Fast when there is little to do, never a flood: after a few ticks at most half of the time is spent
-        ticking. A tick that took long mostly waited for somebody else: resting as long would add to that.
+    async def _throttle(self, took: float) -> None:
+        """Pause so that, after a burst of ``BURST_SECONDS``, at most half of the time is spent ticking.
+
+        The pause is 1 s at most: a tick that took longer mostly waited for another system, and pausing as
+        long would add to that.
         """
         effort = max(took, SHORTEST_PAUSE_SECONDS)
-        self._sprinted += effort
-        if self._sprinted > SPRINT_SECONDS:
+        self._burst_seconds += effort
+        if self._burst_seconds > BURST_SECONDS:
             await self._pause(min(effort, LONGEST_PAUSE_SECONDS))
 
     async def _wait_for_work(self) -> None:
@@ -219,7 +226,7 @@ class CoordinatorLoop:
         TICK_LAG.labels(self.coordinator.name).observe(max(0.0, monotonic() - due))
 
     async def _elected_or_stopping(self) -> bool:
-        """Run for election, but let a stop interrupt the queueing."""
+        """Run for election; a stop interrupts the wait."""
         acquiring = asyncio.create_task(self.leadership.acquire())
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -235,25 +242,25 @@ class CoordinatorLoop:
                     await task
 
     @asynccontextmanager
-    async def _proving_leadership(self) -> AsyncIterator[None]:
-        """Verify beside the ticks: long ticks must not act on old knowledge, idle sessions must speak."""
+    async def _verifying_leadership(self) -> AsyncIterator[None]:
+        """Verify beside the ticks: a long tick needs a recent check, and an idle session is ended by the server."""
 
-        async def prove() -> None:
+        async def verify_repeatedly() -> None:
             interval = _jittered(self._timing.verify_seconds)
             while True:
                 left = self._verified_at + interval - asyncio.get_running_loop().time()
-                if left > SHORTEST_PAUSE_SECONDS:  # a tick has verified, too: the next is due that long after
+                if left > SHORTEST_PAUSE_SECONDS:  # a tick has verified meanwhile
                     await asyncio.sleep(left)
                     continue
                 interval = _jittered(self._timing.verify_seconds)
                 try:
                     await self._verify()
                 except LeadershipLost:
-                    self.coordinator.wake_signal.set()  # end the wait: the loop finds it has lost
+                    self.coordinator.wake_signal.set()  # end the wait, so that the loop finds leadership lost
                     return
 
-        self._verified_at = asyncio.get_running_loop().time()  # winning the election was as good
-        task = asyncio.create_task(prove(), name=f"prove-{self.coordinator.name}")
+        self._verified_at = asyncio.get_running_loop().time()  # acquiring the lock counts as a check
+        task = asyncio.create_task(verify_repeatedly(), name=f"prove-{self.coordinator.name}")
         try:
             yield
         finally:
@@ -265,7 +272,7 @@ class CoordinatorLoop:
         asked_at = asyncio.get_running_loop().time()
         await self.leadership.verify()
         self._verified_at = asked_at
-        await self._look_for_rivals()
+        await self._report_rivals()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

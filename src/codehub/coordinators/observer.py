@@ -1,11 +1,10 @@
-"""The Observer: writes down what really exists, in bulk, and only where it is news.
+"""Observer: record which containers and volumes exist, where that changed.
 
-A full look lists everything the runtime owns; a hinted look asks for the named workspaces alone, which for
-them is as good. The time stamped on what was seen is the database's, read *before* the look began: whatever
-happened during the look may or may not be in it, so nothing later may be concluded from it.
+A full observation lists everything the runtime owns; a hinted one asks for the named workspaces alone, and is
+as good for them. ``observed_at`` is the database's time, read *before* the observation began: what happened
+during the observation may or may not be in it, so it proves nothing about any later time.
 
-A look that failed is not an observation. Nothing is written then, and nothing is ever inferred to be gone
-from an error.
+An observation that failed writes nothing, and nothing is ever inferred to be gone from an error.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -49,8 +48,8 @@ class Timing:
 
 
 @dataclass
-class News:
-    """What a look changes."""
+class Changes:
+    """What an observation changes in the database."""
 
     observed: list[Observed] = field(default_factory=list)
     in_flight: list[UUID] = field(default_factory=list)
@@ -62,35 +61,40 @@ class News:
 
     @property
     def is_one_statement(self) -> bool:
-        """Several rows are locked in order first; what is broken, or was left, takes a write more."""
+        """Whether one statement writes it all.
+
+        Several rows are locked in order first; a broken one, or one that left RUNNING, takes a further write.
+        """
         return len(self.observed) + len(self.in_flight) == 1 and not (self.broken or self.left_running)
 
 
 @dataclass
-class FullLook:
-    """One look at everything: what the runtime listed, and how far the database has been compared with it."""
+class FullObservation:
+    """A full observation, and how far the database has been compared with it."""
 
     began_at: datetime
     seen: Observation
     compared: int = 0
     changed: int = 0
     busy: bool = False
-    strange: set[UUID] = field(init=False)  # seen, and not found in the database so far
+    unmatched: set[UUID] = field(init=False)  # observed, and not found in the database so far
 
     def __post_init__(self) -> None:
-        self.strange = set(self.seen.sightings) | self.seen.unreadable
+        self.unmatched = set(self.seen.sightings) | self.seen.unreadable
 
     def note(self, rows: Sequence[Observable]) -> None:
         for row in rows:
             self.compared += len(row.ids)
             self.busy |= row.operation is not Operation.NONE
-            self.strange.difference_update(row.ids)
+            self.unmatched.difference_update(row.ids)
 
     def orphans(self) -> dict[UUID, Sighting]:
-        return {each: self.seen.sightings[each] for each in self.strange if each in self.seen.sightings}
+        return {each: self.seen.sightings[each] for each in self.unmatched if each in self.seen.sightings}
 
 
 class Observer:
+    """Coordinator that writes ``observed_status`` and ``health_status``."""
+
     name = "observer"
 
     def __init__(
@@ -113,7 +117,7 @@ class Observer:
         self._orphans: dict[UUID, datetime] = {}
 
     async def on_elected(self) -> None:
-        self._next_full = 0.0  # what an earlier leader saw is in the rows; look at everything once
+        self._next_full = 0.0  # begin with a full observation
         self._orphans = {}
 
     async def on_lost(self) -> None:
@@ -124,48 +128,48 @@ class Observer:
         return max(0.0, min(wait, self._next_full - monotonic()))
 
     async def tick(self, hint: Hint | None) -> TickReport:
-        # Hints must not starve the full look: it is what finds everything a hint was lost for.
+        # Hints must not starve the full observation, which finds every change whose hint was lost.
         if hint is not None and not hint.everything and monotonic() < self._next_full:
-            return await self._look_at(hint.ids)
-        return await self._look_at_everything()
+            return await self._observe_named(hint.ids)
+        return await self._observe_all()
 
-    async def _look_at(self, ids: Collection[UUID]) -> TickReport:
+    async def _observe_named(self, ids: Collection[UUID]) -> TickReport:
         async with self._lead.statement() as asking:
             rows = await observations.load_named(asking, ids)
-        # Read before the look, as its time is: what has changed meanwhile the write finds out by itself.
+        # Rows and time are read before the observation; the write compares, so it skips rows changed meanwhile.
         seen = await self._runtime.observe(ids)
-        news = _compare(rows, seen)
+        changes = _compare(rows, seen)
         changed: list[UUID] = []
-        if news:
-            write = self._lead.statement if news.is_one_statement else self._lead.transaction
+        if changes:
+            write = self._lead.statement if changes.is_one_statement else self._lead.transaction
             async with write(actor="observer") as session:
-                changed = await self._write(session, news, began_at=asking.now)
-        await self._tell([*changed, *news.in_flight])
+                changed = await self._write(session, changes, began_at=asking.now)
+        await self._hint_reconciler([*changed, *changes.in_flight])
         return TickReport(seen=len(rows), changed=len(changed))
 
-    async def _look_at_everything(self) -> TickReport:
-        # Set before the look: an engine that is away is asked again after a pause, not in a tight circle.
+    async def _observe_all(self) -> TickReport:
+        # Set before the observation: an engine that is away is asked again after a pause, not in a busy loop.
         self._next_full = monotonic() + self._timing.active_seconds
         began_at = await self._lead.database_time()
-        look = FullLook(began_at, await self._runtime.observe())
+        full = FullObservation(began_at, await self._runtime.observe())
         async for rows in self._pages():
-            await self._take_in(look, rows)
-        for some in _batches(look.strange, self._timing.batch_size):
-            # Seen, although at rest on record; one that left its rest meanwhile is found here, too.
+            await self._compare_batch(full, rows)
+        for some in _batches(full.unmatched, self._timing.batch_size):
+            # Observed, although not among the watched rows: at rest, or changed since its page was read.
             async with self._lead.statement() as session:
                 named = await observations.load_named(session, some)
-            await self._take_in(look, named)
-        await self._stamp_coarsely(look)
+            await self._compare_batch(full, named)
+        await self._stamp_coarsely(full)
         async with self._lead.statement() as session:
             await terms.record_tick(session, self._lead.name, detail={})
-        self._busy = look.busy
+        self._busy = full.busy
         interval = self._timing.active_seconds if self._busy else self._timing.idle_seconds
         self._next_full = monotonic() + interval
-        await self._sweep_orphans(look.orphans(), now=began_at)
-        return TickReport(seen=look.compared, changed=look.changed)
+        await self._sweep_orphans(full.orphans(), now=began_at)
+        return TickReport(seen=full.compared, changed=full.changed)
 
     async def _pages(self) -> AsyncIterator[list[Observable]]:
-        """What is watched, a batch at a time. Rows are judged one by one: no two need to be of one moment."""
+        """Watched rows in batches. Each row is compared alone, so batches need not share a snapshot."""
         after, limit = observations.FIRST_PAGE, self._timing.batch_size
         while True:
             async with self._lead.statement() as session:
@@ -176,54 +180,54 @@ class Observer:
                 return
             after = max(ids)
 
-    async def _take_in(self, look: "FullLook", rows: Sequence[Observable]) -> None:
-        """Compare one batch with what was seen, and write its news in one transaction."""
-        look.note(rows)
-        news = _compare(rows, look.seen)
+    async def _compare_batch(self, full: "FullObservation", rows: Sequence[Observable]) -> None:
+        """Compare one batch of rows with the observation; write its changes in one transaction."""
+        full.note(rows)
+        changes = _compare(rows, full.seen)
         changed: list[UUID] = []
-        if news:
+        if changes:
             async with self._lead.transaction(actor="observer") as session:
-                changed = await self._write(session, news, began_at=look.began_at)
-        look.changed += len(changed)
-        await self._tell([*changed, *news.in_flight])
+                changed = await self._write(session, changes, began_at=full.began_at)
+        full.changed += len(changed)
+        await self._hint_reconciler([*changed, *changes.in_flight])
 
-    async def _write(self, session: Session, news: News, *, began_at: datetime) -> list[UUID]:
-        if not news:
+    async def _write(self, session: Session, changes: Changes, *, began_at: datetime) -> list[UUID]:
+        if not changes:
             return []
-        if news.broken or (news.observed and news.in_flight):
-            # Several statements to come, each with an order of its own: all rows before the first write.
-            touched = {*(seen.id for seen in news.observed), *(each for each, _, _ in news.broken)}
-            await lock_in_order(session, {*touched, *news.in_flight})
-        changed = await observations.write_observations(session, news.observed, observed_at=began_at)
-        if news.in_flight:
-            await observations.stamp_in_flight(session, news.in_flight, observed_at=began_at)
-        for each, operation, broken in news.broken:
+        if changes.broken or (changes.observed and changes.in_flight):
+            # Several statements follow, each locking in an order of its own: lock all rows before the first write.
+            touched = {*(seen.id for seen in changes.observed), *(each for each, _, _ in changes.broken)}
+            await lock_in_order(session, {*touched, *changes.in_flight})
+        changed = await observations.write_observations(session, changes.observed, observed_at=began_at)
+        if changes.in_flight:
+            await observations.stamp_in_flight(session, changes.in_flight, observed_at=began_at)
+        for each, operation, broken in changes.broken:
             error = invariant_error(broken, operation=operation, error_count=0, now=began_at)
             await observations.set_invariant_error(session, each, error)
-        await access.touch(session, *(each for each in news.left_running if each in changed))
+        await access.touch(session, *(each for each in changes.left_running if each in changed))
         return changed
 
-    async def _stamp_coarsely(self, look: "FullLook") -> None:
-        """``observed_at`` of rows at rest moves every few minutes, in one statement, not every tick."""
-        if look.seen.unreadable or monotonic() < self._next_coarse:
+    async def _stamp_coarsely(self, full: "FullObservation") -> None:
+        """Update ``observed_at`` of rows at rest: every 5 min in one statement, not every tick."""
+        if full.seen.unreadable or monotonic() < self._next_coarse:
             return
         self._next_coarse = monotonic() + COARSE_STAMP_EVERY.total_seconds()
         async with self._lead.transaction(actor="observer") as session:
             await observations.stamp_coarse(
-                session, observed_at=look.began_at, older_than=look.began_at - COARSE_STAMP_EVERY
+                session, observed_at=full.began_at, older_than=full.began_at - COARSE_STAMP_EVERY
             )
 
-    async def _tell(self, looked_at: Sequence[UUID]) -> None:
-        """Also of what did not change: a fresh stamp may be all that a completion waits for."""
-        if looked_at:
-            await self._coordinator_hints.send(HintTarget.RECONCILER, looked_at)
+    async def _hint_reconciler(self, observed: Sequence[UUID]) -> None:
+        """Unchanged rows are hinted too: a completion may wait for a newer ``observed_at`` only."""
+        if observed:
+            await self._coordinator_hints.send(HintTarget.RECONCILER, observed)
 
-    async def _sweep_orphans(self, strange: Mapping[UUID, Sighting], *, now: datetime) -> None:
-        """Ours, but of no workspace here: containers go after a delay, volumes are a person's call."""
-        self._orphans = {each: self._orphans.get(each, now) for each in strange}
-        with_container = [each for each in strange if strange[each].container is not ContainerState.NONE]
+    async def _sweep_orphans(self, orphans: Mapping[UUID, Sighting], *, now: datetime) -> None:
+        """Remove orphaned containers after ``ORPHAN_DELAY``. Orphaned volumes are only counted: a person decides."""
+        self._orphans = {each: self._orphans.get(each, now) for each in orphans}
+        with_container = [each for each in orphans if orphans[each].container is not ContainerState.NONE]
         ORPHANS.labels("container").set(len(with_container))
-        ORPHANS.labels("volume").set(sum(1 for each in strange.values() if each.volume))
+        ORPHANS.labels("volume").set(sum(1 for each in orphans.values() if each.volume))
         for each in with_container:
             if now - self._orphans[each] > ORPHAN_DELAY:
                 self._lead.assert_recent()
@@ -236,24 +240,24 @@ def _batches(ids: Collection[UUID], size: int) -> list[list[UUID]]:
     return [ordered[start : start + size] for start in range(0, len(ordered), size)]
 
 
-def _compare(rows: Sequence[Observable], seen: Observation) -> News:
-    news = News()
+def _compare(rows: Sequence[Observable], seen: Observation) -> Changes:
+    changes = Changes()
     for row in rows:
-        # Homes asleep say the same and share one sighting: what was no news of one is none of the next.
-        no_news: Sighting | None = None
+        # Workspaces in STANDBY share one row and one sighting: if it changes nothing for one, skip the others.
+        unchanged: Sighting | None = None
         for each in row.ids:
             sighting = seen.sightings.get(each, _NOTHING)
-            if sighting is no_news:
+            if sighting is unchanged:
                 continue
-            if each in seen.unreadable:  # something is there and cannot be read: nothing follows
+            if each in seen.unreadable:  # something exists and cannot be read: nothing follows
                 continue
-            if not _tell_news(news, each, row, sighting):
-                no_news = sighting
-    return news
+            if not _compare_one(changes, each, row, sighting):
+                unchanged = sighting
+    return changes
 
 
-def _tell_news(news: News, workspace_id: UUID, row: Observable, sighting: Sighting) -> bool:
-    """Add what follows from this sighting. False: nothing does, for none that say the same."""
+def _compare_one(changes: Changes, workspace_id: UUID, row: Observable, sighting: Sighting) -> bool:
+    """Add what this sighting changes. False: nothing, for every id of this row with the same sighting."""
     verdict = observe(
         container=sighting.container,
         volume=sighting.volume,
@@ -263,22 +267,22 @@ def _tell_news(news: News, workspace_id: UUID, row: Observable, sighting: Sighti
     )
     broken = verdict.broken is not None and not row.has_error
     if verdict.broken is not None and broken:
-        news.broken.append((workspace_id, row.operation, verdict.broken))
+        changes.broken.append((workspace_id, row.operation, verdict.broken))
     if (verdict.observed_status, verdict.health_status) != (row.observed_status, row.health_status):
-        news.observed.append(Observed(workspace_id, verdict.observed_status, verdict.health_status))
+        changes.observed.append(Observed(workspace_id, verdict.observed_status, verdict.health_status))
         if _left_running_unasked(row, verdict):
-            news.left_running.append(workspace_id)
+            changes.left_running.append(workspace_id)
     elif row.operation is not Operation.NONE:
-        news.in_flight.append(workspace_id)
+        changes.in_flight.append(workspace_id)
     else:
         return broken
     return True
 
 
 def _is_wanted_running(row: Observable) -> bool:
-    """At rest and wanted. One that is to be stopped or deleted is ended all the same, paused or not."""
-    after = row.operation is Operation.NONE and row.deleted_at is None
-    return after and row.desired_state is DesiredState.RUNNING
+    """At rest and wanted running. One that is to be stopped or deleted is ended, paused or not."""
+    at_rest = row.operation is Operation.NONE and row.deleted_at is None
+    return at_rest and row.desired_state is DesiredState.RUNNING
 
 
 def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:

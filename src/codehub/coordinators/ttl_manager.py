@@ -1,9 +1,9 @@
-"""The TTL manager: idle workspaces go to sleep, forgotten ones into their archive.
+"""TTL manager: stop idle workspaces and archive unused ones.
 
-It decides nothing by itself and writes no column: it finds candidates in the database, asks Redis who is
-using them, and then sets the desired state through the services layer like everybody else, as a
-compare-and-set. Every doubt keeps a workspace awake: Redis away, its memory too young to be believed, its
-clock that jumped, more workspaces idle at once than people stop working at once.
+It decides by ``domain/ttl`` and writes no column itself: it loads candidates from the database, reads their
+activity from Redis, and lowers the desired state through the services layer. Compare-and-set. Nothing is
+lowered while Redis is away, while its data is too young to be complete, after its clock jumped, or when more
+workspaces fall idle at once than people cause.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import (
     archives_now,
-    can_be_believed,
     forgotten_cause,
     idle_cause,
     is_mass_idle,
+    memory_is_complete,
     sleeps_now,
 )
 from codehub.domain.workspace import WorkspaceView
@@ -43,14 +43,14 @@ MASS_IDLE = Counter("codehub_ttl_mass_idle_total", "Ticks that found suspiciousl
 LOWERED = Counter("codehub_ttl_transitions_total", "Desired states lowered because a TTL was over", ["to"])
 
 CLOCK_SLACK_SECONDS = 5.0
-"""Two readings may take this long to arrive, and clocks are set right by small steps."""
+"""Tolerated difference of two readings: answers take time, and clocks are corrected in small steps."""
 
 TTL = Actor("ttl", is_admin=True)
 
 
 class ActivitySource(Protocol):
     async def read(self, workspace_ids: Sequence[UUID]) -> ActivityReading:
-        """Raises ``RedisUnavailable``: the absence of an answer is never "idle"."""
+        """Read activity. Raises ``RedisUnavailable``: no answer never means "idle"."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Timing:
 
 
 class RedisMemory:
-    """How old the memory of Redis is, counted anew when its clock jumps.
+    """Age of the data in Redis, counted from zero when Redis's clock jumps.
 
-    Leases and timers end by the clock of Redis's host. If that is put forward they all end at once, as if
-    Redis had been flushed, and only the proxies' next renewals tell who is there.
+    Leases and timers end by the clock of Redis's host. If that is set forward they all end at once, as if
+    Redis had been flushed, and only the proxies' next renewals report use again.
     """
 
     def __init__(self) -> None:
@@ -84,6 +84,8 @@ class RedisMemory:
 
 
 class TtlManager:
+    """Coordinator that lowers desired states whose TTL is over."""
+
     name = "ttl"
 
     def __init__(
@@ -105,7 +107,7 @@ class TtlManager:
         self._memory = RedisMemory()
 
     async def on_elected(self) -> None:
-        self._held = {}  # forgetting a hold can only begin it anew
+        self._held = {}  # losing a hold only begins it again
 
     async def on_lost(self) -> None:
         """Nothing runs beside the loop."""
@@ -126,14 +128,14 @@ class TtlManager:
             lowered += await self._lower(ws, DesiredState.STANDBY, cause=idle_cause(ws))
         for ws in forgotten:
             lowered += await self._lower(ws, DesiredState.PENDING, cause=forgotten_cause(ws))
-        # The rest is due already. Not if nothing could be lowered: then it would be the same ones again.
+        # More are due now. Not if nothing was lowered: the next tick would load the same ones.
         self._more = lowered > 0 and max(len(idle), len(forgotten) + 1) > batch
         if lowered:
             await self._coordinator_hints.send(HintTarget.RECONCILER)
         return TickReport(seen=running + len(forgotten), changed=lowered)
 
     async def _find_idle(self, *, now: datetime) -> tuple[int, list[WorkspaceView]]:
-        """How many run, and those that may be put to sleep now. Read page by page, judged together."""
+        """How many run, and those that may be stopped now. Read page by page, decided together."""
         running, idle = 0, []
         after = ttl.FIRST_PAGE
         while True:
@@ -160,7 +162,7 @@ class TtlManager:
     def _without_held(
         self, idle: Sequence[WorkspaceView], *, running: int, now: datetime
     ) -> list[WorkspaceView]:
-        """Too many at once wait one further idle period: people do not all stop in the same minute."""
+        """Hold too many newly idle ones for one more TTL: people do not all stop in the same minute."""
         self._held = {ws.id: self._held[ws.id] for ws in idle if ws.id in self._held}
         newly = [ws for ws in idle if ws.id not in self._held]
         if is_mass_idle(newly_idle=len(newly), running=running):
@@ -171,15 +173,15 @@ class TtlManager:
         return [ws for ws in idle if ws.id not in self._held or self._held[ws.id] <= now]
 
     async def _lower(self, seen: WorkspaceView, desired: DesiredState, *, cause: str) -> bool:
-        """One short transaction per workspace: a person's change of one is never behind a hundred others."""
+        """Lower one desired state, in its own short transaction: a person's change never waits for a hundred."""
         async with self._lead.transaction() as session:
             now = self._lead.now
 
             async def still_due(ws: WorkspaceView) -> bool:
                 if desired is DesiredState.PENDING:
                     return archives_now(ws, now=now)
-                # The one read outside the database that happens under a row's lock, because a connection
-                # that opened since must win; bounded by the link's own time-out of a second.
+                # The only read outside the database under a row's lock, because a connection opened since
+                # must win. Bounded by the Redis link's timeout of 1 s.
                 try:
                     reading = await self._activity.read([ws.id])
                 except RedisUnavailable:
@@ -194,6 +196,6 @@ class TtlManager:
 
     def _is_idle(self, ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
         age = self._memory.age_seconds(reading.identity)
-        if not can_be_believed(age, standby_ttl_seconds=ws.standby_ttl_seconds):
+        if not memory_is_complete(age, standby_ttl_seconds=ws.standby_ttl_seconds):
             return False
         return sleeps_now(ws, activity=reading.activities[ws.id], now=now)

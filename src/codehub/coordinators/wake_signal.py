@@ -1,7 +1,7 @@
-"""What one coordinator's loop waits for: a hint, a signal from inside the process, or the interval.
+"""Wake a coordinator's loop: by a hint, a signal in the process, or the interval.
 
-However many hints arrive, they make one tick: they are gathered while nobody waits. Nothing here is
-needed for correctness; with every hint lost the interval alone carries the loop.
+Hints that arrive during a tick are merged into one for the next. Nothing here is needed for correctness: with
+every hint lost, the interval alone drives the loop.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ PUMP_SECONDS = 3600.0
 
 
 class WakeSignal:
-    """Merges a hint source with signals from inside the process."""
+    """Merges the hints of a source with signals from inside the process."""
 
     def __init__(self, source: HintSource | None = None) -> None:
         self._source = source
@@ -28,7 +28,7 @@ class WakeSignal:
             self._pump = asyncio.create_task(self._forward(self._source), name="wakeups")
 
     def set(self, ids: Collection[UUID] = ()) -> None:
-        """Wake the loop; ``ids`` narrows the look, none means everything."""
+        """Wake the loop for ``ids``; none means everything."""
         hint = Hint(frozenset(ids)) if ids else EVERYTHING
         if self._pending is None:
             self._pending = hint
@@ -39,7 +39,7 @@ class WakeSignal:
         self._event.set()
 
     def take(self) -> Hint | None:
-        """What was hinted since the last look; None: nothing."""
+        """Take the merged hints since the last call; None: there were none."""
         hint, self._pending = self._pending, None
         self._event.clear()
         return hint
@@ -66,13 +66,14 @@ class WakeSignal:
 
 
 class CoordinatorHints:
-    """Wakes another coordinator by the shortest way: its signal if it leads in this process, Redis if not.
+    """Sends hints to coordinators, in the process or through Redis.
 
-    Redis hears of it either way, after the signal and without anybody waiting for it: an operator may listen.
+    A target that leads in this process is woken directly, and the hint is published to Redis without waiting (an
+    operator may listen there). Any other target is hinted through Redis alone.
     """
 
-    def __init__(self, board: HintChannel) -> None:
-        self._board = board
+    def __init__(self, channel: HintChannel) -> None:
+        self._channel = channel
         self._local: dict[HintTarget, tuple[WakeSignal, Callable[[], bool]]] = {}
 
     def register(self, target: HintTarget, wake_signal: WakeSignal, *, is_leader: Callable[[], bool]) -> None:
@@ -82,6 +83,6 @@ class CoordinatorHints:
         wake_signal, is_leader = self._local.get(target, (None, None))
         if wake_signal is not None and is_leader is not None and is_leader():
             wake_signal.set(ids)
-            self._board.announce(target, ids)
+            self._channel.announce(target, ids)
         else:
-            await self._board.publish(target, ids)
+            await self._channel.publish(target, ids)

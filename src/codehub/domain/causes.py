@@ -1,8 +1,10 @@
-"""Why a workspace changed, as a code with its parameters: the timeline says it in the reader's own language.
+"""Causes of a workspace's changes, as codes with parameters, for the timeline.
+
+A code can be shown in the reader's own language.
 
 The database keeps one plain English sentence (``text``): it is read in ``psql``, in logs and by the command
 line as it stands. ``parse`` is its exact inverse, so readers get the code back, also from rows that are old.
-What is no cause of ours (an engine's own error message) stays free text: ``parse`` gives None.
+Any other text (an engine's own error message) stays free text: ``parse`` returns None.
 """
 
 import re
@@ -49,7 +51,10 @@ _CODES = {sentence: code for code, sentence in SENTENCES.items()}
 
 @dataclass(frozen=True)
 class Cause:
-    """``seconds``: for how long, where the sentence tells a time."""
+    """One cause with its parameters.
+
+    ``seconds``: the duration in the sentence, where it has one.
+    """
 
     code: CauseCode
     seconds: int | None = None
@@ -65,18 +70,19 @@ class Cause:
 
 
 def parse(text: str | None) -> Cause | None:
+    """Parse a stored sentence into its cause; None: free text. Inverts ``Cause.text``."""
     if text is None:
         return None
-    told = _TIME.search(text)
-    if told is None:
+    duration = _TIME.search(text)
+    if duration is None:
         code = _CODES.get(text)
         return Cause(code) if code is not None else None
-    code = _CODES.get(text.replace(told.group(), "{time}", 1))
-    return Cause(code, int(told.group(1)) * UNITS[told.group(2)]) if code is not None else None
+    code = _CODES.get(text.replace(duration.group(), "{time}", 1))
+    return Cause(code, int(duration.group(1)) * UNITS[duration.group(2)]) if code is not None else None
 
 
 def in_words(seconds: int) -> str:
-    """Whole units where they fit: "5 min", "1 d", "90 s"."""
+    """Format a duration in the largest unit that divides it: "5 min", "1 d", "90 s"."""
     for unit, size in UNITS.items():
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size} {unit}"

@@ -1,4 +1,6 @@
-"""When an operation is done: its target was observed, by a look that began after the action ended.
+"""Decide whether an operation is complete.
+
+It is when its target was observed, by an observation that began after the action ended.
 
 An actuator that returned success proves nothing (contract 1). RESTORING and ARCHIVING need more than
 their target, because a volume that exists may be half a home, and one that is gone may be a loss.
@@ -18,7 +20,7 @@ TARGET: dict[Operation, ObservedStatus] = {
 
 
 def is_complete(ws: WorkspaceView) -> bool:
-    """The target of the operation in flight was observed after its action ended."""
+    """Whether the operation's target was observed after its action ended."""
     if ws.op_acted_at is None or ws.observed_at is None or ws.observed_at <= ws.op_acted_at:
         return False
     if ws.observed_status is ObservedStatus.DELETED:  # there is nothing left to wait for
@@ -28,7 +30,7 @@ def is_complete(ws: WorkspaceView) -> bool:
     if ws.operation is Operation.RESTORING:
         return ws.archive_key is not None and ws.home.restore_marker == ws.archive_key
     if ws.operation is Operation.ARCHIVING:
-        # Committing archive_key takes the trust from the volume in the same statement. So "there is an
+        # Committing archive_key makes the volume untrusted in the same statement. So "there is an
         # archive and the volume no longer counts" covers both this operation's own archive and the case
         # that only deletes; a volume that vanished before the commit is still trusted, and fails here.
         return ws.archive_key is not None and not ws.volume_is_trusted

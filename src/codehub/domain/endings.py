@@ -1,7 +1,7 @@
-"""How a workspace's container ended when nobody had asked it to, in words.
+"""Describe how a workspace's container ended without being asked to (a crash).
 
-Runtimes tell what their engine knows (``Ending``); the Reconciler writes it down. Running out of memory is a
-crash by its own name: it is what people can do something about.
+Runtimes report what their engine knows (``Ending``); the Reconciler records it. Running out of memory is a kind
+of its own, because people can do something about it.
 """
 
 import signal
@@ -12,7 +12,7 @@ from enum import StrEnum
 from codehub.domain.errors import FailureCode
 
 _SIGNAL_BASE = 128
-"""A shell's and Docker's way to say "ended by signal": 128 + its number."""
+"""Shells and Docker report "ended by signal N" as exit code 128 + N."""
 
 
 class CrashKind(StrEnum):
@@ -24,7 +24,7 @@ class CrashKind(StrEnum):
 
 @dataclass(frozen=True)
 class Ending:
-    """What the engine knows. ``exit_code`` None: it does not know."""
+    """How a container ended, as the engine reports it. ``exit_code`` None: not known."""
 
     exit_code: int | None = None
     out_of_memory: bool = False
@@ -49,7 +49,7 @@ class Ending:
 
     @property
     def context(self) -> dict[str, object]:
-        """For ``error_info``: what is known, and nothing else."""
+        """The known fields, for ``error_info``."""
         known = {
             "code": self.failure.value,
             "crash": self.kind.value,
@@ -61,7 +61,7 @@ class Ending:
 
     @property
     def words(self) -> str:
-        """What happened to it, as the end of a sentence about a process or a container."""
+        """The ending as the predicate of a sentence about a process or a container."""
         if self.out_of_memory:
             limit = f" (its limit is {_size(self.memory_limit_bytes)})" if self.memory_limit_bytes else ""
             return f"ran out of memory and was killed{limit}"
@@ -73,6 +73,7 @@ class Ending:
 
 
 def crash_words(ending: Ending, *, ran_for: timedelta, soon: bool) -> str:
+    """The sentence people read about a crash."""
     when = "soon after it had started" if soon else f"after it had run for {_time(ran_for)}"
     return f"The workspace's process {ending.words}, {when}."
 

@@ -1,7 +1,7 @@
-"""Why an operation failed, and what follows from it.
+"""Failure codes of operations, and the table that maps each to a reason.
 
 Adapters (runtimes, archives) raise ``EffectError`` with a low-level ``code``; the table here turns
-the code into a ``Reason``, and the reason decides about retries. Nothing else in CodeHub interprets
+the code into a ``Reason``, and ``policy`` decides about retries by the reason. Nothing else in CodeHub interprets
 failures, so adding a code means adding one row.
 """
 
@@ -24,14 +24,14 @@ class Reason(StrEnum):
 
 
 class FailureCode(StrEnum):
-    """Low-level causes, as adapters report them."""
+    """Low-level failure causes, as adapters report them."""
 
     ARCHIVE_NOT_FOUND = "ARCHIVE_NOT_FOUND"
     CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"  # on restore: the stored bytes are damaged
-    ARCHIVE_MISMATCH = "ARCHIVE_MISMATCH"  # on restore: another archive lies where ours should
+    ARCHIVE_MISMATCH = "ARCHIVE_MISMATCH"  # on restore: another archive is stored under our key
     READ_BACK_MISMATCH = "READ_BACK_MISMATCH"  # on archive: what we just wrote did not come back
     ARCHIVE_UNEXPECTED = "ARCHIVE_UNEXPECTED"  # a new home was asked for, but an archive exists
-    HOME_NOT_ARCHIVABLE = "HOME_NOT_ARCHIVABLE"  # a file in it is in the way: its owner can mend that
+    HOME_NOT_ARCHIVABLE = "HOME_NOT_ARCHIVABLE"  # because of a file in it, which its owner can change
     TAR_CREATE_FAILED = "TAR_CREATE_FAILED"
     TAR_EXTRACT_FAILED = "TAR_EXTRACT_FAILED"
     TOOL_MISSING = "TOOL_MISSING"
@@ -43,15 +43,15 @@ class FailureCode(StrEnum):
     CONTAINER_START_FAILED = "CONTAINER_START_FAILED"
     CONTAINER_STOP_FAILED = "CONTAINER_STOP_FAILED"
     CONTAINER_ENDED = "CONTAINER_ENDED"  # unasked, after it had started
-    CONTAINER_PAUSED = "CONTAINER_PAUSED"  # frozen by somebody: it runs and answers nobody
+    CONTAINER_PAUSED = "CONTAINER_PAUSED"  # frozen from outside CodeHub: it runs and answers no request
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     IMAGE_PULL_FAILED = "IMAGE_PULL_FAILED"
     IMAGE_UNKNOWN = "IMAGE_UNKNOWN"
     STORAGE_JOB_FAILED = "STORAGE_JOB_FAILED"
-    STALE_TOKEN = "STALE_TOKEN"  # a newer actor was here: drop the result, count nothing
-    EFFECT_NOT_SEEN = "EFFECT_NOT_SEEN"  # reported success, never observed
+    STALE_TOKEN = "STALE_TOKEN"  # the runtime has seen a newer token: drop the result, count nothing
+    EFFECT_NOT_SEEN = "EFFECT_NOT_SEEN"  # the action reported success; its effect was never observed
     DELETION_SLOW = "DELETION_SLOW"
-    UNEXPECTED = "UNEXPECTED"  # a fault of CodeHub's own; its log says more
+    UNEXPECTED = "UNEXPECTED"  # a bug of CodeHub; details are in its log
     LOCAL_RUNTIME_ERROR = "LOCAL_RUNTIME_ERROR"
     S3_ACCESS_ERROR = "S3_ACCESS_ERROR"
     K8S_API_ERROR = "K8S_API_ERROR"
@@ -90,20 +90,20 @@ REASON_OF: Mapping[FailureCode, Reason] = {
     FailureCode.K8S_API_ERROR: Reason.UNREACHABLE,
     FailureCode.DOCKER_API_ERROR: Reason.UNREACHABLE,
 }
-"""The one table from low-level codes to reasons."""
+"""Every failure code and its reason."""
 
 
 class CodeHubError(Exception):
-    """Something CodeHub knows how to explain. The root of every error it raises on purpose."""
+    """Base of every error CodeHub raises on purpose, with a message for people."""
 
     code = "error"
 
 
 class EffectError(CodeHubError):
-    """A runtime or an archive store could not do what it was asked.
+    """Failure of a call to a runtime or an archive store.
 
-    Raised by adapters, which translate library errors at their edge. ``context`` goes to people and
-    into the database: it never holds a secret.
+    Raised by adapters, which translate library errors at their edge. ``context`` is shown to people and
+    stored in the database: it never holds a secret.
     """
 
     code = "effect_failed"
@@ -121,7 +121,7 @@ class EffectError(CodeHubError):
 
 @dataclass(frozen=True)
 class ErrorInfo:
-    """``workspaces.error_info``: what people read about a failure."""
+    """A failure as stored in ``workspaces.error_info`` and shown to people."""
 
     reason: Reason
     message: str

@@ -1,8 +1,8 @@
-"""How ``home_ctx`` changes: at a claim, at the commit of an archive, at completion, at a failure.
+"""Compute the new ``home_ctx`` at a claim, archive commit, completion or failure.
 
-``home_ctx`` is what lets the Reconciler tell a home from a directory that merely exists. Each function
-gives the whole new value; the store writes it in the same statement as the change it belongs to, so no
-crash can separate a claim from the trust it takes away.
+By ``home_ctx`` the Reconciler tells a home from a directory that merely exists. Each function returns the
+whole new value; the store writes it in the same statement as the change it belongs to, so no crash can
+separate a claim from the trust it removes.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,15 @@ from codehub.domain.workspace import HomeContext, WorkspaceView
 
 
 def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
+    """``home_ctx`` when ``operation`` is claimed."""
     match operation:
         case Operation.RESTORING:
-            # The same archive may be restored twice: an old marker would vouch for a half-made volume.
+            # The same archive may be restored twice: an old marker would make a half-restored volume trusted.
             return replace(ws.home, restore_marker=None)
         case Operation.STARTING:
-            # Still carrying ran_at here means it ran longer than the crash window: a clean slate.
+            # ran_at still set means that it ran longer than the crash window: the count starts again.
             crashes = 0 if ws.home.ran_at else ws.home.crashes
-            # Its person has the home again, and with it the chance to mend what archiving stumbled over.
+            # Its owner can use the home again, and so remove what archiving failed on.
             return replace(ws.home, ran_at=None, crashes=crashes, archive_failures=0, archive_retry_at=None)
         case Operation.STOPPING:
             return replace(ws.home, ran_at=None, crashes=0)
@@ -33,25 +34,27 @@ def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
 
 
 def is_unmarked(ws: WorkspaceView) -> bool:
-    """Whether a whole home is there that no completion has marked.
+    """Whether a whole home exists that no completion has marked.
 
-    Two ways lead here: the operation that made the volume ended in an error, or a person accepted a loss
-    and the disk came back before anybody had looked. Either way it is somebody's home, asleep or not.
+    Two cases: the operation that made the volume ended in an error, or a person accepted a loss and the disk
+    came back before the next observation. In both it is somebody's home, running or not.
     """
-    there = ws.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING)
-    return there and ws.volume_is_trusted and not ws.home.volume
+    exists = ws.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING)
+    return exists and ws.volume_is_trusted and not ws.home.volume
 
 
 def marked(home: HomeContext) -> HomeContext:
+    """Mark the home as complete: from now on its absence is a loss."""
     return replace(home, volume=True)
 
 
 def at_archive_commit(
     home: HomeContext, *, archive_key: str, sha256: str | None, sizes: Mapping[str, int]
 ) -> HomeContext:
-    """From here on the archive is the home; what is left of the volume is only rubbish to remove.
+    """``home_ctx`` when an archive is committed.
 
-    The checksum goes into the row together with the key: no other archive can take its place.
+    From then on the archive is the home, and the volume is only to be removed. The checksum is written
+    together with the key: no other archive can be restored in its place.
     """
     return replace(
         home,
@@ -65,14 +68,17 @@ def at_archive_commit(
 
 
 def at_archiving_given_up(home: HomeContext, *, retry_at: datetime) -> HomeContext:
+    """``home_ctx`` when archiving is given up until ``retry_at``."""
     return replace(home, archive_failures=home.archive_failures + 1, archive_retry_at=retry_at)
 
 
 def at_restored(home: HomeContext, *, archive_key: str) -> HomeContext:
+    """``home_ctx`` when the volume holds all of this archive."""
     return replace(home, restore_marker=archive_key)
 
 
 def at_completion(ws: WorkspaceView, *, now: datetime) -> HomeContext:
+    """``home_ctx`` when the operation in flight completes."""
     match ws.operation:
         case Operation.PROVISIONING | Operation.RESTORING:
             return marked(ws.home)  # from now on its absence is a loss
@@ -83,9 +89,10 @@ def at_completion(ws: WorkspaceView, *, now: datetime) -> HomeContext:
 
 
 def at_failure(ws: WorkspaceView) -> HomeContext:
-    """A failed execution runs again, and a restore that runs again makes a volume nobody vouches for yet.
+    """``home_ctx`` after a failed execution: clear the marker of a restore.
 
-    The marker is there if the restore itself had ended well and only its effect was never seen.
+    The execution runs again, and a restore that runs again makes a volume that is not trusted yet. The marker
+    is set if the restore itself succeeded and only its effect was never observed.
     """
     if ws.operation is Operation.RESTORING:
         return replace(ws.home, restore_marker=None)
@@ -93,25 +100,28 @@ def at_failure(ws: WorkspaceView) -> HomeContext:
 
 
 def at_crash(home: HomeContext, *, crashes: int) -> HomeContext:
-    """``crashes``: in a row, this one included; 0 where it ran long and nobody knows how it ended."""
+    """``home_ctx`` after a crash.
+
+    ``crashes``: in a row, this one included; 0 where it ran long and how it ended is not known.
+    """
     return replace(home, ran_at=None, crashes=crashes)
 
 
 def at_recovery(ws: WorkspaceView) -> HomeContext:
-    """A person said "go on": crashes are forgiven, and a loss of the volume they were told of is accepted.
+    """``home_ctx`` when a person recovers: reset crashes, accept a reported loss.
 
-    Any other error leaves the mark. If the volume is gone all the same, the plan says so and asks: nobody
-    accepts a loss by pressing on after a stop that failed.
+    Any other error leaves the volume marked. If the volume is gone all the same, the plan halts and reports
+    it: recovering from a failed stop, say, accepts no loss.
 
-    The Observer must have turned health already. Then the plan waits until it turns it back, which takes a
-    new look, and a disk that is mounted again meanwhile is seen. With health still OK the plan would go on
-    at once, from the old look, and restore an older home over the one that came back: the person who was
-    that quick is asked once more.
+    A loss is accepted only after the Observer has set health to ERROR. Then the plan waits until health is OK
+    again, which takes a new observation, and that finds a disk that was mounted again meanwhile. With health
+    still OK the plan would go on at once, from the old observation, and restore an older home over the one
+    that came back: a person who recovers that early has to recover once more.
     """
     accepted = (
         ws.observed_status is ObservedStatus.PENDING
         and ws.health_status is HealthStatus.ERROR
-        and _was_told_of_loss(ws.error_info)
+        and _is_reported_loss(ws.error_info)
     )
     return replace(
         ws.home,
@@ -124,7 +134,7 @@ def at_recovery(ws: WorkspaceView) -> HomeContext:
 
 
 def volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:
-    """What a person is told when a completed home is gone although nobody removed it."""
+    """The terminal error for a completed home that is gone although nobody removed it."""
     return ErrorInfo(
         reason=Reason.MISMATCH,
         message="The volume of this workspace is gone although nobody removed it. Is a disk not mounted?",
@@ -141,8 +151,8 @@ def volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:
     )
 
 
-def _was_told_of_loss(error: ErrorInfo | None) -> bool:
-    """Whether this error is ``volume_vanished``: an operation that met no volume names itself instead."""
+def _is_reported_loss(error: ErrorInfo | None) -> bool:
+    """Whether this error is ``volume_vanished``; an operation that found no volume names itself instead."""
     return (
         error is not None
         and error.operation is Operation.NONE

@@ -1,4 +1,4 @@
-"""Who holds a running place, and whether one more may be taken.
+"""Count running places: who holds one, and whether one more is allowed.
 
 The check is made in the transaction that sets the desired state RUNNING, under a lock: the numbers here are
 exact, and two simultaneous starts can never both take the last place.
@@ -18,6 +18,8 @@ class LimitKind(StrEnum):
 
 @dataclass(frozen=True)
 class Usage:
+    """Places used and allowed, of one limit."""
+
     used: int
     allowed: int
 
@@ -27,14 +29,16 @@ class Usage:
 
 
 def holds_place(ws: WorkspaceView) -> bool:
-    """A place is held while RUNNING is wanted, or while a container runs on that resists its stop.
+    """Whether the workspace holds a running place.
 
-    What is broken and does not run holds none: nothing follows before a person recovers it, which takes a
-    place anew.
+    It does while RUNNING is wanted, or while a container runs that could not be stopped.
 
-    A desired stop frees the place at once: the step follows within moments, and making a person wait
-    for it helps nobody. In error no step follows, so a container that failed to stop keeps its place;
-    so does one that another operation still holds.
+    A workspace in error that does not run holds none: no step follows before a person recovers it, which
+    takes a place again.
+
+    A desired stop frees the place at once: the step follows within moments, and a person need not wait for
+    it. In error no step follows, so a container that failed to stop keeps its place; so does one that
+    another operation still holds.
     """
     if ws.deleted_at is None and ws.desired_state is DesiredState.RUNNING and not _is_broken_at_rest(ws):
         return True
@@ -46,14 +50,19 @@ def holds_place(ws: WorkspaceView) -> bool:
 
 
 def _is_broken_at_rest(ws: WorkspaceView) -> bool:
-    """``health_status`` alone is not asked: the Observer may turn it back by itself, and nobody would take a
-    place."""
+    """In terminal error, with no operation and no container.
+
+    ``health_status`` does not count: the Observer may set it back to OK, and no place would be taken then.
+    """
     given_up = ws.error_info is not None and ws.error_info.is_terminal
     return given_up and ws.operation is Operation.NONE and ws.observed_status is not ObservedStatus.RUNNING
 
 
 def exceeded(*, user: Usage, everyone: Usage) -> LimitKind | None:
-    """Which limit forbids one more, the person's own first: that one they can do something about."""
+    """Which limit forbids one more; None: neither.
+
+    The person's own comes first, because they can do something about that one.
+    """
     if user.is_full:
         return LimitKind.USER
     if everyone.is_full:

@@ -1,8 +1,8 @@
-"""From what exists to what is written down: the Observer's rule, first match wins.
+"""Map containers and volumes to observed status and health. First match wins.
 
-The Observer lists containers and volumes in bulk and asks here what each row should say. Only what
-exists counts: no return value, no event, no intent. ``health`` is a verdict beside the observation and
-never replaces it, so a broken workspace still shows what is really there.
+The Observer lists containers and volumes in bulk and calls ``observe`` for each row. Only what exists
+counts: no return value, no event, no intent. ``health`` is a verdict beside the observation and never
+replaces it, so a broken workspace still shows what exists.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,22 @@ from codehub.domain.states import ContainerState, HealthStatus, ObservedStatus, 
 
 
 class Broken(StrEnum):
-    """What exists and must not be."""
+    """A combination of resources that violates an invariant."""
 
     NO_VOLUME = "no volume"  # a container without its volume (contract 6)
-    PAUSED = "paused"  # somebody froze a container that people are waiting for
+    PAUSED = "paused"  # a container that is wanted running was frozen from outside CodeHub
 
 
 @dataclass(frozen=True)
 class Verdict:
+    """Observed status and health of one workspace."""
+
     observed_status: ObservedStatus
     health_status: HealthStatus
-    broken: Broken | None = None  # nothing is changed until a person has looked
+    broken: Broken | None = None  # terminal: nothing is changed until a person recovers
 
 
-@cache  # asked for every row of every look, and there are two dozen answers
+@cache  # called for every row of every observation, with two dozen distinct results
 def observe(
     *,
     container: ContainerState,
@@ -37,9 +39,9 @@ def observe(
     terminal_error: bool,
     paused: bool = False,
 ) -> Verdict:
-    """What the row of a workspace with these resources should say.
+    """The observed status and health of a workspace with these resources.
 
-    ``paused``: frozen, although it is wanted running and nothing is being done with it.
+    ``paused``: frozen, although it is wanted running and no operation is in flight.
     """
     broken = _broken(container=container, volume=volume, paused=paused)
     health = HealthStatus.ERROR if terminal_error or broken is not None else HealthStatus.OK
@@ -55,14 +57,16 @@ def _broken(*, container: ContainerState, volume: bool, paused: bool) -> Broken 
 def _status(*, container: ContainerState, volume: bool, deleted: bool) -> ObservedStatus:
     if deleted and container is ContainerState.NONE and not volume:
         return ObservedStatus.DELETED
-    if container is ContainerState.RUNNING:  # whether or not it answers yet: the proxy waits for that
+    if (
+        container is ContainerState.RUNNING
+    ):  # whether or not it accepts connections yet: the proxy waits for that
         return ObservedStatus.RUNNING
     if volume:
         return ObservedStatus.STANDBY
     return ObservedStatus.PENDING
 
 
-_SAID: dict[Broken, tuple[str, dict[str, str]]] = {
+_MESSAGES: dict[Broken, tuple[str, dict[str, str]]] = {
     Broken.NO_VOLUME: (
         "A container exists without its volume. Nothing is changed until a person has looked.",
         {"expected": "volume_exists=True", "actual": "False"},
@@ -76,8 +80,8 @@ _SAID: dict[Broken, tuple[str, dict[str, str]]] = {
 
 
 def invariant_error(broken: Broken, *, operation: Operation, error_count: int, now: datetime) -> ErrorInfo:
-    """What the Observer may write once, where ``error_info`` is NULL (contract 3)."""
-    message, context = _SAID[broken]
+    """The error the Observer writes once, where ``error_info`` is NULL (contract 3)."""
+    message, context = _MESSAGES[broken]
     return ErrorInfo(
         reason=Reason.MISMATCH,
         message=message,

@@ -1,12 +1,12 @@
-"""The single next step for a workspace: pure, level-triggered, one case per return.
+"""Plan the single next step for a workspace. Pure and level-triggered.
 
-The Reconciler loads rows, asks ``plan`` about each, and carries out the answer. ``plan`` reads the
-current state only. It never learns how the state came about, so losing every event changes nothing.
+The Reconciler loads rows, calls ``plan`` for each, and performs the decision. ``plan`` reads the current
+state only. It never learns how the state came about, so losing every event changes nothing.
 
-The order of judgement is itself a rule: an operation in flight is judged before anything else (two
-overlapping steps corrupt a volume), deletion goes above an error (the person's last word), an error
-above convergence (only a person lifts it), trust above progress (a half-restored home is never started
-on and never archived).
+The order of the cases is itself a rule: an operation in flight comes before anything else (two overlapping
+steps corrupt a volume), deletion before an error (the owner's decision is final),
+an error before convergence (only a person lifts it), trust before progress (a half-restored home is never
+started and never archived).
 """
 
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from codehub.domain.workspace import WorkspaceView
 
 @dataclass(frozen=True)
 class Attempt:
-    """What this leader knows of its own action for the operation in flight.
+    """This leader's own execution of the operation in flight, as far as it has one.
 
-    A leader that just took over knows nothing (the default): the operation is then adopted, and its
-    time limit is not judged before this leader has tried itself.
+    A leader that just took over has none (the default): the operation is then adopted, and its timeout
+    is not applied before this leader has tried itself.
     """
 
     acting: bool = False
@@ -34,7 +34,7 @@ class Attempt:
     ended_at: datetime | None = None
     progress_at: datetime | None = None
     acted_at: datetime | None = None  # by the database's clock; None: not ended, or its end is in the row
-    timeout_counts_from: datetime | None = None  # waiting for an engine that was away uses up no limit
+    timeout_counts_from: datetime | None = None  # waiting for an engine that was away uses up no timeout
 
 
 class ActKind(StrEnum):
@@ -44,69 +44,69 @@ class ActKind(StrEnum):
 
 @dataclass(frozen=True)
 class Skip:
-    """Nothing to do now, and why."""
+    """Do nothing in this state."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Take the workspace for this operation, if it is still free."""
+    """Claim the workspace for this operation. Compare-and-set."""
 
     operation: Operation
 
 
 @dataclass(frozen=True)
 class Act:
-    """Run the action of the operation in flight (again): same op_id."""
+    """Run the action of the operation in flight (again), under the same op_id."""
 
     kind: ActKind
 
 
 @dataclass(frozen=True)
 class Wait:
-    """In flight and on its way."""
+    """Do nothing yet: something expected has not happened."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Complete:
-    """The target was observed after the action ended."""
+    """Complete the operation: its target was observed after the action ended."""
 
 
 @dataclass(frozen=True)
 class Fail:
-    """One failed execution: counted, retried or given up by ``policy.after_failure``."""
+    """Count one failed execution; ``policy.after_failure`` decides about a retry."""
 
     failure: EffectError
 
 
 @dataclass(frozen=True)
 class Expire:
-    """Over its limit: cancel the action, confirm it gone, then go terminal."""
+    """Past its timeout: cancel the action, confirm it gone, then go terminal."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True)
 class Halt:
-    """No operation is in flight, and none may begin until a person has looked."""
+    """Set a terminal error at rest: no operation begins until a person recovers."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A whole home is there and nothing remembers it: from now on its absence is a loss."""
+    """Mark a whole home that is not marked: from now on its absence is a loss."""
 
 
 @dataclass(frozen=True)
 class Crashed:
-    """The container left RUNNING unasked: how it ended is asked before it is started again.
+    """Record that the container left RUNNING unasked, before it is started again.
 
-    ``soon``: within the crash window, which is a failed execution of STARTING. Later it is told, if the
-    engine knows how it ended, and started again at once.
+    ``soon``: within the crash window, which counts as a failed execution of STARTING. After the window the
+    crash is only recorded, if the engine knows how it ended, and the container started again at once.
     """
 
     crashes: int
@@ -120,20 +120,20 @@ _IDLE = Attempt()
 
 
 def plan(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt = _IDLE) -> Decision:
-    """The single next step for a workspace. Same view, same now, same answer."""
+    """Plan the single next step for a workspace. Pure."""
     if ws.operation is not Operation.NONE:  # one step at a time: overlapping steps corrupt volumes
-        return _judge_in_flight(ws, now=now, policy=policy, attempt=attempt)
-    if ws.deleted_at is not None:  # the person's last word goes above everything, ERROR included
+        return _plan_in_flight(ws, now=now, policy=policy, attempt=attempt)
+    if ws.deleted_at is not None:  # deletion goes before everything else, ERROR included
         return _plan_deletion(ws)
     if ws.in_error:
         return Skip("terminal error: only a person lifts it")
-    if ws.observed_status is ObservedStatus.DELETED:  # cannot be: nothing turns back from DELETED
+    if ws.observed_status is ObservedStatus.DELETED:  # unreachable: nothing leaves DELETED
         return Skip("deleted")
     if ws.observed_status is ObservedStatus.PENDING and ws.home.volume:
         return Halt(home.volume_vanished(ws, now=now))
     if ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted:
         return _plan_untrusted(ws, now=now)
-    if home.is_unmarked(ws):  # before anything else is done with it, and also where nothing is to be done
+    if home.is_unmarked(ws):  # before any step, and also where no step is due
         return Mark()
     if ws.observed_status.value == ws.desired_state.value:
         return Skip("converged")
@@ -147,14 +147,14 @@ def _plan_deletion(ws: WorkspaceView) -> Decision:
 
 
 def _plan_untrusted(ws: WorkspaceView, *, now: datetime) -> Decision:
-    """The volume is not the home: the archive is. Make it so, or throw it away; never use it."""
+    """Restore or delete a volume that is not trusted: the archive is the home, the volume is never used."""
     if ws.desired_state is DesiredState.PENDING:
         return _plan_archiving(ws, now=now)  # uploads nothing: it only deletes the volume
     return Claim(Operation.RESTORING)
 
 
 def _plan_step(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
-    """One step towards what is wanted: to a neighbour, never further (contract 5)."""
+    """One step towards the desired state: to a neighbouring state, never further (contract 5)."""
     if LEVEL[ws.desired_state.value] < LEVEL[ws.observed_status.value]:
         if ws.observed_status is ObservedStatus.RUNNING:
             return Claim(Operation.STOPPING)
@@ -165,14 +165,17 @@ def _plan_step(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
 
 
 def _plan_archiving(ws: WorkspaceView, *, now: datetime) -> Decision:
-    """STANDBY → PENDING, unless it was just given up. A person's retry, or a start, takes that back."""
+    """STANDBY → PENDING, unless archiving was given up and its pause is not over.
+
+    A recovery or a start ends the pause.
+    """
     if ws.home.archive_retry_at is not None and now < ws.home.archive_retry_at:
         return Wait("archiving was given up for a while")
     return Claim(Operation.ARCHIVING)
 
 
 def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
-    """STANDBY → RUNNING, unless it just fell out of RUNNING by itself."""
+    """STANDBY → RUNNING, unless the container left RUNNING unasked and that is not recorded yet."""
     ran_at, seen_at = ws.home.ran_at, ws.observed_at
     if ran_at is not None and seen_at is not None:
         ran_for = seen_at - ran_at
@@ -185,7 +188,7 @@ def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision
 
 
 def crash_error(crash: Crashed, ending: Ending, *, log_tail: str, now: datetime, policy: Policy) -> ErrorInfo:
-    """What a crash is called, with the last lines of the log; terminal once the retries are used up."""
+    """The error of a crash, with its last output; terminal once retries are used up."""
     error = ErrorInfo(
         reason=Reason.ACTION_FAILED,
         message=crash_words(ending, ran_for=crash.ran_for, soon=crash.soon),
@@ -200,26 +203,26 @@ def crash_error(crash: Crashed, ending: Ending, *, log_tail: str, now: datetime,
     return error
 
 
-def _judge_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> Decision:
+def _plan_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> Decision:
     if attempt.acting:
-        elapsed = now - _counted_from(attempt.started_at, attempt)
-        if elapsed > policy.limits[ws.operation]:
-            return _over_limit(ws, elapsed=elapsed, now=now)
+        elapsed = now - _timeout_start(attempt.started_at, attempt)
+        if elapsed > policy.timeouts[ws.operation]:
+            return _plan_expired(ws, elapsed=elapsed, now=now)
         return Wait("acting")
-    if attempt.acted_at is not None:  # known to this leader alone until the completion writes it
+    if attempt.acted_at is not None:  # only this leader knows it until the completion writes it
         ws = replace(ws, op_acted_at=attempt.acted_at)
     if ws.op_acted_at is not None:
-        return _judge_effect(ws, now=now, policy=policy, acted_at=ws.op_acted_at)
+        return _plan_effect(ws, now=now, policy=policy, acted_at=ws.op_acted_at)
     if _is_expired(ws, now=now, policy=policy, attempt=attempt):
-        return _over_limit(ws, elapsed=now - _counted_from(ws.op_started_at, attempt), now=now)
+        return _plan_expired(ws, elapsed=now - _timeout_start(ws.op_started_at, attempt), now=now)
     due = retry_at(ws, policy=policy)
     if due is not None and now < due:
         return Wait("back-off before a retry")
     return Act(ActKind.RETRY if ws.error_count else ActKind.ADOPT)
 
 
-def _judge_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at: datetime) -> Decision:
-    """The action ended. Only an observation begun after that says what it achieved."""
+def _plan_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at: datetime) -> Decision:
+    """The action ended: decide by an observation begun after that whether its effect is there."""
     if ws.observed_at is None or ws.observed_at <= acted_at:
         return Wait("observation")
     if completion.is_complete(ws):
@@ -238,19 +241,19 @@ def _judge_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at:
 
 
 def _is_expired(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> bool:
-    """Over the limit, judged only after this leader's own attempt and a later observation.
+    """Whether the operation is past its timeout, after this leader's own attempt and a later observation.
 
-    Without that, a leader that takes over after a long outage would condemn what it could finish.
+    Without that condition, a leader that takes over after a long outage would fail what it could finish.
     DELETING does not expire between attempts: only another attempt can ever end it.
     """
     if ws.operation is Operation.DELETING:
         return False
     if attempt.ended_at is None or ws.observed_at is None or ws.observed_at <= attempt.ended_at:
         return False
-    return now - _counted_from(ws.op_started_at, attempt) > policy.limits[ws.operation]
+    return now - _timeout_start(ws.op_started_at, attempt) > policy.timeouts[ws.operation]
 
 
-def _over_limit(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> Decision:
+def _plan_expired(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> Decision:
     if ws.operation is Operation.DELETING:  # never terminal
         return Fail(
             EffectError(
@@ -262,8 +265,8 @@ def _over_limit(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> Deci
     return Expire(timed_out(ws, elapsed=elapsed, now=now))
 
 
-def _counted_from(start: datetime | None, attempt: Attempt) -> datetime:
-    """Where the limit counts from: storage jobs from their last progress, everyone from the last excuse."""
+def _timeout_start(start: datetime | None, attempt: Attempt) -> datetime:
+    """When the timeout counts from: the latest of start, last progress and the end of an engine's outage."""
     moments = [start, attempt.progress_at, attempt.timeout_counts_from]
     known = [moment for moment in moments if moment is not None]
     assert known, "an operation in flight has op_started_at"

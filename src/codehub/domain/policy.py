@@ -1,9 +1,9 @@
-"""How long, how often, and what a failure means: the error policy as values and pure functions.
+"""Error policy: timeouts, retries, back-off and what a failure leads to. Pure.
 
 ``error_count`` counts consecutive failed executions of one operation. A failed execution is retried
 with the same ``op_id`` after a pause; the one after the last retry is terminal, and only a person lifts
-that. Deleting never gives up: its person has already said everything there is to say. Archiving gives up for
-a while: the home is whole and stays within its owner's reach, who is told what is in the way.
+that. Deleting never gives up: the owner has decided, and nothing is left to ask. Archiving gives up for a
+while: the home is whole and can be started, and its owner is shown what prevents the archive.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ _FIVE_MINUTES = timedelta(minutes=5)
 _HALF_AN_HOUR = timedelta(minutes=30)
 
 
-def _default_limits() -> dict[Operation, timedelta]:
+def _default_timeouts() -> dict[Operation, timedelta]:
     return {
         Operation.PROVISIONING: _FIVE_MINUTES,
         Operation.STARTING: _FIVE_MINUTES,
@@ -31,6 +31,11 @@ def _default_limits() -> dict[Operation, timedelta]:
 
 @dataclass(frozen=True)
 class Policy:
+    """Numbers of the error policy.
+
+    ``timeouts``: how long an operation may take, or stand still.
+    """
+
     max_retries: int = 3
     retry_backoff: timedelta = timedelta(seconds=30)
     jitter: float = 0.3
@@ -40,27 +45,29 @@ class Policy:
     mismatch_after: timedelta = timedelta(seconds=10)
     crash_window: timedelta = timedelta(seconds=60)
     observer_stale_after: timedelta = timedelta(seconds=30)
-    limits: dict[Operation, timedelta] = field(default_factory=_default_limits)
+    timeouts: dict[Operation, timedelta] = field(default_factory=_default_timeouts)
 
 
 @dataclass(frozen=True)
 class Retry:
-    """Counted; the same action runs again after the pause."""
+    """Count the failure; the same action runs again after the pause."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Terminal: operation NONE, error kept, a person decides."""
+    """Go terminal: operation NONE, error kept until a person recovers."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True)
 class Release:
-    """Archiving is given up until then: operation NONE, error kept, nothing terminal. Whoever asks for the
-    workspace meanwhile gets it."""
+    """Give up archiving until ``retry_at``: operation NONE, error kept, not terminal.
+
+    The workspace can be started meanwhile.
+    """
 
     error: ErrorInfo
     retry_at: datetime
@@ -68,9 +75,9 @@ class Release:
 
 @dataclass(frozen=True)
 class Drop:
-    """The runtime knows a newer actor than this one: the result is dropped, nothing is counted.
+    """Drop the result and count nothing: the runtime has seen a newer token.
 
-    ``highest_op_seq`` is what the runtime has seen. For a leader that was replaced it means nothing: its
+    ``highest_op_seq``: of the newest token seen. For a leader that was replaced it means nothing: its
     writes are fenced. For the leader of the current term it means that the database is older than the
     runtime (a backup was restored), and the sequence has to catch up.
     """
@@ -81,15 +88,17 @@ class Drop:
 Consequence = Retry | GiveUp | Release | Drop
 
 TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED, FailureCode.VOLUME_USED_ELSEWHERE})
-"""Beside DataLost: going on would invent an empty home where a full one exists, or work on a home beside
-somebody CodeHub does not know. Only a person can tell what is right, and trying again tells nothing new."""
+"""Terminal without a retry, beside DataLost.
+
+Going on would create an empty home where a full one exists, or use a home together with a container CodeHub
+does not know. Only a person can decide that, and a retry changes nothing."""
 
 FOR_THE_OWNER = frozenset({FailureCode.HOME_NOT_ARCHIVABLE})
-"""No second try helps before somebody has changed the home, and nobody can while it is being archived."""
+"""Give up archiving without a retry: the owner must change the home, and cannot while it is being archived."""
 
 
 def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: Policy) -> Consequence:
-    """What one failed execution of the operation in flight means."""
+    """Decide what follows from one failed execution of the operation in flight."""
     if failure.failure is FailureCode.STALE_TOKEN:
         highest = failure.context.get("highest")
         return Drop(highest_op_seq=highest[0] if highest else None)
@@ -103,7 +112,7 @@ def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, pol
         occurred_at=now,
         context=failure.context,
     )
-    if ws.operation is Operation.DELETING:  # never terminal: it backs off and says why
+    if ws.operation is Operation.DELETING:  # never terminal: it is retried with back-off
         return Retry(error)
     if failure.reason is Reason.DATA_LOST or failure.failure in TERMINAL_AT_ONCE:
         return GiveUp(replace(error, is_terminal=True))
@@ -117,8 +126,11 @@ def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, pol
 
 
 def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, policy: Policy) -> Release:
-    """Archiving ends here for a while, longer each time. Never for good: a TTL may have asked for it, and a
-    TTL must not take a home away from its owner."""
+    """Give up archiving for a while, each time twice as long.
+
+    The longest pause is ``archive_backoff_max``. Never terminal: a TTL may have asked for it, and a
+    TTL must not take a home away from its owner.
+    """
     pause = policy.archive_backoff * 2 ** min(ws.home.archive_failures, 20)
     retry_at = now + min(pause, policy.archive_backoff_max)
     where = (
@@ -138,6 +150,7 @@ def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, poli
 
 
 def retries_exceeded(last: ErrorInfo, *, policy: Policy) -> ErrorInfo:
+    """The terminal error after the last retry."""
     return ErrorInfo(
         reason=Reason.RETRY_EXCEEDED,
         message=f"Gave up after {policy.max_retries} retries. Last error: {last.message}",
@@ -155,6 +168,7 @@ def retries_exceeded(last: ErrorInfo, *, policy: Policy) -> ErrorInfo:
 
 
 def timed_out(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> ErrorInfo:
+    """The terminal error of an operation past its timeout."""
     seconds = int(elapsed.total_seconds())
     return ErrorInfo(
         reason=Reason.TIMEOUT,
@@ -168,7 +182,7 @@ def timed_out(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> ErrorI
 
 
 def retry_at(ws: WorkspaceView, *, policy: Policy) -> datetime | None:
-    """When the operation in flight (or a crashed start) may be tried again; None: now."""
+    """When the operation in flight (or a crashed start) may be retried; None: now."""
     failures = ws.error_count if ws.operation is not Operation.NONE else ws.home.crashes
     if failures == 0 or ws.last_retry_at is None:
         return None
@@ -179,6 +193,6 @@ def retry_at(ws: WorkspaceView, *, policy: Policy) -> datetime | None:
 
 
 def _jitter(op_id: UUID | None, count: int, *, spread: float) -> float:
-    """A factor around 1, the same on every replica for the same failure: no memory, no randomness."""
+    """A factor around 1. Deterministic: the same on every replica for the same failure."""
     seed = (op_id.int if op_id else 0) + count * 2654435761
     return 1 - spread + 2 * spread * ((seed % 1009) / 1008)

@@ -1,7 +1,7 @@
-"""Which archives may go: the GC's rule. On any doubt, none.
+"""Sort stored archives into protected, orphaned and unknown: the GC's rule.
 
-A stored object is protected, an orphan, or none of our business. Only orphans are ever candidates, and
-the GC deletes one only when it has seen it orphaned in two cycles, the first long enough ago.
+Only orphans are ever deleted, and only when the GC has seen them orphaned in two cycles, the first longer
+than the delay ago. An archive of a workspace that is not in the database is unknown, and kept.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from uuid import UUID
 
 
 class Protection(StrEnum):
-    """Why an archive stays. The first that applies is named."""
+    """Why an archive is kept. The first that applies is named."""
 
     CURRENT = "it is the data"
     OPERATION = "in progress, or kept by an error"
@@ -35,7 +35,7 @@ class StoredAttempt:
 
 @dataclass(frozen=True)
 class Owner:
-    """What the database says of the workspace an archive belongs to."""
+    """The workspace an archive belongs to, as the database has it."""
 
     id: UUID
     deleted: bool
@@ -47,40 +47,48 @@ class Owner:
 
 @dataclass(frozen=True)
 class Sorted:
+    """The archives in the store, sorted."""
+
     protected: Mapping[str, Protection]  # key → why
     orphans: tuple[StoredAttempt, ...]
-    unknown: tuple[StoredAttempt, ...]  # no such workspace here: never touched, listed for the operator
+    unknown: tuple[
+        StoredAttempt, ...
+    ]  # of no workspace in the database: never deleted, listed for the operator
 
 
 def sort_archives(
     attempts: Iterable[StoredAttempt], owners: Mapping[UUID, Owner], *, keep_generations: int
 ) -> Sorted:
+    """Sort every stored attempt by what the database says of its workspace."""
     by_workspace: dict[UUID, list[StoredAttempt]] = defaultdict(list)
     for attempt in attempts:
         by_workspace[attempt.workspace_id].append(attempt)
     protected: dict[str, Protection] = {}
     orphans: list[StoredAttempt] = []
     unknown: list[StoredAttempt] = []
-    for workspace_id, mine in by_workspace.items():
+    for workspace_id, stored in by_workspace.items():
         owner = owners.get(workspace_id)
-        if owner is None:  # a shared bucket, or a fresh database on an old one: lose nothing
-            unknown.extend(mine)
+        if owner is None:  # a shared bucket, or a new database with an old bucket: keep all
+            unknown.extend(stored)
             continue
-        why = _protections(mine, owner, keep_generations=keep_generations)
+        why = _protections(stored, owner, keep_generations=keep_generations)
         protected |= why
-        orphans.extend(attempt for attempt in mine if attempt.key not in why)
+        orphans.extend(attempt for attempt in stored if attempt.key not in why)
     return Sorted(protected, tuple(orphans), tuple(unknown))
 
 
 def may_delete(*, first_seen_at: datetime | None, now: datetime, delay: timedelta) -> bool:
-    """Seen orphaned before, and long enough ago. Losing first-seen times only delays."""
+    """Whether an orphan was first seen longer than ``delay`` ago.
+
+    Losing first-seen times only delays deletion.
+    """
     return first_seen_at is not None and now - first_seen_at > delay
 
 
 def _protections(
     attempts: list[StoredAttempt], owner: Owner, *, keep_generations: int
 ) -> dict[str, Protection]:
-    if owner.deleted:  # the person's word lifts all protection; the delay still applies
+    if owner.deleted:  # deletion lifts all protection; the delay still applies
         return {}
     committed = sorted(
         (attempt for attempt in attempts if attempt.committed),

@@ -1,15 +1,15 @@
-"""The four axes of a workspace, and how its three resources map onto them.
+"""The four state axes of a workspace, and the states of a container.
 
-Each axis has one writer: people say what they want (``DesiredState``), the Observer reports (``ObservedStatus``,
-``HealthStatus``), the Reconciler acts (``Operation``). Nobody derives one axis from another in the
-database, so a stale value on one axis can never masquerade as news on another.
+Each axis has one writer: the services layer for people and policies (``DesiredState``), the Observer
+(``ObservedStatus``, ``HealthStatus``), the Reconciler (``Operation``). No axis is derived from another in the
+database, so a stale value on one axis is never taken for a change on another.
 """
 
 from enum import StrEnum
 
 
 class DesiredState(StrEnum):
-    """What a person or a policy wants. Written by the services layer alone."""
+    """The state a person or a policy wants. Written by the services layer alone."""
 
     PENDING = "PENDING"
     STANDBY = "STANDBY"
@@ -17,7 +17,10 @@ class DesiredState(StrEnum):
 
 
 class ObservedStatus(StrEnum):
-    """What the Observer last saw. ERROR is a verdict, never an observation, so it is not here."""
+    """The state the Observer last observed.
+
+    ERROR is a verdict (``HealthStatus``), not an observation.
+    """
 
     PENDING = "PENDING"
     STANDBY = "STANDBY"
@@ -43,7 +46,7 @@ class Operation(StrEnum):
 
 
 class ContainerState(StrEnum):
-    """What a runtime sees of a container."""
+    """State of a container, as a runtime observes it."""
 
     NONE = "none"
     RUNNING = "running"
@@ -56,7 +59,8 @@ class Role(StrEnum):
 
 
 STORAGE_OPERATIONS = frozenset({Operation.RESTORING, Operation.ARCHIVING})
-"""Operations whose action is a storage job: they have slots and a progress-based limit of their own."""
+"""Operations whose action is a storage job: they have slots of their own, and a timeout since the last
+progress."""
 
 LEVEL: dict[str, int] = {"PENDING": 0, "STANDBY": 10, "RUNNING": 20}
 """The order of states. A step only ever goes to a neighbour (contract 5)."""

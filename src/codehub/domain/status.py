@@ -1,4 +1,4 @@
-"""One word for people: the axes folded into the status that cards, tables and filters show."""
+"""Compute a workspace's status: one word for cards, tables and filters."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 
 def status_of(ws: WorkspaceView) -> Status:
-    """First match wins, the most final case first."""
+    """The status of a workspace. First match wins, the most final case first."""
     if ws.observed_status is ObservedStatus.DELETED:
         return Status.DELETED
     if ws.deleted_at is not None:

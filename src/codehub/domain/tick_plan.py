@@ -1,8 +1,8 @@
 """Plan one tick of the Reconciler: rows in, transitions out. Pure.
 
-``plan`` answers for one workspace; ``plan_tick`` answers for all rows of a tick and gives out the free slots
-between them. A transition is a value: the store writes the first four kinds
-(``store/workspaces/transitions``), the worker runs the rest, and a test reads like a table.
+``plan`` decides for one workspace; ``plan_tick`` decides for all rows of a tick and assigns the free slots.
+A transition is a value: the store writes the first four kinds
+(``store/workspaces/transitions``), the worker runs the rest.
 
 Invariants: at most one transition per workspace. An operation begins only into a free slot of its lane, while
 its backends answer and the last full observation is fresh, so waiting for any of these uses up no timeout.
@@ -39,7 +39,7 @@ from codehub.domain.workspace import WorkspaceView
 
 
 class Lane(StrEnum):
-    """Operations that share slots: a home that waits for a storage slot never delays a start."""
+    """Operations that share slots. Waiting for a storage slot never delays a start."""
 
     CONTROL = "control"
     STORAGE = "storage"
@@ -51,7 +51,7 @@ def lane_of(operation: Operation) -> Lane:
 
 @dataclass(frozen=True)
 class BeginOperation:
-    """Claim the workspace for this operation, if it is still as planned, and run its action."""
+    """Claim the workspace for this operation and run its action. Compare-and-set."""
 
     workspace: WorkspaceView
     operation: Operation
@@ -59,7 +59,10 @@ class BeginOperation:
 
 @dataclass(frozen=True)
 class CompleteOperation:
-    """The target was observed. ``after`` is the workspace at rest; its next operation begins at once."""
+    """Complete the operation: its target was observed.
+
+    ``after`` is the workspace at rest; its next operation begins at once.
+    """
 
     workspace: WorkspaceView
     after: WorkspaceView
@@ -68,7 +71,7 @@ class CompleteOperation:
 
 @dataclass(frozen=True)
 class MarkHome:
-    """A whole home is there that nothing remembers: remember it, then go on as after a completion."""
+    """Mark a whole home that is not marked, then go on as after a completion."""
 
     workspace: WorkspaceView
     after: WorkspaceView
@@ -77,7 +80,7 @@ class MarkHome:
 
 @dataclass(frozen=True)
 class HaltWorkspace:
-    """Terminal error with no operation in flight: only a person goes on."""
+    """Set a terminal error with no operation in flight: only a person recovers it."""
 
     workspace: WorkspaceView
     error: ErrorInfo
@@ -92,7 +95,7 @@ class RunAction:
 
 @dataclass(frozen=True)
 class FailAction:
-    """One execution failed: its effect never showed, or it hangs and is cancelled."""
+    """Fail one execution: its effect was never observed, or it hangs and is cancelled."""
 
     workspace: WorkspaceView
     failure: EffectError
@@ -100,7 +103,7 @@ class FailAction:
 
 @dataclass(frozen=True)
 class ExpireAction:
-    """Over its timeout: cancel the action, confirm it gone, then go terminal."""
+    """Past its timeout: cancel the action, confirm it gone, then go terminal."""
 
     workspace: WorkspaceView
     error: ErrorInfo
@@ -108,7 +111,7 @@ class ExpireAction:
 
 @dataclass(frozen=True)
 class RecordCrash:
-    """The container left RUNNING unasked: ask how it ended, read its last output, write it down."""
+    """Record a container that left RUNNING unasked: how it ended, and its last output."""
 
     workspace: WorkspaceView
     crash: Crashed
@@ -116,7 +119,7 @@ class RecordCrash:
 
 @dataclass(frozen=True)
 class Unplannable:
-    """Planning this row raised: it is reported and skipped, so that one bad row stops nobody else."""
+    """Report a row whose planning raised, and skip it: one bad row stops no other."""
 
     workspace: WorkspaceView
     error: Exception
@@ -129,7 +132,7 @@ Transition = Written | Executed | Unplannable
 
 @dataclass(frozen=True)
 class Slots:
-    """What may begin in this tick.
+    """Slots for operations that may begin in this tick.
 
     ``free``: slots per lane. ``available``: operations whose backends answer. ``observed``: the last full
     observation is fresh; without it nothing is claimed and nothing times out.
@@ -142,7 +145,7 @@ class Slots:
 
 @dataclass
 class _SlotCount:
-    """Gives out slots, first come first served."""
+    """Counts slots taken in this tick, first come first served."""
 
     slots: Slots
     taken: Counter[Lane] = field(default_factory=Counter)
@@ -166,10 +169,10 @@ def plan_tick(
     slots: Slots,
     attempts: Mapping[UUID, Attempt] | None = None,
 ) -> Sequence[Transition]:
-    """The transitions of one tick, in the order of ``rows``.
+    """Plan the transitions of one tick, in the order of ``rows``.
 
     Slots go to actions that run again first, then to workspaces whose operation just completed (a person
-    waits for the rest of that walk), then to new operations.
+    may wait for their remaining steps), then to new operations.
     """
     known = attempts or {}
     planned = [_plan_row(ws, known.get(ws.id, _NO_ATTEMPT), now=now, policy=policy) for ws in rows]
@@ -208,7 +211,7 @@ def _admit(transition: Transition, count: _SlotCount) -> Transition | None:
 def _plan_row(ws: WorkspaceView, attempt: Attempt, *, now: datetime, policy: Policy) -> Transition | None:
     try:
         if ws.operation is Operation.NONE and attempt.acting:
-            return None  # an action of an earlier operation is still ending
+            return None  # the action of an earlier operation has not ended yet
         decision = plan(ws, now=now, policy=policy, attempt=attempt)
         return _transition(ws, decision, attempt, now=now, policy=policy)
     except Exception as error:  # noqa: BLE001 - reported by the tick; the other rows go on
@@ -246,7 +249,7 @@ def _transition(
 
 
 def _as_acted(ws: WorkspaceView, attempt: Attempt) -> WorkspaceView:
-    """With the end of the action, which only this leader knows until the completion writes it."""
+    """The row with the end of its action, which only this leader knows until the completion writes it."""
     return ws if attempt.acted_at is None else replace(ws, op_acted_at=attempt.acted_at)
 
 
@@ -264,7 +267,7 @@ def _at_rest(ws: WorkspaceView, *, now: datetime) -> WorkspaceView:
 def _next_operation(
     after: WorkspaceView, attempt: Attempt, *, now: datetime, policy: Policy
 ) -> Operation | None:
-    """Planned with the completion: the next step of a walk need not wait for the next tick."""
+    """The operation that follows a completion at once, without waiting for the next tick."""
     if after.health_status is not HealthStatus.OK or attempt.acting:
         return None
     decision = plan(after, now=now, policy=policy)

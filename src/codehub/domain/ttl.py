@@ -1,8 +1,8 @@
-"""When an idle workspace goes to sleep, and a forgotten one into its archive.
+"""Decide when an idle workspace is stopped, and an unused one archived.
 
-Losing what Redis knows may keep a workspace awake too long; it must never put one to sleep that is in
-use. So every doubt is an answer "no": a timer that may have been lost, an activity that could not be
-read, too many that seem idle at once.
+Losing the data in Redis may keep a workspace running too long; it must never stop one that is in use. So
+nothing is lowered where a timer may have been lost, where activity could not be read, or where too many
+workspaces seem idle at once.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ MASS_IDLE_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Activity:
-    """What the proxies reported of one workspace."""
+    """Use of one workspace, as the proxies reported it."""
 
     connections: int = 0  # open WebSockets
-    requests: int = 0  # proxies with requests in flight, or a moment ago
+    requests: int = 0  # proxies with requests in flight, or shortly before
     idle_timer: timedelta | None = None  # time left; None: expired or never set
     last_seen_at: datetime | None = None
     kind: str | None = None
@@ -36,29 +36,29 @@ class Activity:
 
 @dataclass(frozen=True)
 class Transition:
-    """What happens next by itself, when, and why."""
+    """The next automatic change of the desired state, when and why."""
 
     to: DesiredState
     at: datetime
     why: str
 
 
-def can_be_believed(memory_age_seconds: float, *, standby_ttl_seconds: float) -> bool:
-    """Whether "nobody uses it" means anything in a memory of activity that is this old.
+def memory_is_complete(memory_age_seconds: float, *, standby_ttl_seconds: float) -> bool:
+    """Whether Redis has kept activity long enough that its absence means "idle".
 
-    Two things may be missing in a young one. Use that is over would count for the TTL. Use that goes on is
-    told again with the next renewal of its lease, however short the TTL: after the length of a lease every
-    living proxy has renewed, or cannot reach Redis and has said so in PostgreSQL (``active_until``) by then.
+    A younger Redis may lack two things. Use that has ended counts for the length of the TTL. Use that goes on
+    is reported again with the next renewal of its lease, however short the TTL: after the length of a lease
+    every living proxy has renewed, or cannot reach Redis and has set ``active_until`` in PostgreSQL.
     """
     return memory_age_seconds > max(standby_ttl_seconds, LEASE_SECONDS)
 
 
 def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime) -> bool:
-    """Idle: RUNNING → STANDBY.
+    """Whether an idle workspace is due to be stopped: RUNNING → STANDBY.
 
     ``last_access_at`` is set when a start completes, so a workspace that just came up has its whole idle
-    period to be connected to, whatever became of its timer. ``last_seen_at`` is asked beside the timer,
-    which was set with the TTL of its moment: that may have been raised since.
+    period to be connected to, even if its timer was lost. ``last_seen_at`` is read beside the timer,
+    because the timer was set with the TTL of that time, which may have been raised since.
     """
     used_at = _last_used_at(ws, activity)
     just_used = now - used_at <= timedelta(seconds=ws.standby_ttl_seconds)
@@ -66,22 +66,28 @@ def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime) -> bool:
 
 
 def archives_now(ws: WorkspaceView, *, now: datetime) -> bool:
-    """Forgotten: STANDBY → PENDING."""
+    """Whether an unused workspace is due to be archived: STANDBY → PENDING."""
     if not _may_archive(ws) or _is_ahead(ws.awake_until, now):
         return False
     return now - ws.last_access_at > timedelta(seconds=ws.archive_ttl_seconds)
 
 
 def is_mass_idle(*, newly_idle: int, running: int) -> bool:
-    """More fell idle at once than people do: rather Redis or a proxy lost its memory. Hold."""
+    """Whether more fell idle at once than people cause.
+
+    Redis or a proxy may have lost data then, so the TTL manager holds.
+    """
     return newly_idle > max(MASS_IDLE_FLOOR, running * MASS_IDLE_SHARE)
 
 
 def next_transition(ws: WorkspaceView, *, activity: Activity | None, now: datetime) -> Transition | None:
-    """What people are told: "sleeps in 4 min". An estimate; the TTL manager decides when it is due."""
+    """The next automatic change, shown to people ("sleeps in 4 min").
+
+    An estimate; the TTL manager decides when it is due.
+    """
     if _may_sleep(ws):
         if activity is None or activity.connections > 0:
-            return None  # in use, or nobody can tell: no promise
+            return None  # in use, or its activity is not known
         at = max(
             now + (activity.idle_timer or timedelta(0)),
             _last_used_at(ws, activity) + timedelta(seconds=ws.standby_ttl_seconds),

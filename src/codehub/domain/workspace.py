@@ -1,7 +1,7 @@
-"""A workspace as the rules see it: one frozen snapshot of its row.
+"""Snapshot of a workspace's row, as the rules read it. Immutable.
 
-``store`` makes these from rows; ``plan``, ``completion``, ``ttl`` and the rest read them. Nothing here
-changes: a decision is a value, and whoever carries it out writes to the database, fenced.
+``store`` makes these from rows; ``plan``, ``completion``, ``ttl`` and the rest read them. A decision is a
+value; the caller that performs it writes to the database, fenced.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Op
 
 @dataclass(frozen=True)
 class HomeContext:
-    """``workspaces.home_ctx``: what the Reconciler knows of the home, beyond what can be seen.
+    """``workspaces.home_ctx``: what is known of the home beyond observation.
 
     ``volume``: a home was completed here, so its absence is a loss and never a fresh start.
     ``restore_marker``: the archive this volume was completely restored from (or became).
-    ``ran_at``: when the container last reached RUNNING, while nobody has asked it to stop.
+    ``ran_at``: when the container last reached RUNNING; None once a stop was asked for.
     ``crashes``: how often in a row it left RUNNING within a minute, unasked.
-    ``sizes``: of the last archive, for people.
+    ``sizes``: of the last archive, shown to people.
     ``archived_key``, ``archive_sha256``: the checksum that was committed together with that key.
-    ``archive_failures``: how often in a row archiving was given up; ``archive_retry_at``: not tried again
+    ``archive_failures``: how often in a row archiving was given up; ``archive_retry_at``: not retried
     before.
     """
 
@@ -70,7 +70,7 @@ class HomeContext:
 
 @dataclass(frozen=True)
 class WorkspaceView:
-    """Every column a rule may ask about."""
+    """Every column of a workspace that a rule reads."""
 
     id: UUID
     owner_id: UUID
@@ -100,28 +100,37 @@ class WorkspaceView:
 
     @property
     def in_error(self) -> bool:
-        """Only a person lifts this. The Observer may not have turned ``health_status`` yet."""
+        """In terminal error, which only a person lifts.
+
+        ``error_info`` counts too, because the Observer may not have set ``health_status`` yet.
+        """
         return self.health_status is HealthStatus.ERROR or (
             self.error_info is not None and self.error_info.is_terminal
         )
 
     @property
     def archive_sha256(self) -> str | None:
-        """The checksum of the archive that is the home. None: of an older release, or of another key (an
-        operator went back to an older generation by hand)."""
+        """Checksum of the current archive; None: not known.
+
+        It is not known of archives of an older release, or where the key is another one (an operator went
+        back to an older generation by hand).
+        """
         return self.home.archive_sha256 if self.home.archived_key == self.archive_key else None
 
     @property
     def archiving_given_up(self) -> bool:
-        """Archiving failed, and waits for its next try or for a person. The home is whole: it can be
-        started."""
+        """Archiving failed and waits for its next try or for a person.
+
+        The home is whole: it can be started.
+        """
         return self.operation is Operation.NONE and self.home.archive_retry_at is not None
 
     @property
     def owner_may_lift_error(self) -> bool:
-        """What stopped an archiving is mostly a file in the home: nobody but its owner can mend that.
+        """Whether the owner, and not only an administrator, may recover this error.
 
-        A contradiction between what exists and what should, or lost data, is for an administrator to look at.
+        Archiving mostly fails because of a file in the home, which only its owner can change. A mismatch
+        between what exists and what should, or lost data, is for an administrator.
         """
         error = self.error_info
         return (
@@ -132,9 +141,9 @@ class WorkspaceView:
 
     @property
     def volume_is_trusted(self) -> bool:
-        """The volume, if there is one, holds the whole home.
+        """Whether the volume, if there is one, holds the whole home.
 
-        A half-restored or half-deleted volume is not trusted: it is never started on and never
-        archived, because either would turn a hole into the truth.
+        A half-restored or half-deleted volume is not trusted: it is never started and never archived,
+        because either would make an incomplete home the current one.
         """
         return self.archive_key is None or self.home.restore_marker == self.archive_key

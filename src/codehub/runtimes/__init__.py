@@ -1,1 +1,4 @@
-"""Containers and volumes, behind one protocol. Concrete runtimes are named only in ``server/wiring.py``."""
+"""Runtimes: containers and volumes behind one protocol.
+
+Concrete runtimes are named only in ``server/runtime_choice.py``.
+"""

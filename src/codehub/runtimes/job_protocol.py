@@ -1,4 +1,4 @@
-"""What a storage job and the runtime that started it say to each other.
+"""Protocol between a storage job and the runtime that started it.
 
 One JSON object goes to the job's standard input; JSON lines come from its standard output:
 
@@ -20,7 +20,7 @@ _RESULT_FIELDS = {"event", "archive_key", "bytes", "files", "skipped", "sha256",
 
 
 def find_message(line: bytes) -> dict[str, Any] | None:
-    """The JSON object in a line. Other output (a library that prints) is not for us."""
+    """Parse a line as a message; None: other output (a library that prints)."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -29,7 +29,7 @@ def find_message(line: bytes) -> dict[str, Any] | None:
 
 
 def find_progress(message: Mapping[str, Any]) -> StorageProgress | None:
-    """How far the job is, if that is what the message says."""
+    """The progress in a message; None: it is another message."""
     if message.get("event") != "progress":
         return None
     total = message.get("total_bytes")
@@ -41,7 +41,7 @@ def find_progress(message: Mapping[str, Any]) -> StorageProgress | None:
 
 
 def outcome(final: Mapping[str, Any] | None, *, exit_code: int, output: Sequence[str]) -> StorageResult:
-    """Done is what says so *and* exits with 0; everything else raises, with its reasons."""
+    """The job's result. Raises unless it reported ``done`` *and* exited with 0."""
     event = final.get("event") if final else None
     if final and event == "done" and exit_code == 0:
         return StorageResult(

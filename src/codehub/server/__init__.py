@@ -1,1 +1,1 @@
-"""Settings, wiring (the only place that names concrete classes), embedded services, the process itself."""
+"""Server process: settings, wiring of concrete classes, embedded servers."""

@@ -1,7 +1,7 @@
-"""The address CodeHub listens on, and taking it.
+"""Parse and bind the address CodeHub listens on.
 
-The port is taken before anything slow starts, so that "somebody else has it" is said in the first moment.
-It is only bound then, not listened on: until the server is ready, callers are refused, not left waiting.
+The port is bound before anything slow starts, so that a port in use is reported at once. It is not listened on
+yet: until the server is ready, callers are refused instead of left waiting.
 """
 
 import errno
@@ -14,7 +14,7 @@ from codehub.domain.errors import CodeHubError
 
 
 class PortTakenError(CodeHubError):
-    """Another program listens there already."""
+    """The port is in use by another program."""
 
     code = "port_taken"
 
@@ -27,7 +27,7 @@ class AddressUnusableError(CodeHubError):
 
 @dataclass(frozen=True)
 class Bind:
-    """``host:port``; an IPv6 host is written in brackets. Port 0 lets the system choose."""
+    """Listening address ``host:port``; IPv6 in brackets. Port 0: the system chooses."""
 
     host: str
     port: int
@@ -62,7 +62,10 @@ class Bind:
 
 
 def take(bind: Bind) -> socket.socket:
-    """A socket bound to the address and not yet listening. Raises the errors above, in words."""
+    """Bind a socket to the address, not yet listening.
+
+    Raises ``PortTakenError`` or ``AddressUnusableError`` with a sentence for people.
+    """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -74,7 +77,7 @@ def take(bind: Bind) -> socket.socket:
         ) from error
     taken = socket.socket(family, kind, proto)
     try:
-        # A port that was just left (TIME_WAIT) is free; one that somebody listens on is still refused.
+        # A port in TIME_WAIT is free; one that another program listens on is still refused.
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -106,5 +109,5 @@ def explain_bind_error(error: OSError, bind: Bind) -> CodeHubError:
 
 
 def bound_to(taken: socket.socket, bind: Bind) -> Bind:
-    """The same address with the port the system chose, if it was asked to."""
+    """The address with the port the system chose, if the port was 0."""
     return Bind(host=bind.host, port=taken.getsockname()[1])

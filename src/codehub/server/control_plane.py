@@ -1,7 +1,7 @@
-"""The five coordinators of one process, put together and run side by side.
+"""Build and run the five coordinators of one process.
 
-Given a runtime, an archive store, a database and Redis, this builds the leaders-to-be, each with a
-connection of its own, and runs their loops. One that fails never takes another with it.
+Each coordinator gets a database connection of its own and runs in a loop of its own. One that fails never stops
+another.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from codehub.coordinators import archive_gc, observer, ttl_manager
-from codehub.coordinators.archive_gc import ArchiveGc, ArchiveShelf
+from codehub.coordinators.archive_gc import ArchiveGc, ArchiveObjects
 from codehub.coordinators.event_listener import EventListener
 from codehub.coordinators.leadership import Leadership, lock_name, session_idle_seconds
 from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
@@ -43,13 +43,13 @@ STOP_SECONDS = 30.0
 EVENTS_RETRY_SECONDS = 0.5
 
 
-class Archives(ArchiveCatalogue, ArchiveShelf, Protocol):
-    """The archive store, as the coordinators see it."""
+class Archives(ArchiveCatalogue, ArchiveObjects, Protocol):
+    """The archive store, as the coordinators use it."""
 
 
 @dataclass(frozen=True)
 class CoordinatorDeps:
-    """What the coordinators act on."""
+    """Dependencies of the coordinators."""
 
     database_url: str
     runtime: Runtime
@@ -63,6 +63,8 @@ class CoordinatorDeps:
 
 
 class ControlPlane:
+    """The coordinator loops of one process."""
+
     def __init__(self, loops: list[CoordinatorLoop]) -> None:
         self.loops = {loop.coordinator.name: loop for loop in loops}
         self._tasks: list[asyncio.Task[None]] = []
@@ -73,7 +75,7 @@ class ControlPlane:
         ]
 
     async def stop(self) -> None:
-        """Hand over: stop ticking, end actions, free the locks, all coordinators at the same time."""
+        """Stop all coordinators at once: end ticks and actions, release the locks."""
         for loop in self.loops.values():
             loop.stop()
         if self._tasks:
@@ -85,11 +87,12 @@ class ControlPlane:
         self._tasks = []
 
     def health(self) -> dict[str, Any]:
-        """This process's part in each coordination, for ``/health/coordinator``."""
+        """State of each coordinator in this process, for ``/health/coordinator``."""
         return {name: _health(loop) for name, loop in self.loops.items()}
 
 
 def build_control_plane(settings: Settings, parts: CoordinatorDeps) -> ControlPlane:
+    """Build all five coordinators with their loops; ``ControlPlane.start`` runs them."""
     builder = _Builder(settings, parts)
     loops = [
         builder.loop(HintTarget.OBSERVER, "observer", builder.observer),
@@ -134,8 +137,8 @@ class _Builder:
     def _timing(self, name: str) -> LoopTiming:
         config = self._settings.coordinator
         if name == "events":
-            # Somebody is looking at a screen, which is to be right two seconds after a restart of anything.
-            # This one does no work in its first moment that would have to be spread over the replicas.
+            # Dashboards must be up to date two seconds after a restart of anything. The event listener does no work
+            # at its start that would have to be spread over the replicas.
             return LoopTiming(
                 retry_seconds=min(config.retry_interval, EVENTS_RETRY_SECONDS),
                 verify_seconds=config.verify_interval,
@@ -219,7 +222,7 @@ class _Builder:
         config = self._settings.gc
         return ArchiveGc(
             leadership=leadership,
-            shelf=self._parts.archives,
+            archives=self._parts.archives,
             wake_signal=wake_signal,
             timing=archive_gc.Timing(
                 interval_seconds=config.interval,
@@ -270,7 +273,7 @@ def _policy(settings: Settings) -> Policy:
     return Policy(
         max_retries=config.max_retries,
         retry_backoff=timedelta(seconds=config.retry_backoff),
-        limits={operation: timedelta(seconds=limit) for operation, limit in seconds.items()},
+        timeouts={operation: timedelta(seconds=timeout) for operation, timeout in seconds.items()},
     )
 
 

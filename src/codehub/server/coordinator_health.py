@@ -1,8 +1,8 @@
-"""``/health/coordinator``: who leads in the cluster, and this process's part in it.
+"""Answer ``/health/coordinator``: the leaders in the cluster, and this process.
 
-Who leads, since when, its last tick and its last error come from ``system_locks`` and the locks that are
-held, never from this process's memory: it may have been frozen and replaced without knowing. Only while the
-database does not answer is what the process knows of itself all there is to tell.
+The leader, since when, its last tick and its last error come from ``system_locks`` and the locks that are held,
+never from this process's memory: it may have been frozen and replaced without knowing. Only while the database
+does not answer is the process's own state reported.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ ANSWER_WITHIN_SECONDS = 3.0
 
 
 class CoordinatorHealth:
+    """Reports which process leads each coordinator."""
+
     def __init__(self, settings: Settings, control_plane: ControlPlane | None, sessions: Sessions) -> None:
         self._settings = settings
         self._control_plane = control_plane
@@ -36,7 +38,7 @@ class CoordinatorHealth:
         for name in COORDINATORS:
             lock = lock_name(name, lock_id=lock_id)
             mine = own.get(name, {})
-            coordinators[name] = _of_itself(mine) if rows is None else _of_the_leader(lock, mine, rows)
+            coordinators[name] = _own_health(mine) if rows is None else _leader_health(lock, mine, rows)
         return {
             "node_id": self._settings.coordinator.node_id,
             "uptime_seconds": int((datetime.now(UTC) - self._started_at).total_seconds()),
@@ -45,7 +47,7 @@ class CoordinatorHealth:
         }
 
     async def _terms(self) -> dict[str, Term] | None:
-        """None: the database does not answer."""
+        """All terms; None: the database does not answer."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS), self._sessions() as session:
                 return await terms.read_terms(session)
@@ -53,14 +55,14 @@ class CoordinatorHealth:
             return None
 
 
-def _of_the_leader(lock: str, own: dict[str, Any], rows: dict[str, Term]) -> dict[str, Any]:
+def _leader_health(lock: str, own: dict[str, Any], rows: dict[str, Term]) -> dict[str, Any]:
     rivals = [
         {"holder_id": each.holder_id, "lock_name": each.lock_name}
         for each in terms.rivals_of(lock, rows.values())
     ]
     term = rows.get(lock)
-    if term is None or not term.is_held:  # the row of one who has gone says nothing about now
-        return {**_of_nobody(), "rivals": rivals}
+    if term is None or not term.is_held:  # the row of a leader that has gone is out of date
+        return {**_no_leader(), "rivals": rivals}
     return {
         "is_leader": own.get("epoch") == term.epoch,
         "holder_id": term.holder_id,
@@ -73,13 +75,13 @@ def _of_the_leader(lock: str, own: dict[str, Any], rows: dict[str, Term]) -> dic
     }
 
 
-def _of_itself(own: dict[str, Any]) -> dict[str, Any]:
+def _own_health(own: dict[str, Any]) -> dict[str, Any]:
     if not own.get("is_leader"):
-        return {**_of_nobody(), "last_error": own.get("last_error")}
-    return {**_of_nobody(), **own}
+        return {**_no_leader(), "last_error": own.get("last_error")}
+    return {**_no_leader(), **own}
 
 
-def _of_nobody() -> dict[str, Any]:
+def _no_leader() -> dict[str, Any]:
     return {
         "is_leader": False,
         "holder_id": None,

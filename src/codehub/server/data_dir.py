@@ -1,13 +1,13 @@
-"""The directory an installation lives in: who may use it, and what lies where.
+"""Data directory of an installation: its layout and its lock.
 
     postgres/   the embedded database          volumes/    homes of local workspaces
     redis/      where the embedded Redis runs  archives/   the default archive store
-    logs/       what the embedded servers say  run/        sockets, and records of local workspaces
+    logs/       of the embedded servers        run/        sockets, and records of local workspaces
     secrets/    passwords of the embedded servers
     lock        held by the process that runs the embedded servers
 
 The lock is an ``flock``: the kernel gives it back when the process ends, however it ends, so there is no
-stale lock to clear. Whoever holds it may stop and clear away what it finds of the embedded servers.
+stale lock to remove. Its holder may stop and remove what an earlier process left of the embedded servers.
 """
 
 import contextlib
@@ -66,17 +66,17 @@ class DataDir:
         return self.path / "lock"
 
     def sockets(self) -> Path:
-        """The directory of CodeHub's sockets: ``run``, or what stands in for it (``socket_dir``)."""
+        """The directory of CodeHub's sockets: ``run``, or its substitute (``socket_dir``)."""
         return socket_dir.find(self.path)
 
     def prepare(self) -> None:
-        """Make the directory and what is always there. Safe to repeat."""
+        """Create the directory and check that it is writable. Idempotent."""
         with _explained(self.path):
             if not self.path.exists():
                 self.path.mkdir(parents=True, exist_ok=True)
                 self.path.chmod(private_mode())
             elif os.geteuid() == 0 and stat.S_IMODE(self.path.stat().st_mode) == 0o711:
-                self.path.chmod(private_mode())  # an earlier version had to let the database pass through
+                self.path.chmod(private_mode())  # earlier versions opened it for the database's user
             for directory in (self.logs, self.redis):
                 directory.mkdir(mode=0o700, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
@@ -84,17 +84,17 @@ class DataDir:
 
     @contextlib.contextmanager
     def sockets_in_use(self) -> Iterator[Path]:
-        """The directory of sockets, made if need be, for as long as the block lasts."""
+        """Hold the directory of sockets for the length of the block; created if missing."""
         self.prepare()
         with contextlib.ExitStack() as stack:
             with _explained(self.path):
-                _take_run_back(self.run)
+                _move_run_back(self.run)
                 directory = stack.enter_context(socket_dir.in_use(self.path))
             yield directory
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the one that runs the embedded servers here. Raises ``DataDirInUseError``."""
+        """Hold the lock for running embedded servers here. Raises ``DataDirInUseError``."""
         with _explained(self.path):
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -107,7 +107,7 @@ class DataDir:
                     "Stop that one, or set CODEHUB_DATA_DIR (and CODEHUB_BIND) to run a second one beside it."
                 ) from None
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)  # for the sentence above; decides nothing
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)  # for the message above only
             with self.sockets_in_use():
                 yield
         finally:
@@ -125,11 +125,14 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _take_run_back(run: Path) -> None:
-    """Earlier versions put all of ``run`` elsewhere if the path was long, locks and records included."""
+def _move_run_back(run: Path) -> None:
+    """Move ``run`` back: earlier versions put it elsewhere if the path was long, locks and records included.
+
+    A crash in here leaves ``run.moving``, which the next start removes or renames.
+    """
     draft = run.with_name("run.moving")
     if run.is_symlink():
-        shutil.rmtree(draft, ignore_errors=True)  # of somebody killed right here
+        shutil.rmtree(draft, ignore_errors=True)  # left by a process killed right here
         elsewhere = run.resolve()
         if elsewhere.is_dir() and elsewhere.stat().st_uid == os.geteuid():
             shutil.copytree(elsewhere, draft, symlinks=True, ignore=_sockets)
@@ -139,7 +142,7 @@ def _take_run_back(run: Path) -> None:
             draft.rename(run)
         shutil.rmtree(elsewhere, ignore_errors=True)
     elif draft.exists() and not run.exists():
-        draft.rename(run)  # killed between the link's end and this
+        draft.rename(run)  # a process was killed between unlink and rename
 
 
 def _sockets(directory: str, names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The first contact with the database: is it there, does it fit, does it have a first user?"""
+"""Prepare the database at start: reach it, migrate it, create the first admin."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ TROUBLE = frozenset({"08", "28", "3D", "53", "57"})
 
 
 class DatabaseUnreachableError(CodeHubError):
-    """The database does not answer, or not to us."""
+    """The database does not answer, or refuses this client."""
 
     code = "database_unreachable"
 
@@ -32,9 +32,9 @@ class DatabaseNotMigratedError(CodeHubError):
 
 
 async def prepare_database(url: str, settings: Settings, *, migrate: bool) -> FirstAdmin | None:
-    """Bring the schema up to date and make the first admin, if there is nobody yet.
+    """Migrate the schema and create the first admin, if there is no user yet.
 
-    Any number of replicas may do this at once. Dying in here is harmless: each step is one transaction.
+    Any number of replicas may do this at once. A crash is harmless: each step is one transaction.
     """
     async with explained(url):
         if migrate:
@@ -59,27 +59,27 @@ async def prepare_database(url: str, settings: Settings, *, migrate: bool) -> Fi
 
 @asynccontextmanager
 async def explained(url: str) -> AsyncIterator[None]:
-    """Turn failures of the connection into a sentence with what to do."""
+    """Translate connection failures into an error that says what to do."""
     try:
         yield
     except (OSError, *DRIVER_ERRORS, DBAPIError) as error:
         if isinstance(error, DBAPIError) and not _is_trouble(error):
             raise
-        said = redact_text(str(_root(error))).strip() or type(error).__name__
+        detail = redact_text(str(_root(error))).strip() or type(error).__name__
         raise DatabaseUnreachableError(
-            f"The database at {redact_text(url)} cannot be used: {said.rstrip('.')}. "
+            f"The database at {redact_text(url)} cannot be used: {detail.rstrip('.')}. "
             "Check that it runs and that DATABASE_URL is right, or unset it to use the embedded one."
         ) from error
 
 
 def _is_trouble(error: DBAPIError) -> bool:
-    """Whether the database is in trouble, or out of reach; otherwise the mistake is CodeHub's."""
+    """Whether the database is failing or unreachable; any other error is a bug of CodeHub."""
     state = str(getattr(error.orig, "sqlstate", None) or "")
     return error.connection_invalidated or state[:2] in TROUBLE or isinstance(error, InterfaceError)
 
 
 def _root(error: BaseException) -> BaseException:
-    """What the database or the network said, without what libraries wrapped around it."""
+    """The error of the database or the network, without the libraries' wrappers."""
     while isinstance(error, DBAPIError) and error.orig is not None:
         error = error.orig
     return error.__cause__ if isinstance(error.__cause__, asyncpg.PostgresError) else error

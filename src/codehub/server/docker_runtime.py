@@ -1,4 +1,4 @@
-"""The Docker runtime as the settings want it."""
+"""Build the Docker runtime from the settings."""
 
 from collections.abc import Callable, Mapping
 from uuid import UUID
@@ -17,7 +17,7 @@ async def build_docker_runtime(
     job_env: Mapping[str, str],
     on_exit: Callable[[UUID], None] | None = None,
 ) -> DockerRuntime:
-    """Does not wait for the engine.
+    """Build the Docker runtime. Does not wait for the engine.
 
     ``has_homes``: the database knows of volumes, so an engine that has none of ours is the wrong one.
     ``job_env``: what storage jobs need to reach the archive store.

@@ -1,4 +1,4 @@
-"""uvicorn inside our own event loop: it serves, the process's main decides when it stops."""
+"""Serve HTTP with uvicorn in our own event loop; ``main`` decides when it stops."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from codehub.kit.listening import stop_arrivals
 from codehub.server.bind import Bind, explain_bind_error
 
 DRAIN_SECONDS = 5
-"""How long a response under way may take after the stop. Event streams never end by themselves."""
+"""Timeout of responses in progress after a stop. Event streams never end by themselves."""
 
 POLL_EVERY = 0.02
 
@@ -25,16 +25,19 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # signals are main's: the database must not go before the coordinators have
+        yield  # main handles signals: the database must not stop before the coordinators
 
     async def main_loop(self) -> None:
-        """uvicorn's own looks at a flag and at the clock ten times a second, day and night."""
+        """Wait without polling: uvicorn's own loop wakes ten times a second."""
         await self.ending.wait()
 
 
 @contextlib.asynccontextmanager
 async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve ``app`` on a bound socket; gives the task that serves. At the end, open requests are drained."""
+    """Serve ``app`` on a bound socket; yields the serving task.
+
+    At the end open requests are drained, for at most ``DRAIN_SECONDS``.
+    """
     server = _Server(
         uvicorn.Config(
             app,
@@ -42,8 +45,8 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             log_config=None,
             access_log=False,
             server_header=False,
-            date_header=False,  # the API says it (``api/middleware``): uvicorn would wake for it while nobody asks
-            # Whom a forwarded address may be believed from is the API's question, not uvicorn's.
+            date_header=False,  # ``api/middleware`` sets it: uvicorn would wake for it without any request
+            # The API decides which proxies' forwarded addresses to trust, not uvicorn.
             proxy_headers=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
@@ -57,7 +60,7 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             await asyncio.sleep(POLL_EVERY)
         yield task
     except OSError as error:
-        # Two processes may bind one port as long as neither listens; the second one to listen learns it here.
+        # Two processes may bind one port as long as neither listens; the second to listen fails here.
         raise explain_bind_error(error, bind) from error
     finally:
         if server.started:
@@ -68,7 +71,7 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
 
 
 async def answers(url: str) -> None:
-    """Return once this address answers 200."""
+    """Wait until this address answers 200."""
     async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
         while True:
             with contextlib.suppress(httpx.HTTPError):

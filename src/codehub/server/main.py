@@ -1,11 +1,11 @@
-"""The life of one CodeHub process, from the first check to the last goodbye.
+"""Start, run and stop one CodeHub process.
 
     take the port → embedded servers (under the data directory's lock) → migrate → first admin
-    → coordinators and HTTP → … → coordinators step down → HTTP drained → embedded servers → gone
+    → coordinators and HTTP → … → coordinators step down → HTTP drained → embedded servers stopped
 
 Each stage is a block that undoes itself, so Ctrl-C is the same at every moment: the main task is cancelled
-and the blocks end from the inside out. A kill -9 skips all of that, which must do no harm: the kernel ends
-the children and frees lock and port, and the next start clears away the rest.
+and the blocks end from the inside out. A kill -9 skips all of that and does no harm: the kernel ends the
+children and frees lock and port, and the next start removes the rest.
 
 ``up`` and ``serve`` run the same code; ``Run`` holds what differs.
 """
@@ -43,14 +43,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NotServingError(CodeHubError):
-    """The server does not serve."""
+    """The HTTP server did not become ready, or ended unasked."""
 
     code = "not_serving"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What ``up`` and ``serve`` do differently, and how they tell the person."""
+    """What ``up`` and ``serve`` do differently, and their callbacks for people."""
 
     migrate: bool
     stop_workspaces: bool
@@ -60,7 +60,7 @@ class Run:
 
 
 async def run_server(settings: Settings, run: Run) -> None:
-    """Run until cancelled. Raises ``CodeHubError`` with a sentence for whatever stands in the way."""
+    """Run the server until cancelled. Raises ``CodeHubError`` if it cannot start."""
     with contextlib.closing(binding.take(settings.http.bind)) as taken:
         bind = binding.bound_to(taken, settings.http.bind)
         settings = settings.model_copy(update={"http": settings.http.model_copy(update={"bind": bind})})
@@ -94,12 +94,12 @@ async def _serve(
     taken: socket.socket,
     bind: binding.Bind,
 ) -> None:
-    """HTTP until cancelled: behind the proxy's processes, or by itself where this one has no proxy."""
+    """Serve HTTP until cancelled: behind the proxy's processes, or directly without the proxy role."""
     async with contextlib.AsyncExitStack() as stack:
         has_proxy = ProcessRole.PROXY in settings.http.roles
         listening = stack.enter_context(supervisor.api_socket(settings)) if has_proxy else taken
         http = await stack.enter_async_context(serving(application.asgi, taken=listening, bind=bind))
-        # Before requests are drained: the next leader need not wait for the last download.
+        # Before requests are drained: the next leader does not wait for the last download.
         stack.push_async_callback(application.step_down)
         stack.callback(end_streams, application.asgi)
         if has_proxy:
@@ -109,7 +109,7 @@ async def _serve(
         await _until_ready(bind)
         memory.settle()
         run.on_ready(settings.http.base_url or bind.url)
-        # Waited for, not awaited: the end of this wait must not cut off open requests.
+        # wait() instead of await: cancelling this wait must not cancel open requests.
         await asyncio.wait({http})
         raise NotServingError("The HTTP server ended unasked; the log says why.")
 
@@ -127,18 +127,20 @@ async def _until_ready(bind: binding.Bind) -> None:
 
 
 def run_until_signal(work: Coroutine[Any, Any, None], *, on_stopping: Callable[[], None]) -> None:
-    """Run ``work`` until it ends or a signal asks for the end; then its blocks unwind. A second signal leaves
-    at once: the kernel then ends the children."""
+    """Run ``work`` until it ends or a signal cancels it.
+
+    Its blocks unwind then. A second signal exits at once, and the kernel ends the children.
+    """
 
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        asked = 0
+        received = 0
 
-        def ask() -> None:
-            nonlocal asked
-            asked += 1
-            if asked > 1:
+        def on_signal() -> None:
+            nonlocal received
+            received += 1
+            if received > 1:
                 os._exit(130)
             on_stopping()
             task.cancel()
@@ -146,11 +148,11 @@ def run_until_signal(work: Coroutine[Any, Any, None], *, on_stopping: Callable[[
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(on_loop_error)
         for one in SIGNALS:
-            loop.add_signal_handler(one, ask)
+            loop.add_signal_handler(one, on_signal)
         try:
             await work
         except asyncio.CancelledError:
-            if not asked:
+            if not received:
                 raise
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

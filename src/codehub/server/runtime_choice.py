@@ -1,4 +1,4 @@
-"""Which runtime this installation has: with ``wiring``, the only place that names concrete ones.
+"""Build the configured runtime: beside ``wiring``, the only place that names one.
 
 Apart from ``wiring`` because the proxy's process needs a runtime (for addresses) and no API.
 """
@@ -30,7 +30,7 @@ STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
 
 
 class HostedRuntime(Runtime, Protocol):
-    """A runtime as the server uses it: with what the proxy asks about images and ports too."""
+    """A runtime as the server uses it: also for the proxy's images and ports."""
 
     def uses_base_path(self, image_ref: str) -> bool: ...
 
@@ -39,7 +39,7 @@ class HostedRuntime(Runtime, Protocol):
     async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None: ...
 
     async def stop_all(self) -> None:
-        """End every workspace; homes and desired states stay."""
+        """Stop every workspace; homes and desired states stay."""
 
 
 async def build_runtime(
@@ -49,13 +49,16 @@ async def build_runtime(
     has_homes: bool,
     on_exit: Callable[[UUID], None] | None = None,
 ) -> HostedRuntime:
-    """``has_homes``: the database knows of volumes, so an empty data directory is a disk not mounted."""
+    """Build the configured runtime.
+
+    ``has_homes``: the database has volumes on record, so an empty data directory is a disk not mounted.
+    """
     job_env = {key: value for key, value in os.environ.items() if key.startswith(STORE_CREDENTIALS)}
     match settings.runtime.kind:
         case RuntimeKind.LOCAL:
             return await _local(settings, installation, job_env=job_env, has_homes=has_homes, on_exit=on_exit)
         case RuntimeKind.DOCKER:
-            # Imported where it is chosen: whoever runs local processes pays nothing for a Docker client.
+            # Imported here, so that the local runtime does not load a Docker client.
             from codehub.server.docker_runtime import build_docker_runtime
 
             return await build_docker_runtime(
@@ -98,7 +101,10 @@ async def _local(
 
 
 def private_directories(settings: Settings) -> tuple[Path, ...]:
-    """What CodeHub keeps outside its data directory, and no workspace may see: archives, login files."""
+    """CodeHub's directories outside its data directory, hidden from workspaces.
+
+    Archives and login files.
+    """
     login_files = platformdirs.user_config_path("codehub", appauthor=False)
     if settings.archive_url.startswith("file://"):
         return login_files, Path(unquote(urlsplit(settings.archive_url).path))
@@ -106,7 +112,7 @@ def private_directories(settings: Settings) -> tuple[Path, ...]:
 
 
 def serves_others(settings: Settings) -> bool:
-    """Whether anybody but this machine's own people could have a workspace here."""
+    """Whether people other than this machine's users could have a workspace here."""
     hosts = [settings.http.bind.host, urlsplit(settings.http.base_url or "").hostname or "localhost"]
     return settings.http.base_domain is not None or not all(_is_loopback(host) for host in hosts)
 

@@ -1,4 +1,4 @@
-"""Parts that the API's process and the proxy's are both made of, as the settings want them."""
+"""Build the parts that the API's and the proxy's process share, from the settings."""
 
 from codehub.server.settings.tree import Settings
 from codehub.services.workspaces import RunningLimits

@@ -1,13 +1,13 @@
-"""Where CodeHub's sockets are: ``run`` in the data directory, or a short private directory that stands in.
+"""Directory of CodeHub's sockets: ``run``, or a short private substitute.
 
 A socket's name has at most 107 bytes, and the addresses of PostgreSQL and Redis are read by several parsers
 that disagree about spaces, commas and letters beyond ASCII. A data directory with such a path gets a
 directory elsewhere (below ``XDG_RUNTIME_DIR`` or ``/tmp``), and ``sockets`` in the data directory is a link
-to it, so that every replica and every command finds the same one. Nothing that is kept is in it.
+to it, so that every replica and every command finds the same one. It holds no persistent data.
 
-**Everyone who uses it holds a shared flock on it.** Whoever leaves last, i.e. gets the lock for itself,
-removes it. A killed process leaves it to the next one, which finds it through the link. Coming and going
-happen one at a time, under an flock on the data directory itself.
+**Every process that uses it holds a shared flock on it.** The last one to leave, which gets the lock exclusively,
+removes it. A killed process leaves it to the next one, which finds it through the link. Entering and leaving are
+serialized by an flock on the data directory itself.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./-]*")
 
 
 def find(data_dir: Path) -> Path:
-    """Where sockets are or would be now. Makes nothing."""
+    """Where sockets are or would be now. Creates nothing."""
     if _fits(data_dir / "run"):
         return data_dir / "run"
     return _linked(data_dir) or data_dir / "sockets"
@@ -38,7 +38,7 @@ def find(data_dir: Path) -> Path:
 
 @contextlib.contextmanager
 def in_use(data_dir: Path) -> Iterator[Path]:
-    """The directory, there for as long as the block lasts. Any number of processes at once."""
+    """Hold the directory for the length of the block. Any number of processes at once."""
     if _fits(data_dir / "run"):
         (data_dir / "run").mkdir(exist_ok=True)
         (data_dir / "run").chmod(private_mode())
@@ -63,11 +63,11 @@ def _leave(data_dir: Path, directory: Path, descriptor: int) -> None:
     with _one_at_a_time(data_dir):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Dying between these two leaves a link to nowhere, which the next one replaces.
+            # A crash between these two leaves a dangling link, which the next process replaces.
             shutil.rmtree(directory, ignore_errors=True)
             (data_dir / "sockets").unlink(missing_ok=True)
         except BlockingIOError:
-            pass  # somebody else uses it
+            pass  # another process uses it
         finally:
             os.close(descriptor)
 
@@ -75,8 +75,8 @@ def _leave(data_dir: Path, directory: Path, descriptor: int) -> None:
 def _make(data_dir: Path) -> Path:
     directory = Path(tempfile.mkdtemp(prefix=_prefix(data_dir), dir=_parent(data_dir)))
     directory.chmod(private_mode())
-    # Dying right here leaves an empty directory nobody knows of.
-    (data_dir / "sockets").unlink(missing_ok=True)  # it leads nowhere, or this directory was moved
+    # A crash right here leaves an empty directory that nothing refers to.
+    (data_dir / "sockets").unlink(missing_ok=True)  # dangling, or the data directory was moved
     (data_dir / "sockets").symlink_to(directory)
     return directory
 

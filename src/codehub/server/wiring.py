@@ -1,4 +1,4 @@
-"""Puts the concrete parts together. The only place that names them."""
+"""Wire the application: the only place that names concrete classes."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Application:
-    """What ``main`` runs: an ASGI application, and what works beside it."""
+    """The ASGI application, and what runs beside it."""
 
     asgi: FastAPI
     pool: Pool
@@ -63,12 +63,15 @@ class Application:
             self.control_plane = None
 
     async def stop(self, *, stop_workspaces: bool) -> None:
-        """End it, and give back connections. ``stop_workspaces``: end workspaces too; desired states stay."""
+        """Stop everything and close connections.
+
+        ``stop_workspaces``: stop workspaces too; desired states stay.
+        """
         await self.step_down()
         if stop_workspaces:
             try:
                 await self.runtime.stop_all()
-            except EffectError as error:  # an engine that is away must not keep us from leaving
+            except EffectError as error:  # an engine that is away must not prevent the exit
                 log.warning("workspaces go on", error=error.message)
         await self.runtime.close()
         await self.postgres_fallback.close()
@@ -78,8 +81,8 @@ class Application:
 
 
 async def build(settings: Settings, endpoints: Endpoints) -> Application:
-    """Connects to nothing but the database: whatever else is away now may come back later."""
-    # No connections beyond the pool: under load, opening them would cost more than the requests do.
+    """Build the application. Connects to the database only: the rest may be away now."""
+    # No connections beyond the pool: under load, opening them costs more than the requests.
     pool = create_pool(endpoints.database_url)
     sessions = session_factory(pool)
     async with sessions() as session, session.begin():
@@ -100,7 +103,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         activity=ActivityLog(redis),
     )
     coordinates = ProcessRole.COORDINATORS in settings.http.roles
-    control_plane = build_control_plane(_alone(settings), parts) if coordinates else None
+    control_plane = build_control_plane(_without_start_jitter(settings), parts) if coordinates else None
     live = LiveFeed(redis)
     dependencies = ApiDependencies(
         settings=_api_settings(settings),
@@ -116,7 +119,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
         activity=ActivityLog(redis),
         publisher=LivePublisher(redis),
-        verify_principal=lambda value: _vouched_for(value, installation.secret),
+        verify_principal=lambda value: _verified_user(value, installation.secret),
     )
     return Application(
         asgi=create_app(dependencies),
@@ -130,20 +133,20 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
 
 
 class _ExitHints:
-    """A container died: the Observer should look at once. Only a hint, so nobody waits for it."""
+    """Hints the Observer when a container ended, without waiting for Redis."""
 
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
-        self._under_way: set[asyncio.Task[bool]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     def publish(self, workspace_id: UUID) -> None:
         task = asyncio.ensure_future(self._hints.publish(HintTarget.OBSERVER, [workspace_id]))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-def _vouched_for(value: str, secret: bytes) -> UUID | None:
-    """Whom the proxy says a request is from, where the dashboard's cookie cannot reach."""
+def _verified_user(value: str, secret: bytes) -> UUID | None:
+    """The user a proxy signed for, where the dashboard's cookie is not sent."""
     principal = verify_principal(value, secret=secret, now=time.time())
     return principal.user_id if principal is not None else None
 
@@ -160,8 +163,8 @@ def _api_settings(settings: Settings) -> ApiSettings:
     )
 
 
-def _alone(settings: Settings) -> Settings:
-    """With an embedded database there is nobody to spread the first elections among."""
+def _without_start_jitter(settings: Settings) -> Settings:
+    """No start jitter with an embedded database: there are no replicas to spread elections over."""
     if settings.database.url is not None:
         return settings
     at_once = settings.coordinator.model_copy(update={"start_jitter": 0.0})

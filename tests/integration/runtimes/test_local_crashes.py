@@ -58,7 +58,7 @@ async def is_known(bench: LocalBench, workspace_id: UUID) -> bool:
     await lock.take(timeout=20)
     record = find_record(bench.layout().process(workspace_id))
     alive = marked(workspace_id)
-    lock.leave()
+    lock.release()
     if record is None:
         assert not alive
         return False

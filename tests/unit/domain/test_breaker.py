@@ -81,7 +81,7 @@ def test_a_closed_breaker_that_succeeds_is_the_same_value() -> None:
 
 
 def test_the_time_an_engine_was_away_is_excused() -> None:
-    """Closed one minute ago after an hour: an operation claimed before that is not over its limit."""
+    """Closed one minute ago after an hour: an operation claimed before that is not past its timeout."""
     closed = Breaker().probe_failed(error="away", now=NOW - minutes(60)).succeeded(NOW - minutes(1))
     attempt = Attempt(acting=True, started_at=NOW - minutes(61), timeout_counts_from=closed.closed_at)
     view = in_flight(Operation.STARTING, op_started_at=NOW - minutes(61))

@@ -7,7 +7,7 @@ import pytest
 
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, Limits, Sighting, Token
-from codehub.runtimes.docker.inventory import Stranger, find_strangers, observation, port_of, sort_things
+from codehub.runtimes.docker.inventory import Stranger, find_strangers, observation, port_of, sort_resources
 from codehub.runtimes.docker.names import INSTALLATION, Names, Role
 from codehub.runtimes.docker.order import Order, container_config
 
@@ -45,7 +45,7 @@ def volume(role: Role = Role.HOME, token: Token = TOKEN, *, name: str | None = N
 
 
 def seen(containers: list[dict[str, Any]], volumes: list[dict[str, Any]]) -> dict[UUID, Sighting]:
-    return dict(observation(sort_things(NAMES, containers=containers, volumes=volumes)).sightings)
+    return dict(observation(sort_resources(NAMES, containers=containers, volumes=volumes)).sightings)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_what_is_not_ours_is_not_seen(stranger: dict[str, Any]) -> None:
 
 def test_the_highest_token_counts_wherever_it_is() -> None:
     volumes = [volume(Role.FENCE, Token(2, 9)), volume(Role.FENCE, Token(4, 1)), volume()]
-    things = sort_things(NAMES, containers=[container()], volumes=volumes)[WS]
-    assert things.highest_token == Token(4, 1)
+    resources = sort_resources(NAMES, containers=[container()], volumes=volumes)[WS]
+    assert resources.highest_token == Token(4, 1)
 
 
 @pytest.mark.parametrize(

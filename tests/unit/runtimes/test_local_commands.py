@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from codehub.runtimes.local import LocalRuntime, default_images
-from codehub.runtimes.local.places import Place
+from codehub.runtimes.local.listen_addresses import ListenAddress
 from codehub.runtimes.local.spawn import command_of, job_environment, workspace_environment
 
 SECRETS = {
@@ -25,7 +25,7 @@ def runtime_with(tmp_path: Path, images: dict[str, str]) -> LocalRuntime:
 def test_placeholders_are_filled_after_splitting() -> None:
     command = command_of(
         "ide --bind 127.0.0.1:{port} --root {home} '--base={base_path} x' {other}",
-        place=Place(20001),
+        listen=ListenAddress(20001),
         home=Path("/homes/with space; rm -rf"),
         base_path="/w/1/",
     )
@@ -36,11 +36,11 @@ def test_placeholders_are_filled_after_splitting() -> None:
 
 
 def test_a_command_is_given_the_place_it_can_listen_at_and_no_other() -> None:
-    on_socket = Place(20001, Path("/run/ide/20001/s"))
-    words = command_of("ide --sock={socket} {port}", place=on_socket, home=Path("/home"), base_path="/")
+    on_socket = ListenAddress(20001, Path("/run/ide/20001/s"))
+    words = command_of("ide --sock={socket} {port}", listen=on_socket, home=Path("/home"), base_path="/")
     assert words == ["ide", "--sock=/run/ide/20001/s", "{port}"]
     assert on_socket.variables == {"CODEHUB_SOCKET": "/run/ide/20001/s"}
-    assert Place(20001).variables == {"CODEHUB_PORT": "20001"}
+    assert ListenAddress(20001).variables == {"CODEHUB_PORT": "20001"}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_no_secret_reaches_a_workspace_or_a_job(monkeypatch: pytest.MonkeyPatch)
     env = workspace_environment(
         workspace_id,
         home=Path("/home/x"),
-        place=Place(1),
+        listen=ListenAddress(1),
         base_path="/w/",
         given={"GREETING": "hello", "HOME": "/"},
     )

@@ -1,1 +1,1 @@
-"""The Reconciler: one tick, its batch, the worker and its actions."""
+"""Reconciler: its tick, worker, actions, executions and circuit breakers."""

@@ -1,14 +1,13 @@
-"""What each operation does to the world: the effects behind a claim.
+"""Perform the action of each operation on the runtime and the archive store.
 
-An action makes at most one irreversible change and gives back what has to be written about it. It never
-writes to the database itself: the Reconciler does, fenced, before the next irreversible step may begin.
-That is why ARCHIVING takes two actions. The first uploads and proves the archive; its key is committed,
-which takes all trust from the volume; the second, planned from the committed row, deletes it. Whoever dies
-in between leaves a row from which the next leader sees exactly which half is done.
+An action makes at most one irreversible change and returns what has to be written about it. It never writes to
+the database itself: the Reconciler does, fenced, before the next irreversible step may begin. That is why
+ARCHIVING takes two actions. The first uploads the archive and reads it back; its key is committed, which makes
+the volume untrusted; the second, planned from the committed row, deletes it. A crash in between leaves a row
+that tells the next leader which half is done.
 
-Every action is idempotent and carries the token of its claim. Right before each effect it asks how fresh
-its knowledge of being leader is, and before deleting a volume it asks the database once more whether the
-operation is still its own.
+Idempotent. Every action carries the token of its claim. Right before each effect it checks that leadership was
+verified recently, and before deleting a volume it checks in the database that the operation is still its own.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,10 +22,13 @@ from codehub.runtimes.base import Limits, ProgressCallback, Runtime, StorageJob,
 
 
 class ArchiveCatalogue(Protocol):
-    """What the Reconciler needs of the archive store. Jobs read and write archives, not we."""
+    """The archive store, as the Reconciler uses it.
+
+    Only storage jobs read and write archives.
+    """
 
     async def has_committed(self, workspace_id: UUID) -> bool:
-        """Is there any committed archive of this workspace?"""
+        """Whether any committed archive of this workspace exists."""
 
     async def probe(self) -> None:
         """Raise if the store as a whole is away."""
@@ -39,7 +41,10 @@ class Acted:
 
 @dataclass(frozen=True)
 class Archived:
-    """The archive is stored and was read back: commit its key. The volume is still whole."""
+    """The archive is stored and was read back; its key is to be committed.
+
+    The volume is still whole.
+    """
 
     archive_key: str
     sizes: Mapping[str, int]
@@ -48,8 +53,10 @@ class Archived:
 
 @dataclass(frozen=True)
 class Restored:
-    """The volume holds all of this archive: set the marker. ``bound``: it is known to be this workspace's
-    own."""
+    """The volume holds all of this archive; the restore marker is to be set.
+
+    ``bound``: the archive is known to be this workspace's own.
+    """
 
     archive_key: str
     bound: bool = True
@@ -65,13 +72,17 @@ class Call:
     ws: WorkspaceView
     token: Token
     on_progress: ProgressCallback
-    assert_leading: Callable[[], None]  # raises if our knowledge of leading is too old
-    assert_mine: Callable[[], Awaitable[None]]  # asks the database; raises if the operation is another's
+    assert_leading: Callable[[], None]  # raises if leadership was not verified recently
+    assert_mine: Callable[
+        [], Awaitable[None]
+    ]  # checks the database; raises if the operation has another owner
     env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
 
 class Actions:
+    """The action of each operation."""
+
     def __init__(self, runtime: Runtime, archives: ArchiveCatalogue) -> None:
         self._runtime = runtime
         self._archives = archives
@@ -99,8 +110,8 @@ class Actions:
         """Confirm that nothing of a cancelled operation still works on the volume."""
         await self._runtime.kill_storage_job(workspace_id, token=token)
 
-    async def clear_away(self, workspace_id: UUID, *, token: Token) -> None:
-        """Remove what an operation left of a workspace that is deleted by now. Container first."""
+    async def remove_leftovers(self, workspace_id: UUID, *, token: Token) -> None:
+        """Remove container and volume that an operation left of a deleted workspace."""
         await self._runtime.stop(workspace_id, token=token)
         await self._runtime.delete_volume(workspace_id, token=token)
 
@@ -133,7 +144,7 @@ class Actions:
     async def _restore(self, call: Call) -> Effect:
         key = call.ws.archive_key
         assert key is not None, "RESTORING is planned only with an archive_key"
-        await self._stop(call)  # a dead container must not hold the volume
+        await self._stop(call)  # a dead container would hold the volume
         job = StorageJob(
             StorageKind.RESTORE,
             call.ws.id,

@@ -1,7 +1,7 @@
-"""The breakers of the engines a leader depends on, and the probing that closes them again.
+"""Circuit breakers of runtime and archive store, and the probes that close them.
 
-Held in memory by the Reconciler's leader. A breaker decides nothing about a workspace; it only says
-whether trying makes sense now, so that an engine that is away for minutes puts nobody into ERROR.
+Kept in memory by the Reconciler's leader. A breaker decides nothing about a workspace; it only says whether
+operations may be tried now, so that an engine that is away for minutes puts no workspace into ERROR.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from codehub.kit.tasks import cancel_and_wait
 log = structlog.get_logger(__name__)
 
 PROBE_SECONDS = 10.0
-LOOK_EVERY = timedelta(seconds=30)
-LOOK_PATIENCE_SECONDS = 1.0  # of a tick; a slower answer is told by the next one
+CHECK_EVERY = timedelta(seconds=30)
+CHECK_WAIT_SECONDS = 1.0  # how long a tick waits for it; a slower result is reported by a later tick
 
 ENGINE_AWAY = Gauge("codehub_engine_away", "1 while an engine as a whole does not answer", ["engine"])
 
@@ -45,15 +45,17 @@ Probe = Callable[[], Awaitable[None]]
 
 
 class CircuitBreakers:
+    """One circuit breaker per engine."""
+
     def __init__(self, probes: Mapping[Backend, Probe]) -> None:
         self._probes = probes
         self._breakers = {engine: Breaker() for engine in Backend}
-        self._archives_error: str | None = None  # of the last look, for people to read
-        self._looked_at: datetime | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._archives_error: str | None = None  # of the last check, shown to people
+        self._checked_at: datetime | None = None
+        self._checking: asyncio.Task[None] | None = None
 
     def available(self) -> frozenset[Operation]:
-        """Operations whose backends all answer, as far as is known."""
+        """Operations none of whose breakers is open."""
         return frozenset(
             operation
             for operation, backends in NEEDS.items()
@@ -61,12 +63,12 @@ class CircuitBreakers:
         )
 
     def timeout_counts_from(self, operation: Operation) -> datetime | None:
-        """When a backend this operation needs last came back: its timeout counts from there."""
+        """When a backend of this operation last came back: its timeout counts from there."""
         moments = [self._breakers[backend].closed_at for backend in NEEDS.get(operation, ())]
         return max((moment for moment in moments if moment), default=None)
 
     def away(self) -> dict[str, str]:
-        """Which engines are away, and what they last said; for health and the UI."""
+        """Engines that are away, with their last error; for health and the dashboard."""
         seen = {Backend.ARCHIVES.value: self._archives_error} if self._archives_error else {}
         return seen | {
             engine.value: breaker.last_error or "does not answer"
@@ -74,40 +76,46 @@ class CircuitBreakers:
             if breaker.is_open
         }
 
-    async def look_at_archives(self, *, now: datetime) -> None:
-        """Twice a minute, for people only: a wrong key or a missing bucket is seen before somebody's home
-        needs the store, which may be days away. Nothing waits because of it: that is the breaker's word.
+    async def check_archives(self, *, now: datetime) -> None:
+        """Check the archive store every 30 s, to show its error to people.
+
+        A wrong key or a missing bucket is found before a home needs the store, which may be days later. No
+        operation waits because of this check: only an open breaker makes them wait.
         """
-        if self._looked_at is not None and now - self._looked_at < LOOK_EVERY:
+        if self._checked_at is not None and now - self._checked_at < CHECK_EVERY:
             return
-        if self._looking is None or self._looking.done():
-            self._looked_at = now
-            self._looking = asyncio.create_task(self._look_at_archives(), name="look-at-archives")
-            await asyncio.wait({self._looking}, timeout=LOOK_PATIENCE_SECONDS)
+        if self._checking is None or self._checking.done():
+            self._checked_at = now
+            self._checking = asyncio.create_task(self._check_archives(), name="look-at-archives")
+            await asyncio.wait({self._checking}, timeout=CHECK_WAIT_SECONDS)
 
     async def close(self) -> None:
-        """The term is over: the next leader looks for itself."""
-        looking, self._looking, self._looked_at = self._looking, None, None
-        if looking is not None:
-            await cancel_and_wait([looking])
+        """End the check in progress: the term is over, and the next leader checks itself."""
+        checking, self._checking, self._checked_at = self._checking, None, None
+        if checking is not None:
+            await cancel_and_wait([checking])
 
-    async def _look_at_archives(self) -> None:
-        said: str | None = None
+    async def _check_archives(self) -> None:
+        problem: str | None = None
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._probes[Backend.ARCHIVES]()
         except (EffectError, TimeoutError) as error:
-            said = str(error) or "did not answer"
-        if (said is None) != (self._archives_error is None):  # the words vary from look to look
-            log.warning("archive store cannot be used" if said else "archive store can be used", error=said)
-        self._archives_error = said
+            problem = str(error) or "did not answer"
+        if (problem is None) != (
+            self._archives_error is None
+        ):  # log changes only: the text varies from check to check
+            log.warning(
+                "archive store cannot be used" if problem else "archive store can be used", error=problem
+            )
+        self._archives_error = problem
 
     def succeeded(self, operation: Operation, *, now: datetime) -> None:
         for engine in NEEDS[operation]:
             self._set(engine, self._breakers[engine].succeeded(now))
 
     async def is_outage(self, error: EffectError, *, workspace_id: UUID, now: datetime) -> bool:
-        """Is this failure the engine's rather than the workspace's? Probes the engine to find out."""
+        """Whether a failure is the engine's and not the workspace's. Probes the engine."""
         if error.reason is not Reason.UNREACHABLE:
             return False
         engine = Backend.ARCHIVES if error.failure is FailureCode.S3_ACCESS_ERROR else Backend.RUNTIME
@@ -117,7 +125,7 @@ class CircuitBreakers:
         return self._breakers[engine].is_open
 
     async def probe_due(self, *, now: datetime) -> Collection[Backend]:
-        """Look again at the engines that are away and due; returns those that came back."""
+        """Probe the engines that are away and due; returns those that came back."""
         due = [engine for engine in Backend if self._breakers[engine].probe_due(now)]
         await asyncio.gather(*(self._probe(engine, now=now) for engine in due))
         return [engine for engine in due if not self._breakers[engine].is_open]

@@ -1,8 +1,8 @@
-"""The actions a leader has running beside its loop: bounded, one per workspace, each written back.
+"""Run actions beside the Reconciler's loop: bounded by slots, one per workspace.
 
-A slot is taken before a claim is committed and given back when the action has ended *and* its outcome is
-written, so queueing never uses up an operation's timeout. What this leader remembers of its own attempts
-(``Attempt``) is memory, not truth: a new leader begins without it and adopts what it finds in flight.
+A slot is taken before a claim is committed and released when the action has ended *and* its outcome is written,
+so queueing never uses up an operation's timeout. A leader's record of its own attempts (``Attempt``) is in
+memory only: a new leader begins without it and adopts what it finds in flight.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from codehub.signals.hints import HintTarget
 
 @dataclass
 class Execution:
-    """One run of an action (or of what ends one)."""
+    """One run of an action, or of the work that ends one."""
 
     workspace_id: UUID
     op_id: UUID | None
@@ -31,7 +31,7 @@ class Execution:
     task: "asyncio.Task[None] | None" = None
     ended_at: datetime | None = None
     progress_at: datetime | None = None
-    # By the database's clock, read once the effect was there. None: not there yet, or its end is in the row.
+    # By the database's clock, read after the action. None: it has not ended, or its end is in the row.
     acted_at: datetime | None = None
 
     @property
@@ -43,7 +43,10 @@ Work = Callable[[Execution], Awaitable[Outcome]]
 
 
 class Executions:
-    """``clock``: the database's time, as this leader carries it forward. ``wake``: the Reconciler's."""
+    """The running and recent executions of this leader.
+
+    ``clock``: the database's time, extrapolated. ``wake``: wakes the Reconciler.
+    """
 
     def __init__(
         self, *, slots: dict[Lane, int], clock: Callable[[], datetime], wake: Callable[[], None]
@@ -70,16 +73,16 @@ class Executions:
         *,
         timeout_counts_from: Callable[[Operation], datetime | None],
     ) -> dict[UUID, Attempt]:
-        """What this leader knows of its own attempts, for the workspaces it knows anything of."""
+        """This leader's own attempts, by workspace."""
         return {ws.id: self._attempt(ws, timeout_counts_from(ws.operation)) for ws in workspaces}
 
     def start(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
-        """Run ``work`` beside the loop. The caller has seen that the workspace is not busy."""
+        """Run ``work`` beside the loop. The caller checks that the workspace is not busy."""
         assert not self.is_busy(ws.id), "one actor per workspace"
         self._launch(ws, work, lane=lane)
 
     def replace(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
-        """Cancel what runs for this workspace, and once it has ended run ``work`` in its place."""
+        """Cancel what runs for this workspace; once it has ended, run ``work``."""
         before = self._by_workspace.get(ws.id)
 
         async def cancel_then_work(execution: Execution) -> Outcome:
@@ -90,7 +93,7 @@ class Executions:
         self._launch(ws, cancel_then_work, lane=lane)
 
     def forget_older_than(self, moment: datetime) -> None:
-        """Drop the memory of attempts nobody will ask about again."""
+        """Forget attempts that ended before ``moment``."""
         for workspace_id, execution in list(self._by_workspace.items()):
             if not execution.is_running and execution.ended_at is not None and execution.ended_at < moment:
                 del self._by_workspace[workspace_id]
@@ -118,11 +121,11 @@ class Executions:
         self._by_workspace[ws.id] = execution
 
     async def _run(self, execution: Execution, work: Work) -> None:
-        outcome = Outcome.DROPPED  # unless it says otherwise: cancelled, or a bug
+        outcome = Outcome.DROPPED  # if ``work`` raises: cancelled, or a bug
         try:
             outcome = await work(execution)
         finally:
             execution.ended_at = self._clock()
-            lane_was_full = self.free(execution.lane) <= 0  # somebody may wait for this slot
+            lane_was_full = self.free(execution.lane) <= 0  # another workspace may wait for this slot
             if lane_was_full or HintTarget.RECONCILER in HINTED_AFTER[outcome]:
                 self._wake()

@@ -1,4 +1,4 @@
-"""How an execution ends, and who looks next: one table for all hints of the Reconciler's actions."""
+"""Outcomes of executions, and which coordinator is hinted after each."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -7,7 +7,9 @@ from codehub.signals.hints import HintTarget
 
 
 class Outcome(Enum):
-    ACTED = "acted"  # the effect is there; it must be observed
+    """How an execution ended."""
+
+    ACTED = "acted"  # the action ended; its effect must be observed
     RESTORED = "restored"
     ARCHIVED = "archived"  # the key is committed; deleting the volume is planned next
     RETRYING = "retrying"  # a failed execution was counted
@@ -17,7 +19,7 @@ class Outcome(Enum):
     DROPPED = "dropped"  # not leading any more, or another owner
 
 
-_OBSERVER = frozenset({HintTarget.OBSERVER})  # its look wakes the Reconciler in turn
+_OBSERVER = frozenset({HintTarget.OBSERVER})  # its observation hints the Reconciler in turn
 _RECONCILER = frozenset({HintTarget.RECONCILER})
 
 HINTED_AFTER: Mapping[Outcome, frozenset[HintTarget]] = {
@@ -30,4 +32,4 @@ HINTED_AFTER: Mapping[Outcome, frozenset[HintTarget]] = {
     Outcome.OUTAGE: _RECONCILER,
     Outcome.DROPPED: _RECONCILER,
 }
-"""A slot that comes free in a full lane wakes the Reconciler as well (``executions``)."""
+"""A slot released in a full lane wakes the Reconciler as well (``executions``)."""

@@ -1,9 +1,9 @@
-"""The Reconciler: reads what is wanted and what was observed, and takes one step at a time.
+"""Reconciler: drive workspaces to their desired state, one operation at a time.
 
-One tick, top to bottom: load what is in flight and what is due; ``domain/tick_plan`` decides about all of it;
+One tick, in order: load what is in flight and what is due; ``domain/tick_plan`` decides about all of it;
 ``store/workspaces/transitions`` writes completions, errors and claims in one short transaction; only then do
-actions start, beside the loop (``worker.Worker``). No I/O but the database's happens in between. What was
-loaded may have changed by then: each write compares, and the next tick sees what it met.
+actions start, beside the loop (``worker.Worker``). No I/O but the database's happens in between. Rows may
+have changed since they were loaded: each write is a compare-and-set, and the next tick loads them again.
 
 If the process dies after the commit and before an action began, the next leader finds the operation in
 flight without an actor and adopts it: same op_id, higher epoch, no error counted.
@@ -78,7 +78,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class _LastTick:
-    """What the next wait depends on."""
+    """Counts of the last tick, which decide the next wait."""
 
     in_flight: int = 0
     waiting: int = 0
@@ -86,6 +86,8 @@ class _LastTick:
 
 
 class Reconciler:
+    """Coordinator that claims, runs and completes operations."""
+
     name = "wc"
 
     def __init__(
@@ -127,7 +129,7 @@ class Reconciler:
         IN_FLIGHT.set(0)
 
     async def tick(self, hint: Hint | None) -> TickReport:
-        del hint  # a hint only wakes; what to do is read from the rows
+        del hint  # a hint only wakes the loop; the work is read from the rows
         await self._probe_backends()
         observed = await self._is_observed()
         work = await self._load(everything=observed)
@@ -138,7 +140,7 @@ class Reconciler:
         started = self._act(planned, applied)
         self._last = _LastTick(len(work.in_flight), len(work.waiting), observed)
         IN_FLIGHT.set(self._executions.running())
-        await self._record_now_and_then(busy=applied.changed > 0)
+        await self._record_tick(busy=applied.changed > 0)
         return TickReport(
             seen=len(work.in_flight) + len(work.waiting),
             changed=applied.changed,
@@ -152,7 +154,7 @@ class Reconciler:
             wait = self._timing.converge_seconds
         if self._executions.running() or self._last.in_flight:
             wait = self._timing.active_seconds
-        if not self._last.observed:  # the Observer's next look may be all that is missing
+        if not self._last.observed:  # the Observer's next observation may be all that is missing
             wait = min(wait, STALE_SECONDS)
         probe_at = self._breakers.next_probe_at()
         if probe_at is not None:
@@ -163,10 +165,14 @@ class Reconciler:
         now = self._clock.now()
         if self._breakers.next_probe_at() is not None:
             await self._breakers.probe_due(now=now)
-        await self._breakers.look_at_archives(now=now)
+        await self._breakers.check_archives(now=now)
 
     async def _is_observed(self) -> bool:
-        """Whether the Observer's last full look is fresh enough; what was read of it can only be older."""
+        """Whether the Observer's last full observation is fresh enough.
+
+        Its time is read again when half of ``observer_stale_after`` has passed. A value read earlier is safe: the
+        real one can only be newer.
+        """
         stale_after = self._policy.observer_stale_after
         if self._observed_at is None or self._clock.now() - self._observed_at > stale_after / 2:
             async with self._lead.statement() as session:
@@ -202,7 +208,7 @@ class Reconciler:
         return plan_tick(rows, now=now, policy=self._policy, slots=slots, attempts=attempts)
 
     def _report(self, applied: Applied) -> None:
-        """For logs and metrics."""
+        """Log and count what was applied."""
         for done in applied.completed:
             ws = done.workspace
             OPERATIONS.labels(ws.operation.value, "done").inc()
@@ -222,7 +228,7 @@ class Reconciler:
             log.info("home marked", workspace_id=str(mark.workspace.id))
 
     def _act(self, planned: Sequence[Transition], applied: Applied) -> int:
-        """After the commit: start actions beside the loop; returns how many operations run."""
+        """After the commit: start actions beside the loop; returns how many were started."""
         started = [each.workspace for each in planned if isinstance(each, RunAction)]
         started += applied.begun
         for ws in started:
@@ -238,16 +244,16 @@ class Reconciler:
                 case Unplannable(workspace=ws, error=bug):
                     log.error("workspace cannot be planned", workspace_id=str(ws.id), exc_info=bug)
                 case RunAction() | BeginOperation() | CompleteOperation() | MarkHome() | HaltWorkspace():
-                    pass  # above, or written
+                    pass  # started above, or written by ``transitions``
                 case _:
                     assert_never(transition)
         return len(started)
 
-    async def _record_now_and_then(self, *, busy: bool) -> None:
-        """For people who ask who leads what: news at once, otherwise not while somebody waits for a step."""
+    async def _record_tick(self, *, busy: bool) -> None:
+        """Record the tick for ``/health/coordinator``: a change at once, otherwise every 1 s, 11 s while busy."""
         detail = {"away": self._breakers.away()}
-        late = monotonic() - self._record_at
-        if detail != self._recorded or late >= (BUSY_RECORD_SECONDS if busy else 0):
+        overdue = monotonic() - self._record_at
+        if detail != self._recorded or overdue >= (BUSY_RECORD_SECONDS if busy else 0):
             async with self._lead.statement() as session:
                 await terms.record_tick(session, self._lead.name, detail=detail)
             self._recorded, self._record_at = detail, monotonic() + RECORD_SECONDS

@@ -1,10 +1,9 @@
-"""Runs one action for the Reconciler and writes down how it ended, fenced.
+"""Run the Reconciler's actions and write their outcomes. Fenced.
 
-The effect happens with no transaction open. If all that is left to do is to see it, the Observer hears of it
-at once, and the tick that finds it seen writes all there is to write. Any other outcome is written in one
-short transaction on the coordinator's own connection, by the task that ran the action. A write that meets no
-row means that somebody else owns the operation: the result is dropped, and whatever the action left behind
-is idempotently done again by its owner.
+The effect happens with no transaction open. If it only has to be observed, the Observer is hinted at once, and
+the tick that finds it observed writes the completion. Any other outcome is written in one short transaction on
+the coordinator's own connection, by the task that ran the action. A write that matches no row means that the
+operation has another owner: the result is dropped, and the owner repeats the action, which is idempotent.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,10 +49,12 @@ ProgressSink = Callable[[WorkspaceView, StorageProgress], Awaitable[None]]
 
 
 class NotMine(LeadershipLost):
-    """The operation belongs to somebody else now."""
+    """The operation has another owner now."""
 
 
 class Worker:
+    """Runs actions in slots and writes how they ended."""
+
     def __init__(
         self,
         *,
@@ -83,7 +84,7 @@ class Worker:
         self._env = env
         self._limits = limits or Limits()
         self._epoch = 0
-        # One question for all actions that ended while the connection was busy with the ones before.
+        # One query for all actions that ended while the connection was busy with the previous one.
         self._ends = Batched(self._read_end, max_loads=1)
 
     def begin_term(self) -> None:
@@ -94,11 +95,14 @@ class Worker:
         self._executions.start(ws, partial(self._execute, ws), lane=lane_of(ws.operation))
 
     def fail(self, ws: WorkspaceView, failure: EffectError) -> None:
-        """One execution counts as failed: its effect never showed, or it hangs and is cut."""
+        """Fail one execution: its effect was never observed, or it hangs and is cancelled."""
         self._executions.replace(ws, partial(self._failed, ws, failure), lane=lane_of(ws.operation))
 
     def expire(self, ws: WorkspaceView, error: ErrorInfo) -> None:
-        """Over its timeout: cancel, confirm gone, then go terminal. Archiving: give up for a while."""
+        """Past its timeout: cancel, confirm gone, then go terminal.
+
+        Archiving is given up for a while instead.
+        """
         retry_at = None
         if ws.operation is Operation.ARCHIVING:
             released = release_archiving(ws, error, now=self._clock.now(), policy=self._policy)
@@ -107,7 +111,7 @@ class Worker:
         self._executions.replace(ws, give_up, lane=lane_of(ws.operation))
 
     def examine_crash(self, ws: WorkspaceView, crash: Crashed) -> None:
-        """It ended unasked: ask how, read its last output and write the failure down."""
+        """Record a container that ended unasked: how it ended, and its last output."""
         self._executions.start(ws, partial(self._record_crash, ws, crash), lane=lane_of(Operation.STARTING))
 
     async def _execute(self, ws: WorkspaceView, execution: Execution) -> Outcome:
@@ -159,7 +163,7 @@ class Worker:
                     execution.acted_at = await self._ends.get(claim)
                     return True
 
-                return await self._write(ws, note_end, Outcome.ACTED, hint=False)  # ``_read_end`` has hinted
+                return await self._write(ws, note_end, Outcome.ACTED, hint=False)  # ``_read_end`` hints
             case Restored(archive_key=key, bound=bound):
                 write = partial(_mark_restored, ws, archive_key=key, bound=bound)
                 return await self._write(ws, partial(self._in_transaction, write), Outcome.RESTORED)
@@ -178,15 +182,17 @@ class Worker:
             return await write(session)
 
     async def _read_end(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
-        """When these actions had ended, by the database's clock. It is written with their completion; who
-        takes over before that does not know it, and acts once more.
+        """When these actions had ended, by the database's clock.
+
+        Written with their completion. A leader that takes over before that does not know it, and runs the
+        actions again.
         """
         now = await self._lead.database_time()
         await self._hint(Outcome.ACTED, [claim.workspace_id for claim in ended])
         return dict.fromkeys(ended, now)
 
     async def _failed(self, ws: WorkspaceView, failure: EffectError, execution: Execution) -> Outcome:
-        """Count it, or blame the backend: what a backend's absence did to a workspace is nobody's error."""
+        """Count a failure, unless the backend as a whole is away: that is no workspace's failure."""
         now = self._clock.now()
         if await self._breakers.is_outage(failure, workspace_id=ws.id, now=now):
             return Outcome.OUTAGE
@@ -212,13 +218,16 @@ class Worker:
     async def _give_up(
         self, ws: WorkspaceView, error: ErrorInfo, execution: Execution, *, retry_at: datetime | None = None
     ) -> Outcome:
-        """Terminal, or until ``retry_at``. Not before nothing of the operation can still touch the volume."""
+        """Go terminal, or give up until ``retry_at``.
+
+        First confirm that nothing of the operation can still change the volume.
+        """
         del execution
         try:
-            await self._leave_in_order(ws)
+            await self._clean_up(ws)
         except (EffectError, LeadershipLost) as gone:
             log.warning("cannot confirm that nothing is left of it", workspace_id=str(ws.id), error=str(gone))
-            return Outcome.DROPPED  # judged again at a later tick
+            return Outcome.DROPPED  # planned again at a later tick
         self._on_outcome(ws.operation, "failed")
         log.error(
             "operation gave up",
@@ -238,11 +247,12 @@ class Worker:
         write = partial(claims.go_terminal, claim=claim, error=error)
         return await self._write(ws, partial(self._in_transaction, write, error.message), Outcome.GAVE_UP)
 
-    async def _leave_in_order(self, ws: WorkspaceView) -> None:
-        """Whatever still works on the volume ends; of a workspace that is deleted by now, nothing stays.
+    async def _clean_up(self, ws: WorkspaceView) -> None:
+        """End what still works on the volume; of a deleted workspace, remove container and volume.
 
-        Such a one may have been seen DELETED before this operation made a volume, and with the operation over
-        nobody would look again. Deleted after the question here: that look begins later, and sees the volume.
+        A deleted workspace may have been observed DELETED before this operation made a volume, and with the
+        operation over it would not be observed again. If it is deleted after the query here, its observation
+        begins later and finds the volume.
         """
         token = Token(ws.op_seq, self._epoch)
         if ws.operation in STORAGE_OPERATIONS:
@@ -250,7 +260,7 @@ class Worker:
             await self._actions.abandon(ws.id, token=token)
         if await self._is_deleted(ws):
             self._lead.assert_recent()
-            await self._actions.clear_away(ws.id, token=token)
+            await self._actions.remove_leftovers(ws.id, token=token)
 
     async def _is_deleted(self, ws: WorkspaceView) -> bool:
         async def ask() -> bool:
@@ -268,8 +278,8 @@ class Worker:
             ending = await self._runtime.ending(ws.id)
         except EffectError as failure:
             log.info("how it ended is not known", workspace_id=str(ws.id), error=failure.message)
-            return Outcome.OUTAGE  # judged again at a later tick
-        if ending is None and not crash.soon:  # nothing to tell: a machine that was rebooted, for example
+            return Outcome.OUTAGE  # planned again at a later tick
+        if ending is None and not crash.soon:  # nothing to report: a machine that was rebooted, for example
             mark = partial(claims.mark_home, workspace=ws, home=home.at_crash(ws.home, crashes=0))
             return await self._write(ws, partial(self._in_transaction, mark), Outcome.CRASH_RECORDED)
         ending = ending or Ending()
@@ -296,7 +306,7 @@ class Worker:
         )
 
     async def _log_tail(self, ws: WorkspaceView) -> str:
-        """The last lines, as far as they can be had: their absence must not hide the crash."""
+        """The last output. Failing to read it must not hide the crash."""
         tail = b""
         try:
             async for chunk in self._runtime.logs(ws.id):
@@ -308,7 +318,7 @@ class Worker:
     async def _write(
         self, ws: WorkspaceView, write: Callable[[], Awaitable[bool]], outcome: Outcome, *, hint: bool = True
     ) -> Outcome:
-        """Write an outcome down, also if this task is cancelled meanwhile, and hint who looks next."""
+        """Write an outcome, also if this task is cancelled meanwhile, then send its hints."""
 
         async def run() -> bool:
             return await write()
@@ -326,13 +336,13 @@ class Worker:
         return outcome
 
     async def _hint(self, outcome: Outcome, ids: Sequence[UUID]) -> None:
-        """To other coordinators; the Reconciler itself is woken when the execution ends."""
+        """Hint other coordinators; the Reconciler itself is woken when the execution ends."""
         for target in HINTED_AFTER[outcome] - {HintTarget.RECONCILER}:
             await self._coordinator_hints.send(target, ids)
 
 
 async def _mark_restored(ws: WorkspaceView, session: Session, *, archive_key: str, bound: bool) -> bool:
-    """``bound``: the archive is known to be this workspace's own. Otherwise the timeline says so."""
+    """Set the restore marker. ``bound``: the archive is known to be this workspace's own, else a note is added."""
     kept = home.at_restored(ws.home, archive_key=archive_key)
     written = await claims.mark_restored(session, claims.Claim.of(ws), home=kept)
     if written and not bound:

@@ -1,7 +1,7 @@
-"""The shape every mutation has: hold the workspace's lock, admit the token, act on what the admission saw.
+"""Run a mutation of a workspace: hold its lock, admit the token, then act. Fenced.
 
-Fences that ours has outranked are removed meanwhile. A failure is looked at once more before it leaves: if
-the engine has lost our mark, the failure is the engine's (it counts as away) and no workspace's.
+Fences that our token outranks are removed meanwhile. Before a failure is raised the engine's mark is checked: if
+it is missing, the failure is the engine's (it counts as away) and not the workspace's.
 """
 
 import asyncio
@@ -12,38 +12,40 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import Token
 from codehub.runtimes.docker.fences import Fences
-from codehub.runtimes.docker.inventory import Things
+from codehub.runtimes.docker.inventory import Resources
 from codehub.runtimes.docker.locks import WorkspaceLocks
 from codehub.runtimes.docker.marker import Marker
 
 
 class Acting:
+    """Locks and admits mutations of workspaces."""
+
     def __init__(self, fences: Fences, marker: Marker) -> None:
         self._fences = fences
         self._marker = marker
         self._locks = WorkspaceLocks()
 
     @asynccontextmanager
-    async def on(self, workspace_id: UUID, token: Token) -> AsyncIterator[Things]:
-        """Hold the workspace's lock with a token that nobody outranks; gives what exists."""
-        async with self.alone_on(workspace_id), self.admitted(workspace_id, token) as things:
-            yield things
+    async def on(self, workspace_id: UUID, token: Token) -> AsyncIterator[Resources]:
+        """Hold the workspace's lock with an admitted token; yields what exists."""
+        async with self.alone_on(workspace_id), self.admitted(workspace_id, token) as resources:
+            yield resources
 
     @asynccontextmanager
     async def alone_on(self, workspace_id: UUID) -> AsyncIterator[None]:
-        """The lock alone: the caller sees to the token."""
+        """Hold the workspace's lock; the caller admits the token."""
         async with self._locks.hold(workspace_id), self._on_our_engine():
             yield
 
     @asynccontextmanager
-    async def admitted(self, workspace_id: UUID, token: Token) -> AsyncIterator[Things]:
-        things = await self._fences.admit(workspace_id, token)
-        async with self.removing_lower_fences(token, things):
-            yield things
+    async def admitted(self, workspace_id: UUID, token: Token) -> AsyncIterator[Resources]:
+        resources = await self._fences.admit(workspace_id, token)
+        async with self.removing_lower_fences(token, resources):
+            yield resources
 
     @asynccontextmanager
-    async def removing_lower_fences(self, token: Token, things: Things) -> AsyncIterator[None]:
-        removing = asyncio.create_task(self._fences.remove_lower(token, things))
+    async def removing_lower_fences(self, token: Token, resources: Resources) -> AsyncIterator[None]:
+        removing = asyncio.create_task(self._fences.remove_lower(token, resources))
         try:
             yield
         finally:

@@ -1,8 +1,8 @@
-"""Starting and ending containers.
+"""Create, start, stop and remove containers of workspaces. Idempotent.
 
-Several CodeHubs may start one workspace at once (a leader that was replaced and does not know it yet).
-Docker lets only one of them have the name; the others find a container that was created and not started, with
-the same token, and start that one. Whatever else is found under the name and does not run is removed.
+Several processes may start one workspace at once (a leader that was replaced and does not know it yet). Docker
+gives the name to one of them; the others find a container that was created and not started, with the same token,
+and start that one. Any other container of that name that does not run is removed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _LONGEST_PAUSE_SECONDS = 0.05
 
 
 class NetworkGone(Exception):
-    """What the container was to be connected to is not there any more."""
+    """The network to connect the container to does not exist any more."""
 
 
 class Containers:
@@ -51,10 +51,10 @@ class Containers:
     async def launch(
         self, order: Order, config: dict[str, Any], *, settle_seconds: float, record: bool = False
     ) -> None:
-        """It runs, or an ``EffectError`` says why not; ``NetworkGone`` if its network was removed.
+        """Create and start a container. Raises ``EffectError``, or ``NetworkGone``.
 
-        ``record``: the token is not recorded yet. That is done beside the creation, which can be undone; both
-        come before the look that precedes the start, as admission demands (``fences``).
+        ``record``: the token is not recorded yet. It is recorded beside the creation, which can be undone; both
+        come before the verification that precedes the start, as admission requires (``fences``).
         """
         for attempt in range(_TRIES):
             if record and attempt == 0:
@@ -63,13 +63,13 @@ class Containers:
                 container_id = await self._create_or_adopt(order, config)
             if container_id is None:
                 return
-            await self._require_ground(order, container_id)
+            await self._verify_before_start(order, container_id)
             try:
                 await self._engine.start_container(container_id)
                 exit_code = await self._settle(container_id, seconds=settle_seconds)
             except NotFound as error:
                 if not await self._exists(container_id):
-                    continue  # swept by somebody who took it for a leftover
+                    continue  # removed by another process that took it for a leftover
                 await self.remove(container_id)
                 raise NetworkGone(str(error)) from error
             except (Refused, Conflict) as error:
@@ -81,13 +81,13 @@ class Containers:
         raise EffectError(FailureCode.CONTAINER_START_FAILED, "the container was removed again and again")
 
     async def end(self, container_id: str, *, grace_seconds: int) -> None:
-        """SIGTERM, grace, SIGKILL, and nothing left of it."""
-        with suppress(NotFound, Refused, Conflict):  # whatever it says: removal by force comes next
+        """Stop and remove a container: SIGTERM, grace, SIGKILL."""
+        with suppress(NotFound, Refused, Conflict):  # removal by force follows in any case
             await self._engine.stop_container(container_id, grace_seconds=grace_seconds)
         await self.remove(container_id)
 
     async def remove(self, container_id: str) -> None:
-        """Gone, by force. Returns when it is confirmed."""
+        """Remove a container by force. Returns when it is confirmed gone."""
         deadline = monotonic() + _GONE_SECONDS
         why = ""
         while monotonic() < deadline:
@@ -96,7 +96,7 @@ class Containers:
                 await self._engine.container(container_id)
             except NotFound:
                 return
-            except (Refused, Conflict) as error:  # being removed by somebody else, or it will not go
+            except (Refused, Conflict) as error:  # it is being removed already, or cannot be removed
                 why = str(error)
             await asyncio.sleep(0.1)
         raise EffectError(FailureCode.CONTAINER_STOP_FAILED, f"The container could not be removed: {why}")
@@ -128,7 +128,7 @@ class Containers:
         for _ in range(_TRIES):
             try:
                 return await self._engine.create_container(name, config)
-            except (Refused, NotFound) as error:  # not found: the image, removed since we looked
+            except (Refused, NotFound) as error:  # not found: the image, removed since it was checked
                 raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
             except Conflict:
                 pass
@@ -150,38 +150,38 @@ class Containers:
             await self.remove(container.id)
         raise EffectError(FailureCode.CONTAINER_START_FAILED, f"the name {name} is taken again and again")
 
-    async def _require_ground(self, order: Order, container_id: str) -> None:
-        """Between create and start: is the volume ours alone, and are we still the newest?
+    async def _verify_before_start(self, order: Order, container_id: str) -> None:
+        """Between create and start: raise unless the volume is ours alone and our token is the highest.
 
-        Dying before the removal leaves a created container, which the next start removes or takes over.
+        A crash before the removal leaves a created container, which the next start removes or adopts.
         """
         try:
-            things = await self._fences.verify(order.workspace_id, order.token)
+            resources = await self._fences.verify(order.workspace_id, order.token)
         except EffectError as error:
             if error.failure is FailureCode.STALE_TOKEN:
                 await self.remove(container_id)
             raise
-        if things.home:
+        if resources.home:
             try:
-                require_no_stranger(self._names.home(order.workspace_id), things)
+                require_no_stranger(self._names.home(order.workspace_id), resources)
             except EffectError:
                 await self.remove(container_id)
                 raise
             return
         await self.remove(container_id)
-        await self._remove_accident(order.workspace_id)
+        await self._remove_accidental_volume(order.workspace_id)
         raise EffectError(FailureCode.VOLUME_MISSING, "the volume vanished before the start")
 
-    async def _remove_accident(self, workspace_id: UUID) -> None:
+    async def _remove_accidental_volume(self, workspace_id: UUID) -> None:
         name = self._names.home(workspace_id)
         with suppress(NotFound, Conflict, Refused):
             if (await self._engine.volume(name)).get("Labels") == {ACCIDENT: "true"}:
                 await self._engine.remove_volume(name)
 
     async def _settle(self, container_id: str, *, seconds: float) -> int | None:
-        """Its exit code if it ends at once; None when it listens, or has not ended for a while."""
+        """The exit code if it ends within ``seconds``; None once it listens, or when the time is over."""
         ended = asyncio.create_task(self._engine.wait_container(container_id))
-        listens = asyncio.create_task(self._until_it_listens(container_id))
+        listens = asyncio.create_task(self._wait_until_listening(container_id))
         try:
             await asyncio.wait({ended, listens}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return ended.result() if ended.done() else None
@@ -190,7 +190,7 @@ class Containers:
                 task.cancel()
             await asyncio.gather(ended, listens, return_exceptions=True)
 
-    async def _until_it_listens(self, container_id: str) -> None:
+    async def _wait_until_listening(self, container_id: str) -> None:
         address: Address | None = None
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -232,7 +232,7 @@ def _described(found: Document) -> Container:
 
 
 def ending_of(found: Document) -> Ending | None:
-    """What the engine says of one that has run and has ended."""
+    """How a container ended, by the engine; None: it runs, or was never started."""
     state = found["State"]
     if state["Running"] or state["Status"] == "created":
         return None

@@ -1,10 +1,10 @@
-"""The Docker engine, call by call, with its failures told apart.
+"""Client of the Docker engine: one method per call, failures sorted into kinds.
 
-Everything else in this package speaks to the engine through here. aiodocker brings the transport (socket,
+All calls of this package to the engine go through here. aiodocker brings the transport (socket,
 TCP, TLS, SSH), the version (the engine's own, asked once) and the streams. Failures are of three kinds:
 
 - ``NotFound``, ``Conflict``: answers, which callers expect and handle;
-- ``Refused``: the engine answered and would not or could not;
+- ``Refused``: the engine answered with another error;
 - ``EffectError`` with ``DOCKER_API_ERROR``: it did not answer. Nothing follows from that about containers.
 
 An engine that is being killed answers some calls with 500 before its socket closes. So a 500 counts as
@@ -34,24 +34,27 @@ Filters = Mapping[str, Sequence[str]]
 
 
 class NotFound(Exception):
-    """There is no such thing."""
+    """The container, volume, image or network does not exist."""
 
 
 class Conflict(Exception):
-    """The name is taken, or the thing is in use."""
+    """The name is taken, or the resource is in use."""
 
 
 class Refused(Exception):
-    """The engine says no, in its own words."""
+    """The engine refused the call; the message is its own."""
 
 
 class DockerEngine:
-    """One connection pool. Made inside a running event loop; connects when first used."""
+    """Connection pool to one engine; connects on first use.
+
+    Made in a running event loop.
+    """
 
     def __init__(self, url: str, *, call_seconds: float) -> None:
         self.url = url
         self._timeout = aiohttp.ClientTimeout(total=call_seconds, sock_connect=_CONNECT_SECONDS)
-        # Much of aiodocker has no types; here is the one place that knows what comes back.
+        # Much of aiodocker has no types: this class is the only one that uses it.
         self._docker: Any = aiodocker.Docker(url=url, timeout=self._timeout)
 
     async def close(self) -> None:
@@ -72,13 +75,13 @@ class DockerEngine:
             return found
 
     async def time(self) -> datetime:
-        """The engine's own clock, which also stamps what it makes."""
+        """The engine's own time, which also stamps what it creates."""
         return datetime.fromisoformat((await self.info())["SystemTime"])
 
     # Containers
 
     async def containers(self, filters: Filters) -> list[Document]:
-        """Running or not, as the listing shows them. ``volume`` among the filters: who mounts it."""
+        """List containers, running or not. Filter ``volume``: those that mount it."""
         async with self._answering("list containers", reading=True):
             params = {"all": "1", "filters": json.dumps({key: list(each) for key, each in filters.items()})}
             found: list[Document] = await self._docker._query_json("containers/json", params=params)
@@ -99,7 +102,7 @@ class DockerEngine:
             await self._docker.containers.container(container_id).start()
 
     async def stop_container(self, container_id: str, *, grace_seconds: int) -> None:
-        """SIGTERM, and SIGKILL after the grace. Returns when it has ended."""
+        """Send SIGTERM, and SIGKILL after the grace. Returns when it has ended."""
         timeout = aiohttp.ClientTimeout(
             total=grace_seconds + (self._timeout.total or 0), sock_connect=_CONNECT_SECONDS
         )
@@ -107,13 +110,13 @@ class DockerEngine:
             await self._docker.containers.container(container_id).stop(t=grace_seconds, timeout=timeout)
 
     async def remove_container(self, container_id: str) -> None:
-        """Killed if it runs. Anonymous volumes of its image go with it; named ones never do."""
+        """Kill and remove a container, with anonymous volumes; named ones are kept."""
         async with self._answering("remove container"):
             container = self._docker.containers.container(container_id)
             await container.delete(force=True, v=True, timeout=self._timeout)
 
     async def wait_container(self, container_id: str) -> int:
-        """Its exit code, when it has ended. Waits for ever."""
+        """Wait until a container has ended; its exit code. No timeout."""
         async with self._answering("wait for container"):
             ended = await self._docker.containers.container(container_id).wait()
             return int(ended["StatusCode"])
@@ -121,7 +124,7 @@ class DockerEngine:
     async def feed(self, container_id: str, data: bytes) -> None:
         """Start a container and give it ``data`` as its whole standard input."""
         container = self._docker.containers.container(container_id)
-        # Attached before the start, so that the container cannot end its wait for input without us.
+        # Attached before the start: otherwise the container could stop waiting for input before it is sent.
         async with self._answering("attach to container"), container.attach(stdin=True) as stream:
             await container.start()
             await stream.write_in(data)
@@ -129,7 +132,7 @@ class DockerEngine:
     async def output(
         self, container_id: str, *, follow: bool = False, tail: int | None = None, stderr: bool = True
     ) -> AsyncGenerator[tuple[int, bytes], None]:
-        """(1 or 2, bytes) as written. Ends when the container has, or when the engine goes away."""
+        """Output as (1 or 2, bytes). Ends with the container, or with the engine."""
         tty = bool((await self.container(container_id))["Config"].get("Tty"))
         params = {
             "stdout": "1",
@@ -137,7 +140,7 @@ class DockerEngine:
             "follow": "1" if follow else "0",
             "tail": "all" if tail is None else str(tail),
         }
-        # aiodocker's own logs() decodes, and stumbles over output that is not UTF-8.
+        # aiodocker's own logs() decodes, and fails on output that is not UTF-8.
         url = f"{self._docker.docker_host}/{self._docker.api_version}/containers/{container_id}/logs"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
         async with (
@@ -155,11 +158,11 @@ class DockerEngine:
     # Volumes
 
     async def volumes(self, filters: Filters) -> list[Document]:
-        """Filters of different kinds must all hold; of several names, each a pattern, one must."""
+        """List volumes. All kinds of filters must match; of several name patterns, one."""
         async with self._answering("list volumes", reading=True):
             answer = await self._docker.volumes.list(filters=dict(filters))
         if answer.get("Warnings"):
-            # A volume driver did not answer. What is not in the list may exist all the same.
+            # A volume driver did not answer: a volume missing in the list may exist all the same.
             raise _away("list volumes", "; ".join(map(str, answer["Warnings"])))
         return list(answer.get("Volumes") or ())
 
@@ -169,7 +172,7 @@ class DockerEngine:
             return found
 
     async def create_volume(self, name: str, *, labels: Mapping[str, str], driver: str) -> Document:
-        """What is there of this name now. An existing one stays as it is, whatever its labels."""
+        """Create a volume, or return the existing one of this name, whatever its labels."""
         config = {"Name": name, "Labels": dict(labels), "Driver": driver}
         async with self._answering("create volume"):
             found: Document = await self._docker._query_json("volumes/create", method="POST", data=config)
@@ -187,13 +190,13 @@ class DockerEngine:
             return found
 
     async def registry_entry(self, reference: str) -> Document:
-        """What the image's registry knows of it, asked by the engine. Nothing is pulled."""
+        """The image's entry in its registry, asked for by the engine. Pulls nothing."""
         async with self._answering("ask registry"):
             found: Document = await self._docker._query_json(f"distribution/{reference}/json")
             return found
 
     async def pull(self, reference: str) -> AsyncIterator[Document]:
-        """Progress, line by line. No limit of time: images are large."""
+        """Pull an image; yields its progress. No timeout: images are large."""
         async with self._answering("pull image"):
             async for line in self._docker.images.pull(reference, stream=True):
                 yield line
@@ -214,14 +217,14 @@ class DockerEngine:
     # Events
 
     async def events(self, filters: Filters) -> AsyncGenerator[Document, None]:
-        """What happens from now on. Ends when the engine goes away."""
+        """Events from now on. Ends when the engine goes away."""
         subscriber = self._docker.events.subscribe(create_task=False)
         running = asyncio.ensure_future(self._docker.events.run(filters=dict(filters)))
         try:
             async with self._answering("listen to events"):
                 while (event := await subscriber.get()) is not None:
                     yield event
-                await running  # why it ended
+                await running  # raises what ended it
         finally:
             running.cancel()
             await asyncio.wait({running})
@@ -230,7 +233,7 @@ class DockerEngine:
 
     @asynccontextmanager
     async def _answering(self, what: str, *, reading: bool = False) -> AsyncIterator[None]:
-        """``reading``: an engine that cannot even tell what there is counts as away."""
+        """Translate errors of one call. ``reading``: a failed listing counts as an engine that is away."""
         try:
             yield
         except aiodocker.DockerError as error:

@@ -1,7 +1,7 @@
-"""Hearing at once that a workspace ended, or that somebody paused it, instead of at the next look.
+"""Watch Docker's events for containers that ended or were paused.
 
-The engine tells who listens. What comes out of this is a hint to look, nothing more: the Observer finds every
-death by itself, only later. So a stream that breaks is opened again, and nothing is made of what was missed.
+The Observer gets a hint only: the Observer finds every ended container by itself, later. So a stream that breaks is
+opened again, and missed events are not recovered.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from codehub.kit.tasks import cancel_and_wait
 from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
 from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role, find_workspace
 
-OnDeath = Callable[[UUID], None]
+OnExit = Callable[[UUID], None]
 
 log = structlog.get_logger(__name__)
 
@@ -25,9 +25,9 @@ _LONGEST_PAUSE_SECONDS = 30.0
 
 
 class ExitWatch:
-    def __init__(self, engine: DockerEngine, names: Names, on_exit: OnDeath | None) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, on_exit: OnExit | None) -> None:
         self._engine = engine
-        self._on_death = on_exit
+        self._on_exit = on_exit
         self._filters = {
             "type": ["container"],
             "event": ["die", "pause", "unpause"],
@@ -36,7 +36,7 @@ class ExitWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._on_death is not None and self._task is None:
+        if self._on_exit is not None and self._task is None:
             self._task = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
@@ -50,13 +50,13 @@ class ExitWatch:
                 async with aclosing(self._engine.events(self._filters)) as events:
                     async for event in events:
                         pause = _FIRST_PAUSE_SECONDS
-                        self._tell(event.get("Actor", {}).get("Attributes"))
+                        self._hint(event.get("Actor", {}).get("Attributes"))
             except (EffectError, NotFound, Refused, Conflict) as error:
                 log.info("not hearing from the Docker engine", error=str(error), pause_seconds=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _tell(self, labels: dict[str, str] | None) -> None:
-        workspace_id = find_workspace(labels)  # the engine puts labels among the attributes
-        if workspace_id is not None and self._on_death is not None:
-            self._on_death(workspace_id)
+    def _hint(self, labels: dict[str, str] | None) -> None:
+        workspace_id = find_workspace(labels)  # the engine reports labels among the attributes
+        if workspace_id is not None and self._on_exit is not None:
+            self._on_exit(workspace_id)

@@ -1,28 +1,29 @@
-"""The highest token seen of each workspace, kept where every CodeHub on this engine finds it.
+"""Record the highest token of each workspace on the Docker engine. Fenced.
 
-Docker has no conditional call, and labels cannot be changed once a thing exists. What can be done in one step
-is to make a volume of a given name. So a token is a volume, empty, with the token in its name and labels: a
-*fence*. Admission writes first and reads second:
+Docker has no conditional call, and labels cannot be changed after creation. Creating a volume of a given name is
+atomic. So a token is an empty volume with the token in its name and labels: a *fence*. Every CodeHub on this
+engine finds it. Admission writes first and reads second:
 
-    1. look; a higher token is there → refused
-    2. make the fence of our token
-    3. look again; a higher token is there → refused
+    1. list; a higher token exists → refused
+    2. create the fence of our token
+    3. list again; a higher token exists → refused
     4. act, and remove lower fences meanwhile
 
-A home carries the token it was made with, which counts like a fence as long as the home is there. So making
-a home takes one look and one call, and the next admission writes a fence that outlives it.
+A home carries the token it was created with, which counts like a fence as long as the home exists. So creating a
+home takes one listing and one call, and the next admission writes a fence that outlives it.
 
 Two actors that do this at once cannot both miss each other: of two writes one comes first, and the other's
-reading comes after it. Dying between the steps leaves one fence too many, which the next admission removes.
+second listing comes after it. A crash between the steps leaves one fence too many, which the next admission
+removes.
 
-What remains is the time between the last look and the call it precedes: a process frozen exactly there
-acts with a token that has been outranked meanwhile. ``verify`` is therefore repeated right before every call
-that cannot be undone, and such calls name a container by its id, never by its name.
+What remains is the time between the last listing and the call it precedes: a process frozen exactly there acts
+with a token that has been outranked meanwhile. ``verify`` is therefore repeated right before every call that
+cannot be undone, and such calls name a container by its id, never by its name.
 
-Fences of workspaces that have nothing else left are removed a few minutes later. An action asks whether its
-leader still leads right before it begins, and a call of it is given up after a minute: nothing that was
-outranked five minutes ago is still on its way. One that is all the same (a process frozen in between) finds
-no fence and makes an empty volume, which nobody trusts and the operator is shown.
+Fences of workspaces that have nothing else left are removed five minutes later. An action checks that its leader
+still leads right before it begins, and each of its calls has a timeout of a minute: no call that was outranked
+five minutes ago is still in progress. One that is all the same (a process frozen in between) finds no fence and
+creates an empty volume, which is not trusted and is reported to the operator.
 """
 
 from collections.abc import Iterable
@@ -33,32 +34,37 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import Token
 from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
-from codehub.runtimes.docker.inventory import Fence, Things
+from codehub.runtimes.docker.inventory import Fence, Resources
 from codehub.runtimes.docker.names import Names, Role
-from codehub.runtimes.docker.observe import Looking
+from codehub.runtimes.docker.observe import EngineObserver
 
 KEPT = timedelta(minutes=5)
 SWEEP_EVERY = timedelta(minutes=2)
 
 
 class Fences:
-    def __init__(self, engine: DockerEngine, names: Names, looking: Looking) -> None:
+    """Admits tokens and keeps their fences."""
+
+    def __init__(self, engine: DockerEngine, names: Names, observer: EngineObserver) -> None:
         self._engine = engine
         self._names = names
-        self._looking = looking
+        self._observer = observer
 
-    async def admit(self, workspace_id: UUID, token: Token) -> Things:
-        """What exists, once nobody outranks ``token``. Raises ``STALE_TOKEN``."""
-        things = await self.verify(workspace_id, token)
-        if is_recorded(token, things):
-            return things
+    async def admit(self, workspace_id: UUID, token: Token) -> Resources:
+        """Record ``token`` unless it is outranked; what exists. Raises ``STALE_TOKEN``."""
+        resources = await self.verify(workspace_id, token)
+        if is_recorded(token, resources):
+            return resources
         await self.record(workspace_id, token)
         return await self.verify(workspace_id, token)
 
     async def record(self, workspace_id: UUID, token: Token) -> None:
-        """Make the fence. Whoever calls this alone has to ``verify`` between it and what cannot be undone."""
+        """Create the fence of a token.
+
+        A caller of this alone must ``verify`` between it and a call that cannot be undone.
+        """
         try:
-            # Never a volume driver of the operator's: a fence needs no space, and must not need a network.
+            # Never the operator's volume driver: a fence needs no space, and must not need a network.
             await self._engine.create_volume(
                 self._names.fence(workspace_id, token),
                 labels=self._names.labels(workspace_id, Role.FENCE, token),
@@ -69,36 +75,36 @@ class Fences:
                 FailureCode.VOLUME_CREATE_FAILED, f"The token could not be recorded: {error}"
             ) from error
 
-    async def remove_lower(self, token: Token, things: Things) -> None:
-        """Fences that ours has outranked. Not admission's business: it may go on beside the action."""
-        with suppress(EffectError):  # the next admission does it
-            await self._remove(fence for fence in things.fences if fence.token < token)
+    async def remove_lower(self, token: Token, resources: Resources) -> None:
+        """Remove the fences that ours outranks. May run beside the action."""
+        with suppress(EffectError):  # the next admission removes them
+            await self._remove(fence for fence in resources.fences if fence.token < token)
 
-    async def verify(self, workspace_id: UUID, token: Token) -> Things:
-        """What exists. Raises ``STALE_TOKEN`` if somebody newer was here."""
-        things = await self._looking.at(workspace_id)
-        require_not_above(token, things.highest_token)
-        return things
+    async def verify(self, workspace_id: UUID, token: Token) -> Resources:
+        """List what exists. Raises ``STALE_TOKEN`` if a higher token does."""
+        resources = await self._observer.observe_one(workspace_id)
+        require_not_above(token, resources.highest_token)
+        return resources
 
     async def sweep(self) -> None:
-        """Remove fences that protect nothing any more."""
+        """Remove old fences of workspaces that have nothing else."""
         now = await self._engine.time()
-        for things in (await self._looking.at_everything()).values():
-            if things.container is None and things.job is None and not things.home:
-                await self._remove(fence for fence in things.fences if _is_old(fence, now=now))
+        for resources in (await self._observer.observe_all()).values():
+            if resources.container is None and resources.job is None and not resources.home:
+                await self._remove(fence for fence in resources.fences if _is_old(fence, now=now))
 
     async def _remove(self, fences: Iterable[Fence]) -> None:
         for fence in fences:
-            with suppress(NotFound, Conflict, Refused):  # one too many does no harm
+            with suppress(NotFound, Conflict, Refused):  # a fence too many is harmless
                 await self._engine.remove_volume(fence.name)
 
 
-def is_recorded(token: Token, things: Things) -> bool:
-    return any(fence.token == token for fence in things.fences)
+def is_recorded(token: Token, resources: Resources) -> bool:
+    return any(fence.token == token for fence in resources.fences)
 
 
 def require_not_above(token: Token, highest: Token) -> None:
-    """Raises ``STALE_TOKEN`` if somebody newer than ``token`` was here."""
+    """Raise ``STALE_TOKEN`` if ``highest`` outranks ``token``."""
     if token < highest:
         raise EffectError(
             FailureCode.STALE_TOKEN,

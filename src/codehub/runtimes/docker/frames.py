@@ -1,4 +1,4 @@
-"""Docker's framing of output: eight bytes of header (stream, length) before each piece."""
+"""Decode Docker's output: eight bytes of header (stream, length) per piece."""
 
 import asyncio
 import struct
@@ -12,7 +12,7 @@ STDOUT = 1
 
 
 async def demultiplex(content: aiohttp.StreamReader, *, tty: bool) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Pieces with the stream they were written to. A container with a terminal has one stream, unframed."""
+    """Split output into (stream, bytes). With a terminal there is one unframed stream."""
     if tty:
         async for chunk in content.iter_chunked(_CHUNK_BYTES):
             yield STDOUT, chunk
@@ -22,5 +22,5 @@ async def demultiplex(content: aiohttp.StreamReader, *, tty: bool) -> AsyncGener
             stream, length = _HEADER.unpack(await content.readexactly(_HEADER.size))
             piece = await content.readexactly(length)
         except asyncio.IncompleteReadError:
-            return  # the end; what was cut off here is asked for again by whoever needs it
+            return  # the end; a caller that needs what was cut off reads again
         yield stream, piece

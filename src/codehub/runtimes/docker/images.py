@@ -1,8 +1,8 @@
-"""Which images may run, and getting them.
+"""Check that an image is allowed, and pull it if the engine lacks it.
 
-An image that is on the engine is used as it is: nothing is asked of a registry, so a registry that is away
-stops nobody. One that is not is pulled, once however many workspaces wait for it. A pull outlives the call
-that began it: a start that runs out of time while a large image comes down finds it there when tried again.
+An image on the engine is used as it is, without asking a registry, so a registry that is away stops no start. A
+missing one is pulled once, however many workspaces wait for it. A pull outlives the call that began it: a start
+that times out while a large image is pulled finds it on its retry.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Images:
             )
 
     async def get(self, reference: str) -> Document:
-        """The image's description, pulled first if it is not there."""
+        """The image's description; pulled first if the engine lacks it."""
         try:
             return await self._engine.image(reference)
         except NotFound:
@@ -46,7 +46,7 @@ class Images:
             raise _failed(reference, str(error)) from error
 
     async def find(self, reference: str) -> Document | None:
-        """Its description if it is on the engine."""
+        """The image's description; None: the engine lacks it."""
         try:
             return await self._engine.image(reference)
         except (NotFound, Refused):

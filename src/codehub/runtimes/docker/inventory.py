@@ -1,11 +1,11 @@
-"""From two listings of the engine to what exists of each workspace. Pure.
+"""Sort two listings of the engine into what exists of each workspace. Pure.
 
-What is made or removed between the two listings may look like a container without its volume, which would be
-a broken invariant; ``looks_torn`` says so, and the caller looks once more before anybody believes it, then
-with containers listed before volumes: what was started in between has its volume in the second list.
+A change between the two listings may look like a container without its volume, which would be a broken
+invariant. ``lacks_volume`` reports that, and the caller lists once more, then containers before volumes: what was
+started in between has its volume in the second list.
 
-A container is ours when name, labels and mount say so. Whoever else mounts a home is a *stranger* to it: a
-container somebody made by hand, and also one of ours that somebody renamed.
+A container is ours when name, labels and mount match. Any other container that mounts a home is a *stranger*: one
+made by hand, or one of ours that was renamed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,8 +28,8 @@ from codehub.runtimes.docker.names import (
 
 DEFAULT_PORT = 8080
 _RUNNING = {"running", "paused", "restarting"}
-"""A paused container holds its memory and its volume until somebody ends it: it counts as running, and
-``Sighting.paused`` says so."""
+"""A paused container holds its memory and its volume until it is ended: it counts as running, with
+``Sighting.paused`` set."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Container:
     state: str
     labels: Mapping[str, str]
     address: Address | None = None
-    ending: Ending | None = None  # known after it was looked at alone
+    ending: Ending | None = None  # only known from an inspection of this container
 
     @property
     def is_running(self) -> bool:
@@ -53,7 +53,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Stranger:
-    """A container that is not the workspace's and has its home mounted."""
+    """A container that mounts a home and is not its workspace's."""
 
     name: str
     is_running: bool
@@ -61,7 +61,7 @@ class Stranger:
 
 @dataclass(frozen=True)
 class Fence:
-    """A volume that holds nothing but a token."""
+    """An empty volume that records a token."""
 
     name: str
     token: Token
@@ -69,15 +69,15 @@ class Fence:
 
 
 @dataclass
-class Things:
-    """What exists of one workspace."""
+class Resources:
+    """What exists of one workspace on the engine."""
 
     container: Container | None = None
     job: Container | None = None
     home: bool = False
-    home_token: Token | None = None  # of whoever made it
+    home_token: Token | None = None  # the token it was created with
     fences: list[Fence] = field(default_factory=list)
-    strangers: list[Stranger] = field(default_factory=list)  # known after a look at this one alone
+    strangers: list[Stranger] = field(default_factory=list)  # only known from a listing of this one
 
     @property
     def highest_token(self) -> Token:
@@ -87,12 +87,12 @@ class Things:
 
     @property
     def is_asleep(self) -> bool:
-        """A home, and nobody on it: what a start usually finds."""
+        """A home without containers: what a start usually finds."""
         alone = self.container is None and self.job is None
         return self.home and alone and not any(each.is_running for each in self.strangers)
 
     @property
-    def looks_torn(self) -> bool:
+    def lacks_volume(self) -> bool:
         return self.container is not None and not self.home
 
     @property
@@ -112,11 +112,11 @@ class Things:
         )
 
 
-def sort_things(
+def sort_resources(
     names: Names, *, containers: Iterable[Document], volumes: Iterable[Document]
-) -> dict[UUID, Things]:
-    """By workspace. Whatever lacks the name, the workspace or the role is not ours and left out."""
-    found: dict[UUID, Things] = {}
+) -> dict[UUID, Resources]:
+    """Group by workspace. What lacks our name, workspace or role is left out."""
+    found: dict[UUID, Resources] = {}
     for listed in containers:
         _sort_container(names, listed, found)
     for volume in volumes:
@@ -125,7 +125,7 @@ def sort_things(
 
 
 def find_strangers(names: Names, workspace_id: UUID, containers: Iterable[Document]) -> list[Stranger]:
-    """Of the containers that mount this home, those that are neither its workspace nor its storage job."""
+    """Containers that mount this home and are neither its workspace nor its job."""
     ours = {
         Role.WORKSPACE: names.container(workspace_id),
         Role.STORAGE_JOB: names.job(workspace_id),
@@ -147,26 +147,26 @@ def mounts(listed: Document, volume: str) -> bool:
     return any(each.get("Name") == volume for each in listed.get("Mounts") or ())
 
 
-def observation(found: Mapping[UUID, Things]) -> Observation:
-    """Fences are not part of a workspace: one of which only a token is left has nothing."""
-    seen = {workspace_id: things.sighting for workspace_id, things in found.items()}
+def observation(found: Mapping[UUID, Resources]) -> Observation:
+    """Convert to an ``Observation``. Fences are not part of a workspace."""
+    seen = {workspace_id: resources.sighting for workspace_id, resources in found.items()}
     return Observation(sightings={key: value for key, value in seen.items() if value != Sighting()})
 
 
 def address_of(networks: Mapping[str, Document] | None, labels: Mapping[str, str]) -> Address | None:
-    """Its address on the one network it is in."""
+    """The container's address on the one network it is in."""
     hosts = [each.get("IPAddress") for each in (networks or {}).values()]
     host = next((each for each in hosts if each), None)
     return None if host is None else Address(host, port_of(labels))
 
 
 def port_of(labels: Mapping[str, str]) -> int:
-    """Where the image listens: its label ``codehub.port``, or the default."""
+    """The port the image listens on: its label ``codehub.port``, or the default."""
     text = labels.get(PORT, "")
     return int(text) if text.isdigit() and 0 < int(text) < 65536 else DEFAULT_PORT
 
 
-def _sort_container(names: Names, listed: Document, found: dict[UUID, Things]) -> None:
+def _sort_container(names: Names, listed: Document, found: dict[UUID, Resources]) -> None:
     labels = listed.get("Labels") or {}
     workspace_id, role = find_workspace(labels), find_role(labels)
     if workspace_id is None or role is None or not names.are_ours(labels, workspace_id, role):
@@ -181,20 +181,20 @@ def _sort_container(names: Names, listed: Document, found: dict[UUID, Things]) -
         address=address_of(networks, labels),
     )
     if role is Role.WORKSPACE and is_named(listed, names.container(workspace_id)):
-        found.setdefault(workspace_id, Things()).container = container
+        found.setdefault(workspace_id, Resources()).container = container
     elif role is Role.STORAGE_JOB and is_named(listed, names.job(workspace_id)):
-        found.setdefault(workspace_id, Things()).job = container
+        found.setdefault(workspace_id, Resources()).job = container
 
 
-def _sort_volume(names: Names, volume: Document, found: dict[UUID, Things]) -> None:
+def _sort_volume(names: Names, volume: Document, found: dict[UUID, Resources]) -> None:
     labels = volume.get("Labels") or {}
     workspace_id, role = find_workspace(labels), find_role(labels)
     if workspace_id is None or role is None or not names.are_ours(labels, workspace_id, role):
         return
     name = str(volume["Name"])
     if role is Role.HOME and name == names.home(workspace_id):
-        things = found.setdefault(workspace_id, Things())
-        things.home, things.home_token = True, find_token(labels)
+        resources = found.setdefault(workspace_id, Resources())
+        resources.home, resources.home_token = True, find_token(labels)
     elif role is Role.FENCE and (token := find_token(labels)) is not None:
         fence = Fence(name=name, token=token, created_at=str(volume.get("CreatedAt") or ""))
-        found.setdefault(workspace_id, Things()).fences.append(fence)
+        found.setdefault(workspace_id, Resources()).fences.append(fence)

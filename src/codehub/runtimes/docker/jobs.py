@@ -1,9 +1,9 @@
-"""The storage job: a container of CodeHub's own image that moves a home into an archive or back.
+"""Run storage jobs as containers of CodeHub's image: archive or restore a home.
 
-It sees the one volume (read-only when it archives), and of the network only what the archive store needs:
-nothing at all for a store that is a directory. Its name is the lock: there is never more than one per
-workspace. A job whose CodeHub died goes on; the next one with a token at least as high ends it first and,
-if it had got so far, finds its committed archive.
+A job mounts the one volume (read-only when it archives), and is connected only to the network the archive store
+needs: to none for a store that is a directory. Its name is the lock: there is never more than one per workspace.
+A job whose CodeHub died continues; the next one with a token at least as high ends it first and, if it had got
+so far, finds its committed archive.
 
 The order goes in on standard input. The answer is read from the container's log rather than from an attached
 stream: an engine that restarts breaks streams, and the log is still there afterwards.
@@ -43,7 +43,7 @@ class Jobs:
         return self._settings.image
 
     async def create(self, job: StorageJob, token: Token) -> str:
-        """The container, not started yet. Its name is free: the caller has seen to that."""
+        """Create the job's container, not started. The caller has freed its name."""
         try:
             return await self._engine.create_container(
                 self._names.job(job.workspace_id), self._config(job, token)
@@ -62,7 +62,7 @@ class Jobs:
             raise _failed(str(error)) from error
 
     async def follow(self, container_id: str, *, on_progress: ProgressCallback) -> StorageResult:
-        """Read what the job says until it has ended."""
+        """Read the job's messages until it has ended; its result."""
         while True:
             final, tail = await self._read(container_id, on_progress=on_progress)
             try:
@@ -72,8 +72,8 @@ class Jobs:
             ending = ending_of(found)
             if ending is not None:
                 break
-            await asyncio.sleep(0.2)  # the engine went away and came back; the job did not notice
-        if final is None:  # the end of the log may have been written after our reading of it
+            await asyncio.sleep(0.2)  # the engine went away and came back; the job runs on
+        if final is None:  # the end of the log may have been written after it was read
             final, tail = await self._read(container_id, on_progress=on_progress, follow=False)
         if final is None and ending.out_of_memory:
             raise EffectError(FailureCode.OUT_OF_MEMORY, f"The storage job {ending.words}.", output=tail)
@@ -162,7 +162,7 @@ def _store_directory(archive_url: str) -> str | None:
 
 def _store_mount(directory: str, source: str | None) -> dict[str, Any]:
     source = source or directory
-    # Docker makes a missing volume but refuses a missing directory: an unmounted disk stays an error.
+    # Docker creates a missing volume but refuses a missing directory: an unmounted disk stays an error.
     kind = "bind" if source.startswith("/") else "volume"
     return {"Type": kind, "Source": source, "Target": directory}
 

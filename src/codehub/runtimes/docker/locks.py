@@ -1,4 +1,7 @@
-"""One action at a time per workspace, within this process. Between processes there are only fences."""
+"""Serialize actions per workspace within this process.
+
+Between processes there are only fences.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +11,7 @@ from weakref import WeakValueDictionary
 
 
 class WorkspaceLocks:
-    """A lock exists as long as somebody holds it or waits for it."""
+    """Locks by workspace; each exists while it is held or waited for."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()

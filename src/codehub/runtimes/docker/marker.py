@@ -1,8 +1,8 @@
-"""Is this the engine that holds our homes?
+"""Check that this engine holds our homes, by a marker volume.
 
 An engine whose disk was not mounted, or another engine because of a wrong address, looks exactly like "every
-home is gone". So an installation marks its engine with an empty volume, and where the mark is missing nothing
-is reported and nothing is made: the control plane takes it for an engine that is away.
+home is gone". So an installation marks its engine with an empty volume. Where the mark is missing nothing is
+reported and nothing is created: the engine counts as away.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ class Marker:
         self._creating = asyncio.Lock()
 
     def forbid_creation(self) -> None:
-        """There are homes somewhere: an engine without the mark is not the one that has them."""
+        """Never mark an engine: homes exist, so an unmarked one is the wrong engine."""
         self._may_create = False
 
     async def require(self, *, among: Iterable[Document] = ()) -> None:
-        """Raises ``DOCKER_API_ERROR`` on an engine that is not ours; marks one when it is first used.
+        """Raise ``DOCKER_API_ERROR`` on an engine that is not ours; mark it on first use.
 
-        ``among``: volumes that were just listed. With the mark among them nothing more is asked.
+        ``among``: volumes that were just listed. If the mark is one of them, no further call is made.
         """
         listed = any(each.get("Name") == self._names.marker for each in among)
         if not listed and not await self._is_there():
             async with self._creating:
                 if not await self._is_there():
                     await self._create()
-        self._may_create = False  # it was there once: from now on it has to be
+        self._may_create = False  # it existed once: from now on its absence is an error
 
     async def _is_there(self) -> bool:
         try:

@@ -1,8 +1,8 @@
-"""What things are called on the engine, and which of them are ours.
+"""Names and labels of our resources on the Docker engine.
 
-A name alone proves nothing: somebody else, another CodeHub included, may have taken it. A label alone
-proves nothing either: people copy containers with their labels. A thing is ours when it has the name *and*
-carries our installation, its workspace and its role; a container also mounts the home.
+A name alone proves nothing: another program, or another CodeHub, may have taken it. A label alone proves nothing
+either: people copy containers with their labels. A resource is ours when it has the name *and* the labels of our
+installation, its workspace and its role; a container also mounts the home.
 
     ws-{id}            container   role workspace
     ws-{id}-job        container   role storage-job
@@ -25,10 +25,10 @@ INSTALLATION = "codehub.installation"
 ROLE = "codehub.role"
 OP_SEQ = "codehub.op_seq"
 EPOCH = "codehub.epoch"
-OP_ID = "codehub.op_id"  # storage jobs: which operation they work for
-ACCIDENT = "codehub.made_by_accident"  # on a volume Docker made by itself, because it was missing
+OP_ID = "codehub.op_id"  # storage jobs: their operation
+ACCIDENT = "codehub.made_by_accident"  # on a volume that Docker created because it was missing
 
-# Labels of images (see docs/operate/images.md), copied to the container so that one listing tells everything.
+# Labels of images (see docs/operate/images.md), copied to the container so that one listing has them.
 PORT = "codehub.port"
 HOME = "codehub.home"
 BASE_PATH = "codehub.base-path"
@@ -63,7 +63,7 @@ class Names:
         return f"ws-{workspace_id}-home"
 
     def fence(self, workspace_id: UUID, token: Token) -> str:
-        """Different for each installation: volumes of one name are one volume."""
+        """Name of a fence. Contains the installation: volumes of one name are one volume."""
         mark = sha256(self.installation_id.encode()).hexdigest()[:8]
         return f"ws-{workspace_id}-fence-{mark}-{token.op_seq}-{token.epoch}"
 
@@ -108,5 +108,5 @@ def find_token(labels: Mapping[str, str] | None) -> Token | None:
 
 
 def is_named(listed: Mapping[str, Any], name: str) -> bool:
-    """Whether a container of a listing has this name; Docker writes names with a slash before them."""
+    """Whether a listed container has this name; Docker puts a slash before names."""
     return f"/{name}" in (listed.get("Names") or ())

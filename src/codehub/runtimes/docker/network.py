@@ -1,13 +1,12 @@
-"""The private network of an installation: workspaces reach the outside, and not each other.
+"""Private network of an installation: workspaces cannot reach each other.
 
-A bridge with inter-container traffic switched off and no published ports. CodeHub on the engine's machine
-reaches containers by their address on the bridge.
+A bridge to the outside with inter-container traffic switched off and no published ports. CodeHub on the engine's
+machine reaches containers by their address on the bridge.
 
-Docker neither keeps network names unique nor bears two of one name, and two CodeHubs that start at once may
-both find none. So no name is used twice, the label tells whose it is, and whoever made one uses it only if
-there is no other by then: somebody who saw nothing else may be using that already, however young it is.
-Otherwise the own one goes, and after a moment of chance one looks again. Dying before that leaves an unused
-network, nothing worse.
+Docker does not keep network names unique, fails on two of one name, and two CodeHubs that start at once may both
+find none. So every name is unique, a label names the installation, and a process uses the network it created only
+if no other exists by then: another process may be using that one already, however new it is. Otherwise it removes
+its own, and lists again after a random pause. A crash before that leaves an unused network.
 """
 
 import asyncio
@@ -26,7 +25,10 @@ NO_TRAFFIC_BETWEEN = {"com.docker.network.bridge.enable_icc": "false"}
 
 
 class PrivateNetwork:
-    """``given``: an operator's own network, by name; it is used and never made."""
+    """The network of this installation.
+
+    ``given``: name of an operator's own network, which is used and never created.
+    """
 
     def __init__(self, engine: DockerEngine, names: Names, *, given: str | None = None) -> None:
         self._engine = engine
@@ -36,7 +38,7 @@ class PrivateNetwork:
         self._making = asyncio.Lock()
 
     async def get(self) -> str:
-        """Its id (or the given name). Made when there is none."""
+        """The network's id, or the given name. Created if there is none."""
         if self._given is not None:
             return self._given
         async with self._making:
@@ -45,7 +47,7 @@ class PrivateNetwork:
             return self._known
 
     def forget(self) -> None:
-        """Somebody removed it: look again next time."""
+        """Forget the network after it was removed: the next ``get`` lists again."""
         self._known = None
 
     async def _find(self) -> str | None:
@@ -67,7 +69,10 @@ class PrivateNetwork:
                 return found
 
     async def _is_alone(self, made: str) -> bool:
-        """Of several made together all but the lowest go at once; that one waits for them a little."""
+        """Whether no other network exists.
+
+        Of several created at once, all but the lowest id are removed at once; that one waits for them.
+        """
         give_up_at = monotonic() + WAIT_SECONDS
         while others := [str(each["Id"]) for each in await self._all() if each["Id"] != made]:
             if min(others) < made or monotonic() > give_up_at:

@@ -1,7 +1,7 @@
-"""Looking at the engine: is it ours, one listing of containers, one of volumes, however many there are.
+"""Observe the engine: check its mark, list containers, list volumes.
 
-A look at one workspace asks who mounts its volume, so it also finds those who are not ours, or no longer
-called what we called them. A look at everything asks for our label.
+Two listings, however many workspaces there are. An observation of one workspace lists the containers that mount
+its volume, so it also finds those that are not ours or were renamed. One of all workspaces lists by our label.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from collections.abc import Collection
 from uuid import UUID
 
 from codehub.runtimes.docker.engine import DockerEngine, Filters
-from codehub.runtimes.docker.inventory import Things, find_strangers, sort_things
+from codehub.runtimes.docker.inventory import Resources, find_strangers, sort_resources
 from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import INSTALLATION, Names
 
 
-class Looking:
-    """Raises ``DOCKER_API_ERROR`` when it could not look: never a partial answer."""
+class EngineObserver:
+    """Observes workspaces. Raises ``DOCKER_API_ERROR``; never a partial result."""
 
     def __init__(self, engine: DockerEngine, names: Names, marker: Marker) -> None:
         self._engine = engine
@@ -24,46 +24,49 @@ class Looking:
         self._marker = marker
         self._ours = {"label": [f"{INSTALLATION}={names.installation_id}"]}
 
-    async def at(self, workspace_id: UUID) -> Things:
+    async def observe_one(self, workspace_id: UUID) -> Resources:
         home = self._names.home(workspace_id)
         volumes = {
             **self._ours,
             "name": [f"^ws-{workspace_id}-", f"^{re.escape(self._names.marker)}$"],
         }
-        found = await self._look({"volume": [home]}, volumes, only=workspace_id)
-        return found.get(workspace_id, Things())
+        found = await self._list({"volume": [home]}, volumes, only=workspace_id)
+        return found.get(workspace_id, Resources())
 
-    async def at_these(self, ids: Collection[UUID]) -> dict[UUID, Things]:
+    async def observe_some(self, ids: Collection[UUID]) -> dict[UUID, Resources]:
         if len(ids) == 1:
             (only,) = ids
-            return {only: await self.at(only)}
-        # Docker cannot be asked for "this or that label": all of them is one call, each of them is many.
-        everything = await self.at_everything() if ids else {}
-        return {each: things for each, things in everything.items() if each in ids}
+            return {only: await self.observe_one(only)}
+        # Docker has no filter "this or that label": listing all is one call, listing each is many.
+        everything = await self.observe_all() if ids else {}
+        return {each: resources for each, resources in everything.items() if each in ids}
 
-    async def at_everything(self) -> dict[UUID, Things]:
-        return await self._look(self._ours, self._ours)
+    async def observe_all(self) -> dict[UUID, Resources]:
+        return await self._list(self._ours, self._ours)
 
-    async def _look(
+    async def _list(
         self, containers: Filters, volumes: Filters, *, only: UUID | None = None
-    ) -> dict[UUID, Things]:
-        found = await self._look_once(containers, volumes, only=only, together=True)
-        if any(things.looks_torn for things in found.values()):
-            # Made or removed between the two listings, or really torn? One after the other tells.
-            found = await self._look_once(containers, volumes, only=only, together=False)
+    ) -> dict[UUID, Resources]:
+        found = await self._list_once(containers, volumes, only=only, together=True)
+        if any(resources.lacks_volume for resources in found.values()):
+            # Changed between the two concurrent listings, or really without volume? List in sequence to find out.
+            found = await self._list_once(containers, volumes, only=only, together=False)
         return found
 
-    async def _look_once(
+    async def _list_once(
         self, containers: Filters, volumes: Filters, *, only: UUID | None, together: bool
-    ) -> dict[UUID, Things]:
+    ) -> dict[UUID, Resources]:
         if together:
-            listed, there = await asyncio.gather(
+            listed, volumes_listed = await asyncio.gather(
                 self._engine.containers(containers), self._engine.volumes(volumes)
             )
         else:
-            listed, there = await self._engine.containers(containers), await self._engine.volumes(volumes)
-        await self._marker.require(among=there)
-        found = sort_things(self._names, containers=listed, volumes=there)
+            listed, volumes_listed = (
+                await self._engine.containers(containers),
+                await self._engine.volumes(volumes),
+            )
+        await self._marker.require(among=volumes_listed)
+        found = sort_resources(self._names, containers=listed, volumes=volumes_listed)
         if only is not None and (strangers := find_strangers(self._names, only, listed)):
-            found.setdefault(only, Things()).strangers = strangers
+            found.setdefault(only, Resources()).strangers = strangers
         return found

@@ -1,8 +1,8 @@
-"""What a workspace's container is made of. Pure: from an order to the document Docker takes.
+"""Build a container's configuration for Docker from an order. Pure.
 
 Nothing here may be loosened by an image or a caller: never privileged, no capabilities, no new privileges,
 Docker's default seccomp profile, no ports on the host, no mount but the home, no restart by the engine (the
-reconciler decides). The user is the image's own; images are asked to have one that is not root.
+Reconciler decides). The user is the image's own, which should not be root.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from codehub.runtimes.docker.names import Names, Role
 
 DEFAULT_HOME = "/home/workspace"
 LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}
-"""Bounded: output that nobody reads must not fill the disk."""
+"""Bounded, so that output cannot fill the disk."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ def container_config(order: Order, *, image: Document, names: Names, network: st
 
 
 def hardening(limits: Limits) -> dict[str, Any]:
-    """What holds for workspaces and storage jobs alike."""
+    """Host configuration of workspaces and storage jobs alike."""
     config: dict[str, Any] = {
         "Privileged": False,
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges:true"],
         "IpcMode": "private",
-        "Init": True,  # somebody has to reap what an IDE leaves behind, and to pass SIGTERM on
+        "Init": True,  # reaps an IDE's orphaned processes and forwards SIGTERM
         "PublishAllPorts": False,
         "RestartPolicy": {"Name": "no"},
     }
     if limits.cpus is not None:
         config["NanoCpus"] = int(limits.cpus * 1_000_000_000)
     if limits.memory_bytes is not None:
-        # Swap counted in: otherwise as much again could be swapped out on everybody's disk.
+        # Without this, as much again could be swapped to the disk that all share.
         config["Memory"] = config["MemorySwap"] = limits.memory_bytes
     if limits.pids is not None:
         config["PidsLimit"] = limits.pids
@@ -92,8 +92,8 @@ def home_mount(names: Names, workspace_id: UUID, *, target: str, read_only: bool
         "Source": names.home(workspace_id),
         "Target": target,
         "ReadOnly": read_only,
-        # If the volume is missing Docker makes one. It then carries this and nothing else: a mark by
-        # which it is told from a home, so that it can be removed without looking inside.
+        # If the volume is missing Docker creates one, with this label only. It tells that volume from a home, so
+        # that it can be removed without reading its content.
         "VolumeOptions": {"Labels": {labels.ACCIDENT: "true"}},
     }
 
@@ -103,5 +103,5 @@ def image_labels(image: Document) -> dict[str, str]:
 
 
 def serves_base_path(found: Mapping[str, str]) -> bool:
-    """Whether it serves below ``CODEHUB_BASE_PATH`` itself; otherwise the proxy removes that path."""
+    """Whether the image serves below ``CODEHUB_BASE_PATH``; else the proxy removes it."""
     return found.get(labels.BASE_PATH, "").lower() in {"true", "1", "yes"}

@@ -1,9 +1,9 @@
-"""Workspaces as containers of one Docker engine.
+"""Docker runtime: workspaces as containers of one Docker engine. Fenced.
 
-``DockerRuntime`` keeps the protocol of ``runtimes/base``; the neighbouring modules hold the mechanisms, one
-each, and this one puts them in order. Every mutation has the same shape: hold the workspace's lock, admit the
-token, act on what the admission saw. Nothing is remembered between calls that the engine does not know
-better, so any number of CodeHubs may use one engine, and any of them may die anywhere.
+``DockerRuntime`` implements the protocol of ``runtimes/base``; each neighbouring module holds one mechanism, and
+this one combines them. Every mutation holds the workspace's lock, admits the token and acts on what the admission
+listed. No state is kept between calls but caches of the engine's own, so any number of CodeHubs may use one
+engine, and any of them may die anywhere.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.acting import Acting
 from codehub.runtimes.docker.containers import Containers, NetworkGone
 from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
-from codehub.runtimes.docker.exits import ExitWatch, OnDeath
+from codehub.runtimes.docker.exits import ExitWatch, OnExit
 from codehub.runtimes.docker.fences import Fences, is_recorded
 from codehub.runtimes.docker.images import Images
-from codehub.runtimes.docker.inventory import Container, Things, observation
+from codehub.runtimes.docker.inventory import Container, Resources, observation
 from codehub.runtimes.docker.jobs import Jobs, in_use
 from codehub.runtimes.docker.marker import Marker
 from codehub.runtimes.docker.names import Names, Role
 from codehub.runtimes.docker.network import PrivateNetwork
-from codehub.runtimes.docker.observe import Looking
+from codehub.runtimes.docker.observe import EngineObserver
 from codehub.runtimes.docker.order import Order, container_config, image_labels, serves_base_path
 from codehub.runtimes.docker.settings import DockerSettings, JobSettings
 from codehub.runtimes.docker.users import require_no_stranger
@@ -51,7 +51,7 @@ _LOG_LINES = 1000
 
 
 class DockerRuntime:
-    """See the module. Made inside a running event loop; ``prepare`` comes before the first use.
+    """The Docker runtime. Made in a running event loop; call ``prepare`` before use.
 
     ``on_exit`` is called, in the event loop, when a container of a workspace has ended.
     """
@@ -62,20 +62,20 @@ class DockerRuntime:
         settings: DockerSettings,
         *,
         jobs: JobSettings,
-        on_exit: OnDeath | None = None,
+        on_exit: OnExit | None = None,
     ) -> None:
         self._settings = settings
         self._names = Names(installation_id)
         self._engine = DockerEngine(settings.engine_url, call_seconds=settings.call_seconds)
         self._marker = Marker(self._engine, self._names)
-        self._looking = Looking(self._engine, self._names, self._marker)
-        self._fences = Fences(self._engine, self._names, self._looking)
+        self._observer = EngineObserver(self._engine, self._names, self._marker)
+        self._fences = Fences(self._engine, self._names, self._observer)
         self._containers = Containers(self._engine, self._names, self._fences)
         self._network = PrivateNetwork(self._engine, self._names, given=settings.network)
         self._images = Images(self._engine, settings.images)
         self._jobs = Jobs(self._engine, self._names, jobs)
         self._acting = Acting(self._fences, self._marker)
-        self._deaths = ExitWatch(self._engine, self._names, on_exit)
+        self._exits = ExitWatch(self._engine, self._names, on_exit)
         self._base_paths: dict[str, bool] = {}
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -84,25 +84,25 @@ class DockerRuntime:
         return "docker"
 
     async def prepare(self, *, create: bool = True) -> None:
-        """Begin to listen and to tidy up. Succeeds with the engine away: it may come later.
+        """Start watching exits and sweeping fences. Succeeds with the engine away.
 
-        ``create`` false when homes are known to exist: an engine that was never ours is then the wrong one.
+        ``create`` False: homes are known to exist, so an engine without our mark is the wrong one.
         """
         if not create:
             self._marker.forbid_creation()
-        self._deaths.start()
+        self._exits.start()
         if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._sweep_now_and_then())
+            self._sweeping = asyncio.create_task(self._sweep_periodically())
 
     async def close(self) -> None:
         if self._sweeping is not None:
             await cancel_and_wait([self._sweeping])
-        await self._deaths.close()
+        await self._exits.close()
         await self._images.close()
         await self._engine.close()
 
     async def probe(self) -> None:
-        """Also an engine that lacks our mark is away: whatever it says is about other homes."""
+        """Raise if the engine is away, or lacks our mark and so holds other homes."""
         await self._engine.ping()
         await self._marker.require()
 
@@ -110,21 +110,21 @@ class DockerRuntime:
         return list(self._images.allowed)
 
     def uses_base_path(self, image_ref: str) -> bool:
-        """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix.
+        """Whether the image serves below ``/w/{id}/``; else the proxy removes the prefix.
 
-        Known from the container: whoever asks where a workspace is has learnt it by then.
+        Known from the container's labels, which every call of ``address`` reads.
         """
         return self._base_paths.get(image_ref, False)
 
-    # Looking
+    # Observing
 
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
         if ids is None:
-            found = await self._looking.at_everything()
+            found = await self._observer.observe_all()
         else:
-            found = await self._looking.at_these(frozenset(ids))
-        for things in found.values():
-            self._learn_base_path(things.container)
+            found = await self._observer.observe_some(frozenset(ids))
+        for resources in found.values():
+            self._learn_base_path(resources.container)
         return observation(found)
 
     async def address(self, workspace_id: UUID) -> Address | None:
@@ -133,12 +133,12 @@ class DockerRuntime:
         return container.address if container is not None and container.is_running else None
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
-        """Any port: the container's address is its alone."""
+        """The address of any port: the container's network address is its own."""
         address = await self.address(workspace_id)
         return Address(address.host, port) if address is not None else None
 
     async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
-        """Whoever listens: nobody but the container's own processes can, at its address."""
+        """The address itself: only the container's own processes can listen there."""
         return address
 
     async def ending(self, workspace_id: UUID) -> Ending | None:
@@ -146,7 +146,7 @@ class DockerRuntime:
         return container.ending if container is not None and not container.is_running else None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
-        """Following ends with the container."""
+        """Recent output; ``follow`` ends with the container."""
         container = await self._find_container(workspace_id)
         if container is None:
             return
@@ -163,27 +163,27 @@ class DockerRuntime:
     async def _find_container(self, workspace_id: UUID) -> Container | None:
         container = await self._containers.find(workspace_id)
         if container is None:
-            await self._marker.require()  # "none" is an answer only on the engine that has our homes
+            await self._marker.require()  # "none" is only valid on the engine that holds our homes
         return container
 
     # Volumes
 
     async def provision(self, workspace_id: UUID, *, token: Token) -> None:
         async with self._acting.alone_on(workspace_id):
-            things = await self._fences.verify(workspace_id, token)
-            if not things.home and await self._make_volume(workspace_id, token):
-                return  # it carries our token: made and recorded in one step
+            resources = await self._fences.verify(workspace_id, token)
+            if not resources.home and await self._make_volume(workspace_id, token):
+                return  # the volume carries our token: created and recorded in one step
             async with self._acting.admitted(workspace_id, token) as admitted:
                 if not admitted.home:
                     await self._make_volume(workspace_id, token)
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting.on(workspace_id, token) as things:
-            await self._without_job(things, token)
-            if things.container is not None:
+        async with self._acting.on(workspace_id, token) as resources:
+            await self._without_job(resources, token)
+            if resources.container is not None:
                 raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
-            if things.home:
-                require_no_stranger(self._names.home(workspace_id), things, even_stopped=True)
+            if resources.home:
+                require_no_stranger(self._names.home(workspace_id), resources, even_stopped=True)
                 await self._fences.verify(workspace_id, token)
                 await self._remove_volume(workspace_id)
 
@@ -209,27 +209,30 @@ class DockerRuntime:
             stop_grace_seconds=self._settings.stop_grace_seconds,
         )
         async with self._acting.alone_on(workspace_id):
-            things, image = await asyncio.gather(
+            resources, image = await asyncio.gather(
                 self._fences.verify(workspace_id, token), self._images.find(image_ref)
             )
-            if image is not None and things.is_asleep and not is_recorded(token, things):
-                # Nothing to tidy up first: the token is recorded while the container is made. Fences it
-                # outranks are left to the stop that follows, when nobody waits.
+            if image is not None and resources.is_asleep and not is_recorded(token, resources):
+                # Nothing to clean up first: the token is recorded while the container is created. Fences it
+                # outranks are left to the next stop, when no person waits.
                 await self._start(order, image, record=True)
                 return
             async with self._acting.admitted(workspace_id, token) as admitted:
-                await self._start_with_care(order, admitted)
+                await self._clean_up_and_start(order, admitted)
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting.on(workspace_id, token) as things:
-            await self._end(things.container)
+        async with self._acting.on(workspace_id, token) as resources:
+            await self._end(resources.container)
 
     async def remove_orphan_container(self, workspace_id: UUID) -> None:
         async with self._acting.alone_on(workspace_id):
-            await self._end((await self._looking.at(workspace_id)).container)
+            await self._end((await self._observer.observe_one(workspace_id)).container)
 
     async def stop_all(self) -> None:
-        """End every container of this installation; volumes and desired states stay. For ``codehub up``'s Ctrl-C."""
+        """Stop every container of this installation, for ``codehub up``'s Ctrl-C.
+
+        Volumes and desired states stay.
+        """
         seen = await self.observe()
         running = [each for each, what in seen.sightings.items() if what.container is not ContainerState.NONE]
         await asyncio.gather(*(self.remove_orphan_container(each) for each in running))
@@ -241,64 +244,64 @@ class DockerRuntime:
     ) -> StorageResult:
         made_volume = done = False
         try:
-            async with self._acting.on(job.workspace_id, token) as things:
-                made_volume = await self._prepare_job(job, things, token)
+            async with self._acting.on(job.workspace_id, token) as resources:
+                made_volume = await self._prepare_job(job, resources, token)
                 container_id = await self._jobs.create(job, token)
                 await self._jobs.start(container_id, job)
             result = await self._jobs.follow(container_id, on_progress=on_progress)
-            # Somebody who joined half way has written what is in no archive, or into what was restored.
-            things = await self._fences.verify(job.workspace_id, token)
-            require_no_stranger(self._names.home(job.workspace_id), things)
+            # A stranger that mounted the home meanwhile may have written what is in no archive, or into a restore.
+            resources = await self._fences.verify(job.workspace_id, token)
+            require_no_stranger(self._names.home(job.workspace_id), resources)
             done = True
             return result
         except EffectError as error:
             if error.failure is not FailureCode.DOCKER_API_ERROR:
-                # Perhaps it did not fail: perhaps it was ended by somebody newer.
+                # It may not have failed, but been ended by a newer token: then this raises STALE_TOKEN.
                 await self._fences.verify(job.workspace_id, token)
             raise
         finally:
             await finish(self._end_job(job, token, remove_volume=made_volume and not done))
 
     async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
-        async with self._acting.on(workspace_id, token) as things:
-            if things.job is not None:
-                await self._containers.remove(things.job.id)
+        async with self._acting.on(workspace_id, token) as resources:
+            if resources.job is not None:
+                await self._containers.remove(resources.job.id)
 
-    async def _prepare_job(self, job: StorageJob, things: Things, token: Token) -> bool:
-        """Nothing stands in the way, and there is a volume. True if that was made here."""
-        if things.container is not None and things.container.is_running:
+    async def _prepare_job(self, job: StorageJob, resources: Resources, token: Token) -> bool:
+        """Check that the job may run, and create the volume of a restore. True: created here."""
+        if resources.container is not None and resources.container.is_running:
             raise EffectError(FailureCode.VOLUME_IN_USE, "the workspace is running")
-        if job.kind is StorageKind.ARCHIVE and not things.home:
+        if job.kind is StorageKind.ARCHIVE and not resources.home:
             raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
-        require_no_stranger(self._names.home(job.workspace_id), things)
-        await self._without_job(things, token, may_end_equal=True)
+        require_no_stranger(self._names.home(job.workspace_id), resources)
+        await self._without_job(resources, token, may_end_equal=True)
         await self._images.get(self._jobs.image)
         await self._fences.verify(job.workspace_id, token)
-        if things.home:
+        if resources.home:
             return False
         await self._make_volume(job.workspace_id, token)
         return True
 
     async def _end_job(self, job: StorageJob, token: Token, *, remove_volume: bool) -> None:
-        """Nothing of our job is left, nor the empty volume of a restore that failed.
+        """Remove our job, and the empty volume of a restore that failed.
 
-        Found by its labels, because a call that is cancelled while the engine makes the container never
-        learns its id. With the engine away this fails, and the next job of this workspace does it. Dying
-        here leaves a volume without a restore marker, which nobody trusts and the next restore fills.
+        Found by its labels, because a call that is cancelled while the engine creates the container never
+        gets its id. With the engine away this fails, and the next job of this workspace does it. A crash here
+        leaves a volume without a restore marker, which is not trusted and which the next restore fills.
         """
         with suppress(EffectError):
             async with self._acting.alone_on(job.workspace_id):
-                things = await self._looking.at(job.workspace_id)
-                if things.job is not None and things.job.token == token:
-                    await self._containers.remove(things.job.id)
-                if remove_volume and token == things.highest_token:
+                resources = await self._observer.observe_one(job.workspace_id)
+                if resources.job is not None and resources.job.token == token:
+                    await self._containers.remove(resources.job.id)
+                if remove_volume and token == resources.highest_token:
                     await self._remove_volume(job.workspace_id)
 
-    # What the calls above are made of
+    # Helpers of the calls above
 
-    async def _without_job(self, things: Things, token: Token, *, may_end_equal: bool = False) -> None:
-        """No storage job is left, dead or alive; a running one that is not outranked is an error."""
-        job = things.job
+    async def _without_job(self, resources: Resources, token: Token, *, may_end_equal: bool = False) -> None:
+        """Remove the storage job, dead or alive; raise if it runs and is not outranked."""
+        job = resources.job
         if job is None:
             return
         outranked = job.token < token or (may_end_equal and job.token == token)
@@ -307,7 +310,7 @@ class DockerRuntime:
         await self._containers.remove(job.id)
 
     async def _make_volume(self, workspace_id: UUID, token: Token) -> bool:
-        """The home is there. True: with our token on it; False: somebody else made it meanwhile."""
+        """Create the home. True: it carries our token; False: another process created it meanwhile."""
         name = self._names.home(workspace_id)
         wanted = self._names.labels(workspace_id, Role.HOME, token)
         try:
@@ -329,13 +332,13 @@ class DockerRuntime:
         except (Conflict, Refused) as error:
             raise EffectError(FailureCode.VOLUME_IN_USE, str(error)) from error
 
-    async def _start_with_care(self, order: Order, things: Things) -> None:
-        await self._without_job(things, order.token)
-        if not things.home:
+    async def _clean_up_and_start(self, order: Order, resources: Resources) -> None:
+        await self._without_job(resources, order.token)
+        if not resources.home:
             raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
-        if things.container is not None and things.container.is_running:
+        if resources.container is not None and resources.container.is_running:
             return
-        require_no_stranger(self._names.home(order.workspace_id), things)
+        require_no_stranger(self._names.home(order.workspace_id), resources)
         await self._start(order, await self._images.get(order.image_ref))
 
     async def _start(self, order: Order, image: Document, *, record: bool = False) -> None:
@@ -363,7 +366,7 @@ class DockerRuntime:
         if container is not None and labels.IMAGE in container.labels:
             self._base_paths[container.labels[labels.IMAGE]] = serves_base_path(container.labels)
 
-    async def _sweep_now_and_then(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while True:
             try:
                 await self._fences.sweep()

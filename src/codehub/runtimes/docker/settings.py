@@ -1,4 +1,4 @@
-"""What the wiring tells the Docker runtime."""
+"""Settings of the Docker runtime, as the wiring passes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ JOB_COMMAND = ("python3", "-m", "codehub.archives.job")
 
 @dataclass(frozen=True)
 class JobSettings:
-    """How storage jobs run: from CodeHub's own image, with the workspace's volume and nothing else.
+    """Settings of storage jobs, which run CodeHub's own image with one volume.
 
     ``archive_source``: what the engine mounts at the directory of a ``file://`` store: a path on *its*
     machine or the name of a volume. None: the directory itself, right when CodeHub runs beside the engine.
@@ -31,11 +31,13 @@ class JobSettings:
 
 @dataclass(frozen=True)
 class DockerSettings:
-    """``images``: what may be started, the first is the default; empty: anything.
+    """Settings of workspaces' containers.
+
+    ``images``: what may be started, the first is the default; empty: any.
 
     ``network``: an existing network to use instead of the private one this runtime makes. Whether
-    workspaces can reach each other is then decided by whoever made it.
-    ``default_limits`` hold where a start names none.
+    workspaces can reach each other is then up to that network.
+    ``default_limits`` apply where a start names none.
     """
 
     engine_url: str = DEFAULT_ENGINE

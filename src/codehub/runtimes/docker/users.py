@@ -1,21 +1,23 @@
-"""Nobody but CodeHub works on a home while CodeHub does.
+"""Refuse to use a home that a container CodeHub did not start has mounted.
 
-A second container on a home writes beside the first, and what it writes after an archive began is in no
-archive. So starting, archiving, restoring and deleting ask who mounts the volume (``Things.strangers``). A
-stranger is a Mismatch that a person sees and settles: trying again would change nothing, and ending what
-somebody else started is not ours to do.
+A second container on a home writes beside the first, and what it writes after an archive began is in no archive.
+So starting, archiving, restoring and deleting check which containers mount the volume (``Resources.strangers``). A
+stranger is a Mismatch for a person: a retry would change nothing, and CodeHub does not end what it did not start.
 
-What this cannot see: a host directory mounted from inside Docker's own data, and a container that came and
-went between two looks.
+Not found by this: a host directory mounted from inside Docker's own data, and a container that came and went
+between two listings.
 """
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.docker.inventory import Things
+from codehub.runtimes.docker.inventory import Resources
 
 
-def require_no_stranger(home: str, things: Things, *, even_stopped: bool = False) -> None:
-    """``even_stopped``: before deleting; a stopped container holds its volume, and could be started again."""
-    names = [each.name for each in things.strangers if each.is_running or even_stopped]
+def require_no_stranger(home: str, resources: Resources, *, even_stopped: bool = False) -> None:
+    """Raise ``VOLUME_USED_ELSEWHERE`` if a stranger mounts the home.
+
+    ``even_stopped``: before deleting, because a stopped container holds its volume and could be started again.
+    """
+    names = [each.name for each in resources.strangers if each.is_running or even_stopped]
     if names:
         raise EffectError(
             FailureCode.VOLUME_USED_ELSEWHERE,

@@ -1,4 +1,4 @@
-"""The local-process runtime. Start reading at ``runtime``; ``layout`` says where everything lies."""
+"""Local runtime: workspaces as processes. Start at ``runtime``; files: ``layout``."""
 
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime

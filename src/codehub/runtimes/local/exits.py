@@ -1,7 +1,7 @@
-"""Hearing at once that a workspace ended, instead of at the next look.
+"""Watch pidfds of running workspaces, to hint the Observer when one ends.
 
-A pidfd becomes readable when its process ends, whoever its parent is. What comes out of this is a hint
-to look, nothing more: the Observer finds every death by itself, only later.
+A pidfd becomes readable when its process ends, whichever process is its parent. A hint only: the Observer finds
+every ended process by itself, later.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from uuid import UUID
 
 from codehub.runtimes.local.processes import Identity, is_alive
 
-OnDeath = Callable[[UUID], None]
+OnExit = Callable[[UUID], None]
 
 
 class ExitWatch:
-    """One descriptor per running workspace. Used from the event loop's thread alone."""
+    """One pidfd per running workspace. Used from the event loop's thread alone."""
 
-    def __init__(self, on_exit: OnDeath | None) -> None:
-        self._on_death = on_exit
+    def __init__(self, on_exit: OnExit | None) -> None:
+        self._on_exit = on_exit
         self._watched: dict[UUID, tuple[Identity, int]] = {}
 
     def watch(self, running: Mapping[UUID, Identity]) -> None:
-        """Watch these too. One that ended in the meantime is left to the next look."""
-        if self._on_death is None:
+        """Watch these too. One that ended meanwhile is left to the next observation."""
+        if self._on_exit is None:
             return
         for workspace_id, identity in running.items():
             known = self._watched.get(workspace_id)
@@ -38,9 +38,9 @@ class ExitWatch:
     def _watch(self, workspace_id: UUID, identity: Identity) -> None:
         try:
             fd = os.pidfd_open(identity.pid)
-        except OSError:  # ended, or no descriptors left: then without the hint
+        except OSError:  # ended, or no descriptors left: no hint then
             return
-        if not is_alive(identity):  # asked after opening, so the descriptor is not a stranger's
+        if not is_alive(identity):  # checked after opening: the pid was not reused before
             os.close(fd)
             return
         self._watched[workspace_id] = identity, fd
@@ -48,8 +48,8 @@ class ExitWatch:
 
     def _ended(self, workspace_id: UUID) -> None:
         self._forget(workspace_id)
-        if self._on_death is not None:
-            self._on_death(workspace_id)
+        if self._on_exit is not None:
+            self._on_exit(workspace_id)
 
     def _forget(self, workspace_id: UUID) -> None:
         if (known := self._watched.pop(workspace_id, None)) is not None:

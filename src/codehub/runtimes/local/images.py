@@ -1,11 +1,11 @@
-"""What runs without any configuration: the IDEs that are already on this machine.
+"""Images of the local runtime: command lines; by default the IDEs on this machine.
 
 An image of the local runtime is a command line with ``{socket}`` or ``{port}``, ``{home}`` and
 ``{base_path}``. One that uses ``{base_path}`` serves itself below that path, and the proxy leaves the path
 alone; for others the proxy removes it.
 
-A socket is the better place to listen: only CodeHub's user can open it, while a port of the loopback is open
-to everybody who has an account on the machine.
+Prefer a socket: only CodeHub's user can open it, while every account of the machine can connect to a loopback
+port.
 """
 
 import shlex
@@ -18,9 +18,9 @@ BASE_PATH_PLACEHOLDER = "{base_path}"
 SOCKET_PLACEHOLDER = "{socket}"
 PORT_PLACEHOLDER = "{port}"
 
-# Neither token nor password: nobody but CodeHub reaches its socket, and the proxy has signed the person in.
+# Neither token nor password: only CodeHub reaches its socket, and the proxy has signed the person in.
 # The proxy also checks Origin, and passes the browser's Host, so Jupyter's own check of Origin against Host
-# keeps working and nothing needs to be opened; "remote access" only means a Host that is not localhost.
+# keeps working and needs no exception; "remote access" only means a Host that is not localhost.
 _JUPYTERLAB = (
     "{python} -m jupyterlab --no-browser --ServerApp.sock={{socket}}"
     " --ServerApp.base_url={{base_path}} --ServerApp.root_dir={{home}}"
@@ -35,7 +35,7 @@ _CODE_SERVER = (
 
 
 def default_images() -> dict[str, str]:
-    """Name → command line, best first."""
+    """Images found on this machine: name → command line, best first."""
     images = {}
     if find_spec("jupyterlab") is not None:
         images["jupyterlab"] = _JUPYTERLAB.format(python=shlex.quote(sys.executable))
@@ -50,24 +50,24 @@ def uses_base_path(images: Mapping[str, str], image_ref: str) -> bool:
 
 
 def uses_socket(command: str) -> bool:
-    """Whether it listens on a socket; otherwise on a port."""
+    """Whether the command listens on a socket; otherwise on a port."""
     return SOCKET_PLACEHOLDER in command
 
 
 def check_command(name: str, command: str) -> None:
-    """Raises ``ValueError`` with a sentence for whoever wrote it into LOCAL_IMAGES."""
+    """Raise ``ValueError`` with a sentence for people if LOCAL_IMAGES is wrong."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"LOCAL_IMAGES: {name!r}: {error}") from error
     if not words:
         raise ValueError(f"LOCAL_IMAGES: {name!r} has no command")
-    places = [each for each in (SOCKET_PLACEHOLDER, PORT_PLACEHOLDER) if each in command]
-    if not places:
+    placeholders = [each for each in (SOCKET_PLACEHOLDER, PORT_PLACEHOLDER) if each in command]
+    if not placeholders:
         raise ValueError(
             f"LOCAL_IMAGES: {name!r} uses neither {{socket}} nor {{port}}, so nobody could reach it"
         )
-    if len(places) > 1:
+    if len(placeholders) > 1:
         raise ValueError(
             f"LOCAL_IMAGES: {name!r} uses both {{socket}} and {{port}}: CodeHub connects to one of them. "
             "Use {socket} if the program can listen on a Unix socket."

@@ -1,11 +1,11 @@
-"""The storage job: a process of its own that moves a home into an archive or back.
+"""Run storage jobs as processes: archive or restore one home.
 
 The runtime knows neither tar nor object stores. It starts a command (given by the wiring), writes one
 JSON object to its standard input and reads JSON lines from its standard output (``runtimes/job_protocol``).
 
-**One per workspace.** The job holds ``flock`` on the workspace's ``{id}.job`` through a descriptor it
-inherits, for its whole life: if the leader that started it dies, the job still holds it, and the next
-leader finds the lock taken, kills the job it finds recorded, and goes on only when it has the lock.
+**One per workspace.** The job holds ``flock`` on the workspace's ``{id}.job`` through an inherited descriptor, as
+long as it lives: if the leader that started it dies, the job still holds it, and the next leader finds the lock
+taken, kills the recorded job, and continues only when it has the lock.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _PIPE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What the wiring knows and a job needs."""
+    """Settings of storage jobs, as the wiring passes them."""
 
     command: Sequence[str]
     archive_url: str
@@ -47,10 +47,10 @@ class JobSettings:
 
 @dataclass
 class RunningJob:
-    """A job as the call that started it knows it.
+    """A running job, for the call that started it.
 
-    Made before the process and filled in by the thread that starts it: a call that is cancelled in
-    that moment still knows what to kill.
+    Made before the process and filled in by the thread that starts it: a call that is cancelled in between
+    still knows what to kill.
     """
 
     child: Child | None = None
@@ -61,10 +61,10 @@ class RunningJob:
 async def without_job(
     layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None
 ) -> AsyncIterator[None]:
-    """No storage job runs and none can begin; a running one that is not outranked is an error.
+    """Exclude storage jobs for the block; end an outranked one, raise for any other.
 
-    The caller holds the workspace's lock, under which jobs begin: where none has ever left its lock file,
-    there is none, and none will come.
+    The caller holds the workspace's lock, under which jobs begin: where no job lock file exists there is no job,
+    and none can begin.
     """
     if not layout.job_lock(workspace_id).exists():
         yield
@@ -79,21 +79,21 @@ async def without_job(
 async def take_job_lock(
     layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
 ) -> int:
-    """The job lock's descriptor, after ending an outranked job that held it. The caller closes it.
+    """Take the job lock, after ending an outranked job that held it; its descriptor.
 
-    Without a token any job is ended. The caller holds the workspace's lock, so no new job can begin.
-    Dying here leaves either the old job, still recorded and locked, or none.
+    The caller closes it. Without a token any job is ended. The caller holds the workspace's lock, so no new job
+    can begin. A crash here leaves either the old job, still recorded and locked, or none.
     """
     fd = locks.open_lock(layout.job_lock(workspace_id))
     try:
         deadline = monotonic() + _LOCK_SECONDS
         while not locks.try_lock(fd):
-            with suppress(UnreadableRecord):  # not ours to kill then, only to wait for
+            with suppress(UnreadableRecord):  # then its process is not known: only wait for it
                 await _end_recorded(layout, threads, workspace_id, token=token, may_end_equal=may_end_equal)
             if monotonic() > deadline:
                 raise EffectError(FailureCode.STORAGE_JOB_FAILED, "an older storage job does not end")
             await asyncio.sleep(0.005)
-        # The lock is free, but a helper process of a job that was killed alone may still write.
+        # The lock is free, but a child of a job that was killed alone may still write.
         with suppress(UnreadableRecord):
             await _end_recorded(layout, threads, workspace_id, token=None)
         layout.job(workspace_id).unlink(missing_ok=True)
@@ -106,7 +106,7 @@ async def take_job_lock(
 def start_job(
     layout: Layout, settings: JobSettings, job: StorageJob, running: RunningJob, *, token: Token, lock_fd: int
 ) -> None:
-    """Start the process. It has the lock from here on, also if we die before the next line."""
+    """Start the job's process. It inherits the lock, also if we die right after."""
     log = layout.job_output(job.workspace_id)
     logs.rotate(log)
     running.log_start = logs.size_of(log)
@@ -129,7 +129,10 @@ async def follow_job(
     *,
     on_progress: ProgressCallback,
 ) -> StorageResult:
-    """Read what the job says until it ends. The caller ends the job if this raises."""
+    """Read the job's messages until it ends; its result.
+
+    The caller ends the job if this raises.
+    """
     child = running.child
     assert child is not None
     assert child.stdin is not None
@@ -153,14 +156,17 @@ async def follow_job(
 
 
 async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running: RunningJob) -> None:
-    """Kill the job we started, confirm it, and forget its record unless a newer job has the lock."""
+    """Kill the job we started and confirm it gone.
+
+    Its record is removed, unless a newer job has the lock.
+    """
     child = running.child
     if child is None:
         return
     marker = f"{JOB_VARIABLE}={workspace_id}"
     if child.poll() is None:
         with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the number is still this job's
+            os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the pid is still this job's
         await _exit_code(child)
     fd = locks.open_lock(layout.job_lock(workspace_id))
     try:
@@ -178,7 +184,7 @@ async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running:
 async def _end_recorded(
     layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
 ) -> None:
-    """Kill the job on record. A record not written yet is no reason to fail: the caller looks again."""
+    """Kill the recorded job. A record not written yet is no error: the caller tries again."""
     record = find_record(layout.job(workspace_id))
     if record is None:
         return
@@ -193,7 +199,7 @@ async def _end_recorded(
 
 
 def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:
-    """Credentials travel here: standard input shows up in no process list."""
+    """The job's input, with credentials: standard input is in no process list."""
     order = {
         "kind": job.kind.value,
         "workspace_id": str(job.workspace_id),
@@ -210,8 +216,8 @@ def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:
 
 
 async def _write_order(pipe: IO[bytes], order: bytes) -> None:
-    """The order fits into a pipe's buffer many times over, so this does not wait for the job."""
-    with suppress(BrokenPipeError), pipe:  # a job that ended at once tells why by other means
+    """Write the order. It is far smaller than a pipe's buffer, so this does not wait for the job."""
+    with suppress(BrokenPipeError), pipe:  # a job that ended at once: its exit code and output say why
         pipe.write(order)
         pipe.flush()
 
@@ -230,7 +236,7 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any
 
 
 async def _close_after_exit(child: Child, transport: asyncio.ReadTransport) -> None:
-    """Do not wait for ever on a pipe that some grandchild of a dead job still holds open."""
+    """Close the pipe after the job's exit: a grandchild may hold it open for ever."""
     await _exit_code(child)
     await asyncio.sleep(_PIPE_SECONDS)
     transport.close()

@@ -1,26 +1,25 @@
-"""Where the local runtime keeps things, and how it knows that the disk is the right one.
+"""File layout of the local runtime, and the marker of the right disk.
 
-    {data dir}/volumes/.installation          whose disk this is
+    {data dir}/volumes/.installation          marker: the installation's id
     {data dir}/volumes/ws-{id}-home/          the home directories
-    {data dir}/volumes/.staging/ws-{id}/      a restore in the making (same file system: it is renamed in)
-    {data dir}/volumes/.trash/                homes on their way out
+    {data dir}/volumes/.staging/ws-{id}/      a restore in progress (same file system: it is renamed in)
+    {data dir}/volumes/.trash/                deleted homes, not yet removed
     {data dir}/run/.installation
-    {data dir}/run/processes/{id}             who runs; written by the process itself
-    {data dir}/run/jobs/{id}                  which storage job runs; likewise
+    {data dir}/run/processes/{id}             the running process; written by the process itself
+    {data dir}/run/jobs/{id}                  the running storage job; likewise
     {data dir}/run/ports/{port}               symlink to the workspace that owns the port
     {data dir}/run/locks/{id}                 one actor at a time; the highest token and the port are in it
     {data dir}/run/locks/{id}.job             held by a storage job; made with the first one
-    {data dir}/run/output/{id}.log            what the workspace said; {id}.job.log: its job's complaints
+    {data dir}/run/output/{id}.log            output of the workspace; {id}.job.log: errors of its job
     {data dir}/run/ide/{port}/s               where the IDE listens, if it can on a socket
 
-A socket's name has 107 bytes at most. Below a data directory with a long path, ``run/ide`` is a directory in
-``/tmp`` named after it instead, and a workspace's place is named by the port reserved for it: short, and its
-alone.
+A socket's path has 107 bytes at most. Below a data directory with a long path, ``run/ide`` is a directory in
+``/tmp`` named after it instead. The directory of a workspace's socket is named by the port reserved for it: short
+and unique.
 
-All of it lies flat: a look costs three directory scans however many workspaces there are, and a start
-makes as few files as it can. The marker is there because an unmounted disk looks exactly like "every
-home is gone": without the marker of this installation in ``volumes`` nothing is reported and nothing is
-made.
+The directories are flat: an observation takes three directory scans however many workspaces there are, and a
+start creates few files. The marker exists because an unmounted disk looks exactly like "every home is gone":
+without the marker of this installation in ``volumes`` nothing is reported and nothing is created.
 """
 
 import hashlib
@@ -40,7 +39,7 @@ _VOLUME_NAME = re.compile(r"ws-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 
 
 class Layout:
-    """Names of files below one data directory. Makes and checks the markers, touches nothing else."""
+    """File names below one data directory. Creates and checks the markers only."""
 
     def __init__(self, data_dir: Path, installation_id: str) -> None:
         self.data_dir = data_dir
@@ -81,15 +80,15 @@ class Layout:
         return self.outputs / f"{workspace_id}.job.log"
 
     def socket(self, port: int) -> Path:
-        """Where the IDE of the workspace that owns this port listens, in a directory of its own."""
+        """Socket of the IDE of the workspace that owns this port, in its own directory."""
         return self.sockets / str(port) / "s"
 
     def prepare(self, *, create: bool) -> None:
-        """Make the directories of a data directory used for the first time; check those of an old one.
+        """Create the directories on first use; check existing ones.
 
-        ``run`` gets its marker last. So a marked ``run`` beside unmarked volumes is a disk that went
-        missing, and an unmarked one is a first start that did not get to its end: it is made again.
-        With ``create`` false nothing is new: the caller knows of homes that must be here.
+        ``run`` gets its marker last. So a marked ``run`` beside unmarked volumes is a disk that is not mounted,
+        and an unmarked one is a first start that crashed: it is made again. With ``create`` False nothing is
+        created: the caller knows of homes that must be here.
         """
         try:
             if create and not (self.run / MARKER).exists():
@@ -102,7 +101,7 @@ class Layout:
             raise unreadable(self.data_dir, error) from error
 
     def check_writable(self) -> None:
-        """Raise unless the volumes are here and can be changed: a failing disk becomes read-only."""
+        """Raise unless the volumes are here and writable (a failing disk is read-only)."""
         self.check()
         try:
             for directory in (self.volumes, self.run):
@@ -111,7 +110,7 @@ class Layout:
             raise unreadable(self.data_dir, error) from error
 
     def check(self) -> None:
-        """Raise unless the volumes of this installation are really here."""
+        """Raise unless the volumes directory has this installation's marker."""
         for directory in (self.volumes, self.run):
             try:
                 found = read_line(f"{directory}/{MARKER}").decode().strip()
@@ -148,7 +147,7 @@ class Layout:
 
 
 def _socket_directory(data_dir: Path) -> Path:
-    """The same one for the same data directory every time: workspaces outlive the servers that look here."""
+    """Always the same for one data directory: workspaces outlive servers, and the next one must find them."""
     directory = data_dir / "run" / "ide"
     if len(os.fsencode(directory / "65535" / "s")) <= LONGEST_PATH:
         return directory
@@ -156,15 +155,15 @@ def _socket_directory(data_dir: Path) -> Path:
     return Path("/tmp") / f"codehub-ide-{os.geteuid()}-{digest}"
 
 
-@lru_cache(maxsize=2**16)  # the same names at every look
+@lru_cache(maxsize=2**16)  # the same names at every observation
 def workspace_of(volume_name: str) -> UUID | None:
-    """The workspace a volume's name speaks of; None for anything else that lies there."""
+    """The workspace of a volume's directory name; None: another name."""
     found = _VOLUME_NAME.fullmatch(volume_name)
     return UUID(found[1]) if found else None
 
 
 def find_uuid(name: str) -> UUID | None:
-    """A file name that is exactly a UUID as this module writes it, or None."""
+    """Parse a file name that is exactly a UUID as this module writes it, or None."""
     try:
         value = UUID(name)
     except ValueError:
@@ -182,7 +181,7 @@ def unreadable(path: Path, error: Exception) -> EffectError:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a small file so that a crash or a power cut leaves the old or the new, never a half."""
+    """Replace a small file. Atomic and durable: a power cut leaves the old or the new."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -194,7 +193,7 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def _mark(directory: Path, installation_id: str) -> None:
-    """Two servers may do this at once: the first marker stays, and ``check`` compares it."""
+    """Create the marker. Two servers may do this at once: the first one stays, and ``check`` compares it."""
     draft = directory / f".marker.{secrets.token_hex(4)}"
     write_durably(draft, installation_id + "\n")
     try:

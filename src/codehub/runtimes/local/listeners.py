@@ -1,12 +1,12 @@
-"""Whose port is it? All local workspaces share this machine's loopback, with each other and with CodeHub.
+"""Find which process listens on a loopback port.
 
-A person may reach a port of their workspace through the proxy, never one that somebody else listens on:
-the database's, another workspace's. So a port counts as a workspace's own only while every socket that a
-connection could end up at belongs to a process of that workspace: the kernel lists listening sockets with
-their inodes, and each process its open sockets.
+All local workspaces share this machine's loopback with each other and with CodeHub. A person may reach a port of
+their workspace through the proxy, never one that another process listens on (the database's, another workspace's).
+So a port counts as a workspace's own only while every socket that a connection could reach belongs to a process of
+that workspace: the kernel lists listening sockets with their inodes, and each process its open sockets.
 
-Processes here are not walled off from each other (a terminal in a workspace can reach the same loopback);
-what this keeps is that nobody's browser is led through the proxy to somebody else's server.
+Processes are not isolated from each other (a terminal in a workspace can reach the same loopback). The invariant:
+the proxy never leads a browser to another workspace's server.
 """
 
 import os
@@ -22,7 +22,7 @@ from codehub.runtimes.local.processes import Stat
 
 _LISTEN = "0A"
 _V4, _V6 = ip_address("127.0.0.1"), ip_address("::1")
-# What a connection to the address may end up at. Programs that listen on "::" take IPv4 too, as a rule.
+# Listening addresses that a connection may reach. A program that listens on "::" mostly accepts IPv4 too.
 _REACHED_BY: dict[IPv4Address | IPv6Address, set[IPv4Address | IPv6Address]] = {
     _V4: {_V4, *map(ip_address, ("0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"))},
     _V6: {_V6, ip_address("::")},
@@ -36,12 +36,12 @@ class Listener:
 
 
 def listeners(port: int) -> list[Listener]:
-    """Every TCP socket that listens on this port, whoever's it is."""
+    """Every TCP socket that listens on this port, of any process."""
     return [*_read_table("/proc/net/tcp", port), *_read_table("/proc/net/tcp6", port)]
 
 
 def loopback_host(found: Iterable[Listener], own_inodes: AbstractSet[int]) -> str | None:
-    """The loopback address where all that may answer is one's own; None: there is no such address."""
+    """The loopback address where all listeners are one's own; None: there is none."""
     found = list(found)
     for address in map(str, _REACHED_BY):
         there = reached_at(address, found)
@@ -51,13 +51,13 @@ def loopback_host(found: Iterable[Listener], own_inodes: AbstractSet[int]) -> st
 
 
 def reached_at(host: str, found: Iterable[Listener]) -> list[Listener]:
-    """Those that a connection to this loopback address may end up at."""
+    """The listeners that a connection to this loopback address may reach."""
     reached = _REACHED_BY[ip_address(host)]
     return [each for each in found if each.address in reached]
 
 
 def socket_inodes(processes: Iterable[Stat]) -> set[int]:
-    """The sockets these processes have open. One that ended meanwhile has none."""
+    """Inodes of the sockets these processes have open. An ended process has none."""
     inodes: set[int] = set()
     for process in processes:
         directory = f"/proc/{process.pid}/fd"

@@ -1,10 +1,10 @@
-"""One actor per workspace at a time, and none that comes too late.
+"""Lock a workspace with ``flock`` and admit tokens. Fenced.
 
-A mutation holds ``flock`` on the workspace's lock file, and under it compares its token with the
-highest one seen. What must be remembered of a workspace for longer than it runs, that token and the port
-it has, is written in that very file: whoever may change it holds it. The kernel gives the lock back when
-its holder dies, at whatever instruction, so there is nothing to clean up. Waiting polls without blocking:
-a thread asleep in ``flock`` could be neither cancelled nor counted.
+A mutation holds ``flock`` on the workspace's lock file, and under it compares its token with the highest one
+seen. That token and the reserved port outlive the process, so both are stored in the lock file itself: only the
+holder of the lock changes them. The kernel releases the lock when its holder dies, at any instruction, so there
+is nothing to clean up. Waiting polls without blocking: a thread blocked in ``flock`` could be neither cancelled
+nor counted.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from codehub.runtimes.base import Token
 from codehub.runtimes.local.layout import Layout, unreadable
 from codehub.runtimes.local.threads import Threads
 
-_NOBODY = Token(op_seq=-1, epoch=-1)
-_TOKEN, _PORT = b"%20d %20d\n", b"%5d\n"  # always as long: a new one covers all of the old
+_LOWEST = Token(op_seq=-1, epoch=-1)
+_TOKEN, _PORT = b"%20d %20d\n", b"%5d\n"  # fixed length: a new value overwrites all of the old
 _TOKEN_BYTES, _PORT_BYTES = len(_TOKEN % (0, 0)), len(_PORT % 0)
 
 
 def open_lock(path: Path) -> int:
-    """A descriptor of its own each time: locks of one process exclude each other too."""
+    """Open a new descriptor, so that locks of one process exclude each other."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -40,10 +40,10 @@ def try_lock(fd: int) -> bool:
 
 
 class Lock:
-    """A workspace's lock as the call that wants it knows it.
+    """A workspace's lock, for one call.
 
-    Made before the descriptor and filled in by the thread that opens it: a call that is cancelled in that
-    moment still knows what to close.
+    Made before the descriptor and filled in by the thread that opens it: a call that is cancelled in between
+    still knows what to close.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,9 +68,12 @@ class Lock:
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.02)
 
-    def leave(self) -> None:
-        """By closing, never by LOCK_UN: a process that inherited the descriptor keeps holding the lock,
-        which is how a starting IDE keeps everybody out until it has written itself down."""
+    def release(self) -> None:
+        """Release the lock by closing, never by LOCK_UN.
+
+        A process that inherited the descriptor keeps the lock: so a starting IDE excludes others until it has
+        written its record.
+        """
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
@@ -86,9 +89,9 @@ async def acting(
     timeout: float,
     first: Callable[[int], None] = lambda _lock_fd: None,
 ) -> AsyncIterator[int]:
-    """Hold a workspace's lock and yield its descriptor; with a token, only if nobody outranks it.
+    """Hold a workspace's lock, admit ``token`` if given, and yield the descriptor.
 
-    ``first`` is what to do as soon as that is so, in the same piece of thread work.
+    ``first`` runs right after the admission, in the same thread call.
     """
     path = layout.lock(workspace_id)
     lock = Lock(path)
@@ -101,11 +104,11 @@ async def acting(
     except OSError as error:
         raise unreadable(path, error) from error
     finally:
-        lock.leave()
+        lock.release()
 
 
 def _enter(layout: Layout, lock: Lock, token: Token | None, first: Callable[[int], None]) -> bool:
-    """Blocking, for a thread, all of it at once. False: somebody else is busy with this workspace."""
+    """Lock, admit and run ``first`` in one thread call. Blocking. False: the lock is taken."""
     layout.check()
     if not lock.try_to_take():
         return False
@@ -121,15 +124,16 @@ def highest_token(lock: Path) -> Token:
     try:
         return _token_in(lock.read_bytes())
     except FileNotFoundError:
-        return _NOBODY
+        return _LOWEST
     except OSError as error:
         raise unreadable(lock, error) from error
 
 
 def admit(lock_fd: int, token: Token) -> None:
-    """Remember a token as high as any before, refuse a lower one. The caller holds the lock.
+    """Store a token that is not outranked; refuse a lower one. Fenced.
 
-    Dying right after this is harmless: the effect has not begun, and the same token is admitted again.
+    The caller holds the lock. A crash right after this is harmless: the effect has not begun, and the same token is
+    admitted again.
     """
     highest = _token_in(os.pread(lock_fd, _TOKEN_BYTES, 0))
     if token < highest:
@@ -146,17 +150,17 @@ def kept_port(lock_fd: int) -> int | None:
 
 
 def keep_port(lock_fd: int, port: int | None) -> None:
-    """The caller holds the lock."""
+    """Store the reserved port; None clears it. The caller holds the lock."""
     os.pwrite(lock_fd, _PORT % (port or 0), _TOKEN_BYTES)
 
 
 def _token_in(content: bytes) -> Token:
-    """Not synced to the disk: a power cut may leave half of it or nothing, and nobody who acted before."""
+    """Parse the token. It is not synced: a power cut may leave none, but also ends every earlier actor."""
     try:
         op_seq, epoch = content[:_TOKEN_BYTES].split()
         return Token(int(op_seq), int(epoch))
     except ValueError:
-        return _NOBODY
+        return _LOWEST
 
 
 def stale(token: Token, highest: Token) -> EffectError:

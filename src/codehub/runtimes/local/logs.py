@@ -1,8 +1,8 @@
-"""The output of a workspace: bounded on disk, readable by people, followed without a busy loop.
+"""Read and rotate the output of a workspace. Bounded on disk.
 
-The process appends to ``{id}.log`` for as long as it lives, so the file cannot be renamed away from
-under it. When it has grown too long it is copied to ``{id}.log.old`` and cut to nothing; appending
-goes on at the beginning. What is written between copy and cut is lost, which logs can bear.
+The process appends to ``{id}.log`` as long as it lives, so the file cannot be renamed. When it is too long it is
+copied to ``{id}.log.old`` and truncated; appending continues at the beginning. What is written between copy and
+truncation is lost, which is acceptable for logs.
 """
 
 import os
@@ -14,7 +14,7 @@ TAIL_BYTES = 64 * 1024
 
 
 def rotate(log: Path, *, max_bytes: int = MAX_BYTES) -> None:
-    """Keep the file short. Two observers doing this at once lose lines, nothing else."""
+    """Copy and truncate a long log. Two processes at once lose lines, nothing else."""
     try:
         if os.stat(log).st_size <= max_bytes:
             return
@@ -25,7 +25,7 @@ def rotate(log: Path, *, max_bytes: int = MAX_BYTES) -> None:
 
 
 def read_tail(log: Path, *, max_bytes: int = TAIL_BYTES) -> tuple[bytes, int]:
-    """The last bytes, beginning with a whole line, and the position in ``log`` that follows them."""
+    """Read the last bytes, from a whole line on, and the position after them."""
     current, size = _last_bytes(log, max_bytes)
     missing = max_bytes - len(current)
     data = (_last_bytes(_old(log), missing)[0] if missing > 0 else b"") + current
@@ -35,7 +35,7 @@ def read_tail(log: Path, *, max_bytes: int = TAIL_BYTES) -> tuple[bytes, int]:
 
 
 def read_from(log: Path, position: int) -> tuple[bytes, int]:
-    """What came after ``position``, and the new position. A file that was cut is read from its start."""
+    """Read from ``position``, and the new position. A truncated file is read from 0."""
     try:
         with open(log, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -49,7 +49,7 @@ def read_from(log: Path, position: int) -> tuple[bytes, int]:
 
 
 def last_lines(log: Path, *, since: int = 0, count: int = 20) -> list[str]:
-    """For an error's context: the end of what was written after ``since``."""
+    """The last lines written after ``since``, for an error's context."""
     try:
         with open(log, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -61,7 +61,7 @@ def last_lines(log: Path, *, since: int = 0, count: int = 20) -> list[str]:
 
 
 def forget(log: Path) -> None:
-    """The workspace has no home any more: what it once said goes too."""
+    """Remove the logs of a workspace whose home is deleted."""
     for path in (log, _old(log)):
         path.unlink(missing_ok=True)
 

@@ -1,8 +1,8 @@
-"""Looking: what exists of each workspace, in three directory scans.
+"""Observe what exists of each workspace, in three directory scans.
 
-Reads only, without locks: an answer is a snapshot of a moving thing, and the next look corrects it. What
-must not happen is a false "gone": if the listing itself fails, or the disk is not the right one, the
-look fails as a whole; if one item cannot be read, it is named as unreadable.
+Reads only, without locks: the result may be out of date, and the next observation corrects it. It must never
+report a false "gone": if the listing itself fails, or the disk is not the right one, the observation fails as a
+whole; if one item cannot be read, it is named as unreadable.
 """
 
 import os
@@ -24,8 +24,8 @@ _AT_REST = Sighting(volume=True)
 
 
 @dataclass(frozen=True)
-class Look:
-    """An observation, and which process each running workspace is."""
+class LocalObservation:
+    """An observation, and the process of each running workspace."""
 
     observation: Observation
     running: Mapping[UUID, Identity]
@@ -39,34 +39,34 @@ class _Listing:
     unreadable: set[UUID]
 
 
-def look(layout: Layout, ids: Collection[UUID] | None) -> Look:
+def observe_files(layout: Layout, ids: Collection[UUID] | None) -> LocalObservation:
     layout.check()
     try:
         listing = _list_all(layout) if ids is None else _list_some(layout, ids)
-        layout.check()  # a disk that went away in the middle must not look like deleted homes
+        layout.check()  # a disk that goes away meanwhile must not look like deleted homes
     except OSError as error:
         raise unreadable(layout.data_dir, error) from error
-    # Most homes only lie there. A look costs by them, so they share one sighting.
+    # Most homes are at rest: sharing one sighting keeps the observation cheap.
     sightings = dict.fromkeys(listing.volumes, _AT_REST)
     running: dict[UUID, Identity] = {}
-    dark = set(listing.unreadable)
+    unreadable_ids = set(listing.unreadable)
     for workspace_id in listing.processes | listing.jobs:
-        if workspace_id in dark:
+        if workspace_id in unreadable_ids:
             continue
         try:
-            sighting, identity = _sight(layout, workspace_id, listing)
+            sighting, identity = _observe_one(layout, workspace_id, listing)
         except (UnreadableRecord, OSError, ValueError):
-            dark.add(workspace_id)
+            unreadable_ids.add(workspace_id)
             sightings.pop(workspace_id, None)
             continue
         if sighting != Sighting():
             sightings[workspace_id] = sighting
         if identity is not None:
             running[workspace_id] = identity
-    return Look(Observation(sightings=sightings, unreadable=frozenset(dark)), running)
+    return LocalObservation(Observation(sightings=sightings, unreadable=frozenset(unreadable_ids)), running)
 
 
-def _sight(layout: Layout, workspace_id: UUID, listing: _Listing) -> tuple[Sighting, Identity | None]:
+def _observe_one(layout: Layout, workspace_id: UUID, listing: _Listing) -> tuple[Sighting, Identity | None]:
     container = ContainerState.NONE
     address: Endpoint | None = None
     running: Identity | None = None
@@ -87,35 +87,35 @@ def _sight(layout: Layout, workspace_id: UUID, listing: _Listing) -> tuple[Sight
     return sighting, running
 
 
-# Processes are listed before volumes and asked whether they live after that. A process seen both before
-# and after had its volume all the time; the other order could catch a provision and a start in between
-# and report a container without a volume, which is an error only a person can lift.
+# Processes are listed before volumes, and checked to be alive after that. A process found both before and after
+# had its volume all the time; in the other order a provision and a start in between would be reported as a
+# container without a volume, which is an error only a person can lift.
 
 
 def _list_all(layout: Layout) -> _Listing:
     processes, jobs = set(_uuids(layout.processes)), set(_uuids(layout.jobs))
     volumes: set[UUID] = set()
-    odd: set[UUID] = set()
+    not_directories: set[UUID] = set()
     with os.scandir(layout.volumes) as entries:
         for entry in entries:
             if (workspace_id := workspace_of(entry.name)) is not None:
-                (volumes if entry.is_dir(follow_symlinks=False) else odd).add(workspace_id)
-    return _Listing(volumes=volumes, processes=processes, jobs=jobs, unreadable=odd)
+                (volumes if entry.is_dir(follow_symlinks=False) else not_directories).add(workspace_id)
+    return _Listing(volumes=volumes, processes=processes, jobs=jobs, unreadable=not_directories)
 
 
 def _list_some(layout: Layout, ids: Collection[UUID]) -> _Listing:
     processes = {workspace_id for workspace_id in ids if os.path.lexists(layout.process(workspace_id))}
     volumes: set[UUID] = set()
-    odd: set[UUID] = set()
+    not_directories: set[UUID] = set()
     for workspace_id in ids:
         try:
             if has_volume(layout, workspace_id):
                 volumes.add(workspace_id)
             elif os.path.lexists(layout.volume(workspace_id)):
-                odd.add(workspace_id)
+                not_directories.add(workspace_id)
         except EffectError:
-            odd.add(workspace_id)
-    return _Listing(volumes=volumes, processes=processes, jobs=set(ids), unreadable=odd)
+            not_directories.add(workspace_id)
+    return _Listing(volumes=volumes, processes=processes, jobs=set(ids), unreadable=not_directories)
 
 
 def _uuids(directory: Path) -> Iterable[UUID]:

@@ -1,8 +1,8 @@
-"""Whether a workspace itself listens on a TCP port: asked for its other ports, and before and after each
-connection to any of them.
+"""Check that a workspace itself listens on a TCP port. Cached by inode.
 
-Finding the owner of a socket means going through the table of processes. A listening socket that was found to
-be a workspace's own stays so for as long as it listens and the workspace runs, so it is remembered, by inode.
+Called for the workspace's other ports, and before and after each connection to any of them. Finding the owner of
+a socket takes a scan of all processes. A listening socket that was found to be a workspace's own stays so for as
+long as it listens and the workspace runs, so it is cached.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE
 
 
 class PortOwners:
-    """Blocking; for threads. Several may ask at once: an entry is replaced as a whole."""
+    """Cache of port owners. Blocking; thread-safe: an entry is replaced as a whole."""
 
     def __init__(self) -> None:
         self._own: dict[UUID, tuple[Identity, frozenset[int]]] = {}
 
     def find_host(self, workspace_id: UUID, leader: Identity, port: int) -> str | None:
-        """The loopback address where all that may answer is the workspace's own; None: there is none."""
+        """The loopback address where only the workspace listens; None: there is none."""
         found = listeners(port)
         return loopback_host(found, self._own_inodes(workspace_id, leader, found)) if found else None
 
     def find_listener(
         self, workspace_id: UUID, leader: Identity, *, host: str, port: int
     ) -> frozenset[int] | None:
-        """What takes connections at the address; None unless there is something and all of it is its own."""
+        """Inodes of the listeners there; None unless all are the workspace's own."""
         found = reached_at(host, listeners(port))
         inodes = frozenset(each.inode for each in found)
         if not inodes or not inodes <= self._own_inodes(workspace_id, leader, found):
@@ -44,7 +44,7 @@ class PortOwners:
             return known
         family = members(leader, f"{WORKSPACE_VARIABLE}={workspace_id}")
         own = frozenset(socket_inodes(family))
-        # Of all its sockets only those asked about are known to listen, and worth remembering.
+        # Of all its sockets only these are known to listen, so only these are cached.
         kept = known if known_leader == leader else frozenset[int]()
         self._own[workspace_id] = leader, (kept & own) | (own & asked)
         return own

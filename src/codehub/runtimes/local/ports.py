@@ -1,12 +1,11 @@
-"""A port for each workspace, and never the same one for two.
+"""Reserve a port for each workspace, never the same one for two.
 
-The port is part of who a workspace is: the proxy sends its person there. If two workspaces could hold
-one port, even for a moment, one person would land in another's IDE. So a port is reserved by a symlink,
-which exactly one of several actors can make, and stays with its workspace until the volume is deleted;
-a stopped workspace's port is nobody else's.
+The proxy sends people to the workspace's port. If two workspaces could hold one port, even for a moment, one
+person would reach another's IDE. So a port is reserved by creating a symlink, which is atomic, and stays reserved
+until the volume is deleted, also while the workspace is stopped.
 
-Ports are taken from below the range the kernel hands out by itself, so that no outgoing connection
-sits on one when the workspace wants it back.
+Ports are below the range the kernel uses for outgoing connections, so that none of these occupies a port when the
+workspace starts again.
 """
 
 import asyncio
@@ -26,10 +25,10 @@ _FEWEST = 2000
 
 
 def reserve_port(ports: Path, workspace_id: UUID, *, kept: int | None) -> int:
-    """The workspace's port: ``kept``, the one it had, if that is free, otherwise a new one.
+    """Reserve the workspace's port: ``kept`` if that is free, otherwise a new one.
 
-    The caller holds the workspace's lock, and remembers it there (``locks.keep_port``). Dying between the two
-    loses one port of thousands.
+    The caller holds the workspace's lock, and stores the port there (``locks.keep_port``). A crash between the
+    two loses one port of thousands.
     """
     if kept is not None and _owner(ports, kept) == workspace_id:
         if is_free(kept):
@@ -49,7 +48,7 @@ def reserve_port(ports: Path, workspace_id: UUID, *, kept: int | None) -> int:
 
 
 def release_port(ports: Path, workspace_id: UUID, port: int) -> None:
-    """Give the port back. The caller holds the lock and has seen the process gone."""
+    """Release the port. The caller holds the lock, and the process has ended."""
     if _owner(ports, port) == workspace_id:
         (ports / str(port)).unlink(missing_ok=True)
 
@@ -65,17 +64,18 @@ def is_free(port: int) -> bool:
 
 
 async def answers(port: int) -> bool:
-    """Whether somebody listens. Loopback says so at once, either way: no thread is needed for it.
+    """Whether a process listens on the port.
 
-    At once means at the second asking: the first only begins, and the answer comes as it returns.
+    Needs no thread: loopback answers at once. The first ``connect_ex`` only begins the connection; the second one
+    returns its result.
     """
     with socket.socket() as probe:
         probe.setblocking(False)
-        said = probe.connect_ex((HOST, port))
-        if said == errno.EINPROGRESS:
-            said = probe.connect_ex((HOST, port))
-        if said != errno.EALREADY:
-            return said == 0
+        result = probe.connect_ex((HOST, port))
+        if result == errno.EINPROGRESS:
+            result = probe.connect_ex((HOST, port))
+        if result != errno.EALREADY:
+            return result == 0
         try:
             async with asyncio.timeout(0.2):
                 await asyncio.get_running_loop().sock_connect(probe, (HOST, port))

@@ -1,9 +1,8 @@
-"""Which process is it? Reading ``/proc``, and ending processes without ever hitting a stranger.
+"""Identify processes by ``/proc``, and signal them safely despite pid reuse.
 
-A pid alone says nothing: the kernel hands it out again. A process is known by its pid, the tick at
-which it started (field 22 of ``/proc/{pid}/stat``) and the boot in which that tick counts. Signals go
-through a pidfd that was opened first and compared second, so between looking and shooting the number
-cannot come to mean somebody else.
+A pid alone proves nothing: the kernel reuses it. A process is identified by its pid, the tick at which it started
+(field 22 of ``/proc/{pid}/stat``) and the boot in which that tick counts. Signals go through a pidfd that is
+opened first and compared second, so the pid cannot be reused between the check and the signal.
 """
 
 import os
@@ -17,7 +16,7 @@ LINE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Identity:
-    """One process, once and for all."""
+    """Identity of one process, unique across pid reuse and reboots."""
 
     pid: int
     start_ticks: int
@@ -26,7 +25,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Stat:
-    """The fields of ``/proc/{pid}/stat`` that matter here."""
+    """The fields of ``/proc/{pid}/stat`` used here."""
 
     pid: int
     state: str
@@ -36,7 +35,7 @@ class Stat:
 
     @property
     def is_alive(self) -> bool:
-        return self.state not in "ZX"  # a zombie runs nothing; it only waits for its parent to look
+        return self.state not in "ZX"  # a zombie runs nothing; it only waits to be reaped
 
 
 @cache
@@ -46,7 +45,10 @@ def boot_id() -> str:
 
 
 def read_line(path: str | os.PathLike[str]) -> bytes:
-    """A file that holds one short line. Without a file object, of which each look would make hundreds."""
+    """Read a file of one short line.
+
+    Without a file object: each observation reads hundreds.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, LINE_BYTES)
@@ -55,7 +57,10 @@ def read_line(path: str | os.PathLike[str]) -> bytes:
 
 
 def find_stat(pid: int) -> Stat | None:
-    """None when there is no such process. Other failures raise: they do not mean "gone"."""
+    """The stat of a process; None: no such process.
+
+    Other failures raise: they do not mean "gone".
+    """
     try:
         raw = read_line(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
@@ -79,12 +84,12 @@ def is_alive(identity: Identity) -> bool:
 
 
 def members(leader: Identity, marker: str) -> list[Stat]:
-    """Everything alive that belongs to ``leader``: its session, whoever carries its mark, descendants.
+    """Living processes of ``leader``: its session, those with its mark, descendants.
 
     ``marker`` is an environment entry (``NAME=value``) given to the leader and inherited by all that
     it started: a terminal in a session of its own is found by it. While the leader lives its session
-    number is beyond doubt. Once it died the number may have been given out again, so then only the
-    mark counts, and what descends from a marked process.
+    number is certain. After its death the number may be reused, so then only the mark counts, and
+    what descends from a marked process.
     """
     table = {stat.pid: stat for stat in _all_processes() if stat.is_alive}
     table.pop(os.getpid(), None)
@@ -96,14 +101,14 @@ def members(leader: Identity, marker: str) -> list[Stat]:
     found = {
         stat.pid
         for stat in table.values()
-        if stat.start_ticks >= leader.start_ticks  # nobody is older than the leader it descends from
+        if stat.start_ticks >= leader.start_ticks  # a member is never older than its leader
         and (stat.session == session or wanted in _environment(stat.pid))
     }
     return [table[pid] for pid in _with_descendants(found, table)]
 
 
 def send_signal(stat: Stat, number: signal.Signals) -> None:
-    """Signal exactly this process; one that is gone meanwhile is fine."""
+    """Signal exactly this process; no error if it is gone."""
     try:
         fd = os.pidfd_open(stat.pid)
     except ProcessLookupError:
@@ -133,7 +138,7 @@ def _all_processes() -> Iterator[Stat]:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """What the process was started with; empty for other people's processes and for those just gone."""
+    """The process's initial environment; empty for other users' processes and ended ones."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")

@@ -1,9 +1,8 @@
-"""What a process wrote down about itself before it became the IDE (or the storage job).
+"""Read process records, which each process writes before it execs the IDE or job.
 
-A record is one short line of JSON, written with a single ``write`` by the shim in ``spawn``. An empty
-file is a process that had not got that far: either it is about to, and the next look will see it, or it
-never came to be. So an empty record is no process. Anything else that is not a record is a question,
-not an answer: ``UnreadableRecord``.
+A record is one short line of JSON, written with a single ``write`` by the shim in ``spawn``. An empty file is a
+process that has not written yet: either it will, and the next observation finds it, or it never ran. So an empty
+record is no process. Any other content that is not a record is unknown: ``UnreadableRecord``.
 """
 
 import json
@@ -18,7 +17,7 @@ from codehub.runtimes.local.processes import Identity, read_line
 
 
 class UnreadableRecord(Exception):
-    """There is something, but not what this module writes."""
+    """The file has content that is not a record."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,16 @@ def find_record(path: Path) -> Record | None:
             identity=Identity(int(value["pid"]), int(value["start_ticks"]), str(value["boot_id"])),
             token=Token(int(value["op_seq"]), int(value["epoch"])),
             port=int(value["port"]),
-            socket=value.get("socket"),  # of one that listens on a port there is no word
+            socket=value.get("socket"),  # absent if it listens on a port
         )
     except (ValueError, KeyError, TypeError) as error:
         if _is_from_an_earlier_boot(path):
-            return None  # torn by a power cut: whatever it named is gone with that boot
+            return None  # torn by a power cut: its process ended with that boot
         raise UnreadableRecord(f"{path.name} is not a record") from error
 
 
 def record_head(*, token: Token, port: int, boot: str, socket: Path | None = None) -> str:
-    """The part of the record its writer knows beforehand; the shim adds pid and start."""
+    """The first part of a record; the shim adds pid and start tick."""
     fields: dict[str, str | int] = {
         "boot_id": boot,
         "op_seq": token.op_seq,

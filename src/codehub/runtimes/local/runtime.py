@@ -1,9 +1,9 @@
-"""Workspaces as processes of this machine: no daemon, no root, real IDEs.
+"""Local runtime: workspaces as processes of this machine. Fenced.
 
-``LocalRuntime`` keeps the protocol of ``runtimes/base``; the neighbouring modules hold the mechanisms,
-one each, and this one puts them in order. Every mutation has the same shape: take the workspace's lock,
-admit the token, look at what is there, act, give the lock back. Nothing is remembered between calls:
-several CodeHub processes on one machine may use one data directory, and any of them may die anywhere.
+Needs neither a daemon nor root. ``LocalRuntime`` implements the protocol of ``runtimes/base``; each neighbouring
+module holds one mechanism, and this one combines them. Every mutation takes the workspace's lock, admits the token,
+reads what exists, acts and releases the lock. No state is kept between calls: several CodeHub processes on one
+machine may use one data directory, and any of them may die anywhere.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from codehub.runtimes.base import (
     Token,
 )
 from codehub.runtimes.local import images as image_rules
-from codehub.runtimes.local import jobs, locks, logs, places, volumes
-from codehub.runtimes.local.exits import ExitWatch, OnDeath
+from codehub.runtimes.local import jobs, listen_addresses, locks, logs, volumes
+from codehub.runtimes.local.exits import ExitWatch, OnExit
 from codehub.runtimes.local.layout import Layout, find_uuid
-from codehub.runtimes.local.observe import Look, look
+from codehub.runtimes.local.observe import LocalObservation, observe_files
 from codehub.runtimes.local.port_owners import PortOwners
 from codehub.runtimes.local.processes import Identity, boot_id, is_alive
 from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
@@ -48,7 +48,7 @@ _FOLLOW_SECONDS = 0.25
 
 
 class LocalRuntime:
-    """See the module. ``prepare`` comes before the first use.
+    """The local runtime. Call ``prepare`` before the first use.
 
     ``on_exit`` is called, in the event loop, when a workspace that was observed running has ended.
     """
@@ -69,7 +69,7 @@ class LocalRuntime:
         lock_timeout_seconds: float = 60.0,
         use_bubblewrap: bool = True,
         hidden: Sequence[Path] = (),
-        on_exit: OnDeath | None = None,
+        on_exit: OnExit | None = None,
     ) -> None:
         self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
@@ -91,7 +91,7 @@ class LocalRuntime:
         self._threads = Threads()
         self._trash = TrashSweeper(self._layout)
         self._children: dict[int, Child] = {}
-        self._deaths = ExitWatch(on_exit)
+        self._exits = ExitWatch(on_exit)
         self._owners = PortOwners()
 
     @property
@@ -100,13 +100,13 @@ class LocalRuntime:
 
     @property
     def is_sandboxed(self) -> bool:
-        """Whether workspaces are kept from each other's homes and from CodeHub's own files."""
+        """Whether workspaces cannot reach each other's homes and CodeHub's files."""
         return self._sandbox is not None
 
     async def prepare(self, *, create: bool = True) -> None:
-        """Make or check the data directory; make sure of the sandbox; empty the trash.
+        """Create or check the data directory, check the sandbox, empty the trash.
 
-        ``create`` false when homes are known to exist: an empty directory is then a missing disk.
+        ``create`` False: homes are known to exist, so an empty directory is a disk not mounted.
         """
         await self._threads.run(self._layout.prepare, create=create)
         if self._use_bubblewrap:
@@ -116,8 +116,8 @@ class LocalRuntime:
         self._trash.sweep_soon()
 
     async def close(self) -> None:
-        """Workspaces and their homes stay; what is left of the trash goes next time."""
-        self._deaths.close()
+        """Close; workspaces keep running, and the next server empties the trash."""
+        self._exits.close()
         self._threads.close()
         self._trash.close()
 
@@ -128,12 +128,12 @@ class LocalRuntime:
         return list(self._images)
 
     def uses_base_path(self, image_ref: str) -> bool:
-        """Whether the image serves below ``/w/{id}/`` itself; otherwise the proxy removes the prefix."""
+        """Whether the image serves below ``/w/{id}/``; else the proxy removes the prefix."""
         return image_rules.uses_base_path(self._images, image_ref)
 
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation:
-        seen = await self._threads.run(self._look, None if ids is None else frozenset(ids))
-        self._deaths.watch(seen.running)
+        seen = await self._threads.run(self._observe_files, None if ids is None else frozenset(ids))
+        self._exits.watch(seen.running)
         return seen.observation
 
     async def address(self, workspace_id: UUID) -> Endpoint | None:
@@ -141,19 +141,19 @@ class LocalRuntime:
         return None if record is None else record.endpoint
 
     async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
-        """Where to connect for another port of this workspace; None unless its own processes listen there."""
+        """Address of another port; None unless only this workspace listens there."""
         return await self._threads.run(self._find_port, workspace_id, port)
 
     async def listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
-        """Which sockets take connections there; None unless there are some, and all are this workspace's."""
+        """The sockets that accept there; None unless all are this workspace's own."""
         return await self._threads.run(self._find_listener, workspace_id, address)
 
     async def ending(self, workspace_id: UUID) -> Ending | None:
-        """Not known: a workspace is nobody's child once the CodeHub that started it has been restarted."""
+        """None: an exit code is only known to the parent, and servers are restarted."""
         return None
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
-        """Following ends when the container has ended and everything was read."""
+        """Recent output; ``follow`` ends when the process has ended and all was read."""
         log = self._layout.output(workspace_id)
         data, position = await self._threads.run(logs.read_tail, log)
         if data:
@@ -174,7 +174,7 @@ class LocalRuntime:
         async with self._acting(
             workspace_id, token, first=lambda _lock_fd: volumes.make_volume(self._layout, workspace_id)
         ):
-            pass  # made, or it was there
+            pass  # created, or it existed
 
     async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
         async with (
@@ -198,7 +198,8 @@ class LocalRuntime:
         env: Mapping[str, str],
         limits: Limits,
     ) -> None:
-        """Limits are not enforced here: without root there is no way that also lets an IDE work."""
+        """Start the process."""
+        # Limits are not enforced: without root there is no way that also lets an IDE work.
         template = self._images.get(image_ref)
         if template is None:
             raise EffectError(
@@ -222,7 +223,7 @@ class LocalRuntime:
                     return
                 await self._end(workspace_id, started, grace_seconds=0)
                 started = await self._threads.run(self._start_process, order, lock_fd)
-            await self._see_it_begin(order, started)
+            await self._require_running(order, started)
 
     async def stop(self, workspace_id: UUID, *, token: Token) -> None:
         async with self._acting(workspace_id, token):
@@ -233,7 +234,7 @@ class LocalRuntime:
             await self._stop(workspace_id)
 
     async def stop_all(self) -> None:
-        """Stop every workspace at once: the end of ``codehub up``. Desired states and tokens stay as they are."""
+        """Stop every workspace, for ``codehub up``. Desired states and tokens stay."""
         names = await self._threads.run(os.listdir, self._layout.processes)
         known = [workspace_id for name in names if (workspace_id := find_uuid(name)) is not None]
         outcomes = await asyncio.gather(
@@ -242,7 +243,7 @@ class LocalRuntime:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-        await self._threads.run(places.leave_all, self._layout)
+        await self._threads.run(listen_addresses.remove_socket_directory, self._layout)
 
     # Storage jobs
 
@@ -257,7 +258,7 @@ class LocalRuntime:
             )
         except EffectError as error:
             highest = await self._threads.run(locks.highest_token, self._layout.lock(job.workspace_id))
-            if token < highest:  # it did not fail: it was ended by somebody newer
+            if token < highest:  # it did not fail: a newer token ended it
                 raise locks.stale(token, highest) from error
             raise
         finally:
@@ -275,7 +276,7 @@ class LocalRuntime:
             pass  # ended, if there was one
 
     async def _begin_job(self, job: StorageJob, running: jobs.RunningJob, *, token: Token) -> None:
-        """Under the workspace's lock until the job has its own: a start cannot slip in between."""
+        """Start the job under the workspace's lock, until it holds its own: no start can come in between."""
         workspace_id = job.workspace_id
         async with self._acting(workspace_id, token):
             if await self._threads.run(self._find_running, workspace_id) is not None:
@@ -295,7 +296,7 @@ class LocalRuntime:
             finally:
                 os.close(lock_fd)  # from now on the job alone holds it
 
-    # What the calls above are made of
+    # Helpers of the calls above
 
     def _acting(
         self,
@@ -304,7 +305,7 @@ class LocalRuntime:
         *,
         first: Callable[[int], None] = lambda _lock_fd: None,
     ) -> AbstractAsyncContextManager[int]:
-        """Hold the workspace's lock; with a token, only if nobody outranks it. Then ``first``, at once."""
+        """Hold the workspace's lock, admit ``token`` if given, then run ``first``."""
         timeout = self._lock_timeout_seconds
         return locks.acting(
             self._layout, self._threads, workspace_id, token=token, timeout=timeout, first=first
@@ -313,7 +314,7 @@ class LocalRuntime:
     def _without_job(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[None]:
         return jobs.without_job(self._layout, self._threads, workspace_id, token=token)
 
-    async def _see_it_begin(self, order: Order, started: Started) -> None:
+    async def _require_running(self, order: Order, started: Started) -> None:
         exit_code = await settle(started, seconds=self._settle_seconds)
         if exit_code is None:
             return
@@ -331,38 +332,38 @@ class LocalRuntime:
         )
 
     def _start_unless_recorded(self, order: Order, lock_fd: int) -> Started | Record:
-        """In one piece: mostly there is nothing. Otherwise what ran here last, and may still run."""
+        """Start the process, or return the last record; in one thread call, as mostly there is none."""
         if not volumes.has_volume(self._layout, order.workspace_id):
             raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
         return self._find_process(order.workspace_id) or self._start_process(order, lock_fd)
 
     def _start_process(self, order: Order, lock_fd: int) -> Started:
         started = start_process(self._layout, order, lock_fd=lock_fd)
-        self._children[started.child.pid] = started.child  # here: a cancelled call must know it too
+        self._children[started.child.pid] = started.child  # here: a cancelled call needs it too
         return started
 
     async def _stop(self, workspace_id: UUID) -> None:
         try:
             record = find_record(self._layout.process(workspace_id))
         except UnreadableRecord:
-            # Nobody can say any more which process it was, but whoever carries the mark still does.
+            # The process is not known any more, but all that carry the mark of the workspace are found.
             record = Record(Identity(pid=0, start_ticks=0, boot_id=boot_id()), Token(0, 0))
         if record is not None:
             await self._end(workspace_id, record, grace_seconds=self._stop_grace_seconds)
         else:
-            self._layout.process(workspace_id).unlink(missing_ok=True)  # one that was never filled in
+            self._layout.process(workspace_id).unlink(missing_ok=True)  # an empty one
 
     async def _end(self, workspace_id: UUID, record: Record, *, grace_seconds: float) -> None:
-        """End all processes, then the record: dying in between leaves a record, and this runs again."""
+        """End all processes, then remove the record. A crash in between leaves the record, and this runs again."""
         marker = f"{WORKSPACE_VARIABLE}={workspace_id}"
         await end_all(self._threads, record.identity, marker, grace_seconds=grace_seconds)
-        await self._threads.run(places.leave, self._layout, record)
+        await self._threads.run(listen_addresses.remove_socket, self._layout, record)
         self._layout.process(workspace_id).unlink(missing_ok=True)
         self._reap()
 
     def _forget(self, workspace_id: UUID, lock_fd: int) -> None:
-        """What a workspace without a volume needs no more. Its token stays."""
-        places.give_back(self._layout, workspace_id, lock_fd=lock_fd)
+        """Remove port, socket and logs of a workspace without a volume. Its token stays."""
+        listen_addresses.release_address(self._layout, workspace_id, lock_fd=lock_fd)
         logs.forget(self._layout.output(workspace_id))
         logs.forget(self._layout.job_output(workspace_id))
 
@@ -388,12 +389,12 @@ class LocalRuntime:
             return None
         return self._owners.find_listener(workspace_id, record.identity, host=address.host, port=address.port)
 
-    def _look(self, ids: Collection[UUID] | None) -> Look:
+    def _observe_files(self, ids: Collection[UUID] | None) -> LocalObservation:
         self._reap()
-        return look(self._layout, ids)
+        return observe_files(self._layout, ids)
 
     def _reap(self) -> None:
-        """Let ended children go. Zombies count as dead anyway; this only keeps the table tidy."""
+        """Reap ended children. Zombies count as dead anyway."""
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 self._children.pop(pid, None)

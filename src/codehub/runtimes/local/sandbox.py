@@ -1,18 +1,18 @@
-"""Bubblewrap, where it works: a workspace then reaches its own home and nothing of CodeHub's.
+"""Sandbox with bubblewrap: a workspace reaches nothing of CodeHub but its home.
 
-The rule, not a list of what happens to lie where:
+Rules, independent of where files happen to be:
 
-* the whole machine is read-only, the home and the directory of the workspace's own socket apart: CodeHub's
+* the whole machine is read-only, except the home and the directory of the workspace's own socket: CodeHub's
   program, too, cannot be changed from inside;
-* where programs keep sockets and passing things (``/tmp``, ``/var/tmp``, ``/run``, ``XDG_RUNTIME_DIR``,
-  shared memory) there is an empty place of the workspace's own, so a directory of CodeHub's is out of sight
+* where programs keep sockets and temporary files (``/tmp``, ``/var/tmp``, ``/run``, ``XDG_RUNTIME_DIR``,
+  shared memory) there is an empty directory of the workspace's own, so a directory of CodeHub's is hidden
   wherever in them it is, and so are other people's sockets (a Docker engine, a database that trusts by user);
-* what CodeHub keeps elsewhere (the data directory, local archives, login files) is covered by emptiness;
+* what CodeHub keeps elsewhere (the data directory, local archives, login files) is covered by an empty directory;
 * processes are in pid and IPC namespaces of their own, with no capability: as root a workspace could
-  otherwise take the covers off. Devices are the harmless ones, without disks.
+  otherwise unmount the covers. Devices are a minimal set, without disks.
 
 The network is the machine's. This keeps people who share a machine out of each other's homes and out of
-CodeHub; it is no wall against strangers. ``sandbox_check`` tries all of it from inside.
+CodeHub; it is no protection against untrusted users. ``sandbox_check`` tests all of it from inside.
 
 ``--die-with-parent`` is not used: workspaces outlive CodeHub. The recorded process is bubblewrap's
 outer one; ``processes.members`` finds the rest by session and mark.
@@ -33,29 +33,32 @@ _DEVICES = ("/dev/dri", "/dev/kfd", "/dev/kvm", "/dev/fuse", *sorted(glob.glob("
 
 @dataclass(frozen=True)
 class Sandbox:
-    """``hidden``: directories of CodeHub's own, wherever they are. Those that can be made are made."""
+    """Builds bubblewrap command lines.
+
+    ``hidden``: directories of CodeHub's own. Missing ones are created if possible.
+    """
 
     bubblewrap: str
     data_dir: Path
     hidden: tuple[Path, ...] = ()
 
     def prefix(self, home: Path, *, command: Sequence[str] = (), own: Sequence[Path] = ()) -> list[str]:
-        """What to put before ``command``. What its words name stays in sight, to read.
+        """The bubblewrap prefix of ``command``. Files its words name stay readable.
 
         ``own``: directories the workspace may write to besides its home, in hidden ones or not.
         """
-        fresh = fresh_places()
+        fresh = fresh_directories()
         prefix = [self.bubblewrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         prefix += ["--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
         for device in _DEVICES:
             prefix += ["--dev-bind-try", device, device]
-        for place in fresh:
-            prefix += ["--tmpfs", str(place)]
+        for directory in fresh:
+            prefix += ["--tmpfs", str(directory)]
         for kept in (*_NAME_RESOLUTION, *_programs(command, fresh)):
             prefix += ["--ro-bind-try", kept, kept]
         for cover in self.covered():
             prefix += ["--tmpfs", str(cover)]
-        # An environment inside the data directory, or beside it in a fresh place, is needed all the same.
+        # A Python environment inside the data directory or a fresh directory must stay readable.
         for program in {sys.prefix, sys.base_prefix}:
             if _is_below(Path(program), (*fresh, *self.covered())):
                 prefix += ["--ro-bind", program, program]
@@ -65,7 +68,10 @@ class Sandbox:
         return [*prefix, "--chdir", str(home), "--"]
 
     def covered(self) -> list[Path]:
-        """Real directories to cover. One that cannot be made now cannot be made by us later, either."""
+        """Real directories to cover.
+
+        One that cannot be created now is never created by us later.
+        """
         found: list[Path] = []
         for path in (self.data_dir, *self.hidden):
             try:
@@ -79,21 +85,30 @@ class Sandbox:
 
 
 def find_bubblewrap() -> str | None:
-    """Its path. Whether it works here is found out by ``sandbox_check``: namespaces may be switched off."""
+    """Path of bubblewrap. ``sandbox_check`` tests whether it works here.
+
+    Namespaces may be switched off.
+    """
     return shutil.which("bwrap")
 
 
-def fresh_places() -> list[Path]:
-    """Directories a workspace gets for itself, empty."""
-    places = [Path(place).resolve() for place in (*_FRESH, os.environ.get("XDG_RUNTIME_DIR") or "/run")]
-    return [place for place in dict.fromkeys(places) if place.is_dir() and place != Path("/")]
+def fresh_directories() -> list[Path]:
+    """Directories that are empty and private in each sandbox."""
+    directories = [
+        Path(directory).resolve() for directory in (*_FRESH, os.environ.get("XDG_RUNTIME_DIR") or "/run")
+    ]
+    return [
+        directory for directory in dict.fromkeys(directories) if directory.is_dir() and directory != Path("/")
+    ]
 
 
 def _programs(command: Sequence[str], fresh: Iterable[Path]) -> list[str]:
-    """What a command line names inside the fresh places: it could not be run otherwise."""
+    """Files inside fresh directories that a command line names: it could not run without them."""
     words = [word.rpartition("=")[2] for word in command]
     return [word for word in words if os.path.isabs(word) and _is_below(Path(word), fresh)]
 
 
-def _is_below(path: Path, places: Iterable[Path]) -> bool:
-    return any(path.resolve().is_relative_to(place) and path.resolve() != place for place in places)
+def _is_below(path: Path, directories: Iterable[Path]) -> bool:
+    return any(
+        path.resolve().is_relative_to(directory) and path.resolve() != directory for directory in directories
+    )

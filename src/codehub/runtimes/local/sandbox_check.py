@@ -1,8 +1,8 @@
-"""Looks, from inside a sandbox, at what a workspace could reach of CodeHub. Empty: nothing.
+"""Test from inside a sandbox what a workspace could reach of CodeHub.
 
-Asked at every start of the local runtime, which refuses to run with a sandbox that leaks, and by
-``codehub doctor``. Nothing is assumed: the script below runs exactly where a workspace would, tries to take
-the covers off, walks the covered directories, connects to CodeHub's sockets, and writes to its program.
+Runs at every start of the local runtime, which refuses a sandbox that leaks, and in ``codehub doctor``. The
+script below runs exactly where a workspace would, tries to unmount the covers, walks the covered directories,
+connects to CodeHub's sockets, and writes to its program.
 """
 
 import json
@@ -64,14 +64,17 @@ print(json.dumps(leaks[:20]))
 
 
 class SandboxLeaksError(CodeHubError):
-    """A workspace could reach what belongs to CodeHub."""
+    """A workspace could reach files or sockets of CodeHub."""
 
     code = "sandbox_leaks"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``works``: a sandbox could be made at all. ``leaks``: what was reached from inside it."""
+    """Result of the test.
+
+    ``works``: a sandbox could be made at all. ``leaks``: what was reached from inside it.
+    """
 
     works: bool
     leaks: tuple[str, ...] = ()
@@ -79,9 +82,9 @@ class Verdict:
 
 
 def make_sandbox(data_dir: Path, hidden: tuple[Path, ...]) -> Sandbox | None:
-    """A sandbox that was seen to hide CodeHub; None where none can be made. Blocking.
+    """Make and test a sandbox; None where none can be made. Blocking.
 
-    One that can be made and leaks is refused: everybody would take it for a wall.
+    Raises for one that leaks: people would rely on it.
     """
     path = find_bubblewrap()
     if path is None:
@@ -100,7 +103,7 @@ def make_sandbox(data_dir: Path, hidden: tuple[Path, ...]) -> Sandbox | None:
 
 
 def check_sandbox(sandbox: Sandbox) -> Verdict:
-    """Blocking. The data directory is there; nothing of the trial remains."""
+    """Test a sandbox. Blocking. The data directory must exist; no test file remains."""
     home = Path(tempfile.mkdtemp(prefix=".trial-", dir=sandbox.data_dir)).resolve()
     covered = [*sandbox.covered(), (sandbox.data_dir / "sockets").resolve()]
     question = {
@@ -133,7 +136,7 @@ def check_sandbox(sandbox: Sandbox) -> Verdict:
 
 
 def _sockets(directory: Path) -> list[str]:
-    """Sockets at the top of a directory and one below, that somebody listens on."""
+    """Listening sockets in a directory and one level below."""
     found = []
     for path in (*directory.glob("*"), *directory.glob("*/*"), *directory.glob("*/pg/*")):
         try:

@@ -1,16 +1,15 @@
-"""Starting a process that is known from its first instant.
+"""Spawn a process that records itself before it runs the command.
 
-The danger: CodeHub starts an IDE and is killed before it has noted the pid. The IDE then runs unknown,
-and the next leader starts a second one on the same home. So the process notes *itself*: it begins as a
-few lines of shell which write pid and start tick, and only then becomes the command with ``exec`` (same
-pid, same start). Until it has written, it holds the workspace's lock through an inherited descriptor,
-so nobody can look under the lock and miss it.
+If CodeHub started an IDE and were killed before it had recorded the pid, the IDE would run unknown, and the next
+leader would start a second one on the same home. So the process records *itself*: it begins as a few lines of
+shell which write pid and start tick, and then becomes the command with ``exec`` (same pid, same start). Until it
+has written, it holds the workspace's lock through an inherited descriptor, so no holder of the lock can miss it.
 
 Why a shell: it starts in about a millisecond, everything below is built in (no further process), and
 ``/bin/sh`` is everywhere. The command is passed as arguments and never parsed by it.
 
-CodeHub killed before the fork: nothing happened. After it: the child goes on by itself, in a session of
-its own. If the record cannot be written (disk full) the shim ends and the command never runs.
+CodeHub killed before the fork: nothing happened. After it: the child continues alone, in a session of its
+own. If the record cannot be written (disk full) the shim ends and the command never runs.
 """
 
 import os
@@ -21,7 +20,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.local.places import Place
+from codehub.runtimes.local.listen_addresses import ListenAddress
 
 WORKSPACE_VARIABLE = "CODEHUB_WORKSPACE_ID"
 JOB_VARIABLE = "CODEHUB_STORAGE_JOB_OF"
@@ -38,8 +37,8 @@ printf '{"pid": %s, "start_ticks": %s, %s\\n' "$$" "$start_ticks" "$2" >"$1" || 
 shift 2
 """
 
-# A workspace arrives with the lock as its standard input; replacing that gives the lock back. When
-# memory runs out the kernel shall choose a workspace, not CodeHub.
+# A workspace starts with the lock as its standard input; replacing that releases the lock. When memory
+# runs out the kernel shall kill a workspace, not CodeHub.
 _WORKSPACE_SHIM = (
     "umask 077"
     + _RECORD
@@ -50,14 +49,14 @@ exec "$@" </dev/null
 """
 )
 
-# A storage job keeps its lock (another descriptor) for life, and its standard input is the order.
+# A storage job keeps its lock (another descriptor) as long as it lives; its standard input is the order.
 _JOB_SHIM = "umask 077" + _RECORD + 'exec "$@"\n'
 
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
 
 
 class Child(subprocess.Popen[bytes]):
-    """A process that may outlive us: forgetting about it is not an error worth a warning."""
+    """A process that may outlive us: no warning if it is not waited for."""
 
     def __del__(self) -> None:  # the parent class warns here, and would wait for it at exit
         pass
@@ -73,7 +72,7 @@ def spawn_workspace(
     home: Path,
     env: Mapping[str, str],
 ) -> Child:
-    """Start ``command`` as a workspace; its record appears before it does."""
+    """Start ``command`` as a workspace. Its record is written before it runs."""
     return _spawn(
         _WORKSPACE_SHIM, command, record=record, head=head, stdin=lock_fd, output=output, cwd=home, env=env
     )
@@ -89,7 +88,7 @@ def spawn_job(
     cwd: Path,
     env: Mapping[str, str],
 ) -> Child:
-    """Start a storage job: order on stdin, lines on stdout, complaints to ``output``."""
+    """Start a storage job: order on stdin, messages on stdout, stderr to ``output``."""
     return _spawn(
         _JOB_SHIM,
         command,
@@ -104,9 +103,9 @@ def spawn_job(
 
 
 def workspace_environment(
-    workspace_id: UUID, *, home: Path, place: Place, base_path: str, given: Mapping[str, str]
+    workspace_id: UUID, *, home: Path, listen: ListenAddress, base_path: str, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a workspace sees. Built up from little, so that no secret of CodeHub's is in it by accident."""
+    """Environment of a workspace, built from scratch: no secret of CodeHub is in it."""
     env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     env.setdefault("PATH", os.defpath)
     env.setdefault("SHELL", "/bin/sh")
@@ -118,24 +117,24 @@ def workspace_environment(
         "HOME": str(home),
         WORKSPACE_VARIABLE: str(workspace_id),
         "CODEHUB_BASE_PATH": base_path,
-        **place.variables,
+        **listen.variables,
     }
 
 
 def job_environment(workspace_id: UUID, given: Mapping[str, str]) -> dict[str, str]:
-    """A storage job gets what the wiring chose for it, nothing of CodeHub's own settings."""
+    """Environment of a storage job: only what the wiring passes."""
     env = {
         name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR") if name in os.environ
     }
     return {**env, **given, JOB_VARIABLE: str(workspace_id)}
 
 
-def command_of(template: str, *, place: Place, home: Path, base_path: str) -> list[str]:
-    """The words of a command line with their placeholders filled in.
+def command_of(template: str, *, listen: ListenAddress, home: Path, base_path: str) -> list[str]:
+    """Split a command line into words and fill in the placeholders.
 
-    Split first, filled second: a home with spaces stays one word, and no shell ever sees any of it.
+    In this order: a home with spaces stays one word, and no shell parses any of it.
     """
-    values = {**place.values, "{home}": str(home), "{base_path}": base_path}
+    values = {**listen.values, "{home}": str(home), "{base_path}": base_path}
     words = shlex.split(template)
     for placeholder, value in values.items():
         words = [word.replace(placeholder, value) for word in words]

@@ -1,8 +1,8 @@
-"""Ending everything that belongs to a process, and being sure of it.
+"""End all processes of a workspace, and confirm it.
 
-The table of processes is scanned when it matters (who gets the signal, is anybody left) and not while
-waiting: then only those already found are asked. After the kill the scan is repeated until it finds
-nobody, because a process may fork while it is being killed.
+All processes are scanned to find whom to signal and whether any is left, not while waiting: then only those
+already found are checked. After the kill the scan is repeated until it finds none, because a process may fork
+while it is being killed.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ _KILL_SECONDS = 10.0
 
 
 async def end_all(threads: Threads, leader: Identity, marker: str, *, grace_seconds: float) -> None:
-    """SIGTERM, ``grace_seconds``, SIGKILL; returns when nobody is left.
+    """Send SIGTERM, wait ``grace_seconds``, send SIGKILL; returns when none is left.
 
-    Once the leader has ended, what it left behind gets a second, not the whole grace: an interactive
-    shell ignores SIGTERM and would make every stop slow.
+    Once the leader has ended, its other processes get a second, not the whole grace: an interactive shell
+    ignores SIGTERM and would make every stop slow.
     """
     if grace_seconds > 0:
         found = await threads.run(_signal_all, leader, marker, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The local runtime's own pool of threads: a slow disk here must not stop DNS or hashing elsewhere."""
+"""Thread pool of the local runtime: its slow disk must not block DNS or hashing."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """For short pieces of work (files, ``/proc``, one fork); whatever waits, waits in the loop."""
+    """Runs short blocking work: files, ``/proc``, one fork. The loop does the waiting."""
 
     def __init__(self, *, size: int = 8) -> None:
         self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="codehub-local")

@@ -1,7 +1,7 @@
-"""Taking discarded homes apart, out of everybody's way.
+"""Remove discarded homes in a background thread.
 
-A home may hold a million files, so this has a thread of its own, and a daemon one: ending CodeHub does not
-wait for it. Being cut off anywhere is fine, the next server goes on where this one stopped.
+A home may hold a million files, so this has a daemon thread of its own: ending CodeHub does not wait for it. A
+crash anywhere is harmless: the next server continues.
 """
 
 import os
@@ -13,7 +13,7 @@ from codehub.runtimes.local.layout import Layout
 
 
 class TrashSweeper:
-    """Empties the trash whenever it is told that something was thrown in."""
+    """Empties the trash after each ``sweep_soon``."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -41,11 +41,11 @@ class TrashSweeper:
 
 
 def empty_trash(layout: Layout) -> None:
-    """Delete what lies in the trash. May be killed anywhere and called by several at once."""
+    """Delete everything in the trash. Idempotent, also with several callers at once."""
     try:
         entries = os.listdir(layout.trash)
     except OSError:
         return
     for name in entries:
-        with suppress(OSError):  # what cannot go now is tried again next time
+        with suppress(OSError):  # what cannot be deleted now is tried again next time
             remove_tree(layout.trash / name)

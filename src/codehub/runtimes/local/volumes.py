@@ -1,7 +1,7 @@
-"""Home directories: made, and thrown away in a way that a crash cannot leave half a home behind.
+"""Create and delete home directories. A crash never leaves half a home.
 
-Deleting is one rename into the trash: before it the home is whole, after it there is none. The tree is
-taken apart later, from the trash (``trash``), as often as it takes.
+Deleting is one rename into the trash: before it the home is whole, after it there is none. The tree is removed
+later, from the trash (``trash``), in as many tries as it takes.
 """
 
 import os
@@ -32,7 +32,7 @@ def make_volume(layout: Layout, workspace_id: UUID) -> None:
 
 
 def has_volume(layout: Layout, workspace_id: UUID) -> bool:
-    """Whether a home is there: a real directory, not a link to somewhere."""
+    """Whether a home exists: a real directory, not a link."""
     path = layout.volume(workspace_id)
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
@@ -43,7 +43,7 @@ def has_volume(layout: Layout, workspace_id: UUID) -> bool:
 
 
 def discard_volume(layout: Layout, workspace_id: UUID) -> None:
-    """After this there is no volume. What it was, and any half-made restore, lies in the trash."""
+    """Move the volume, and any restore in progress, to the trash."""
     try:
         for path in (layout.volume(workspace_id), layout.staging_of(workspace_id)):
             if os.path.lexists(path):

@@ -1,1 +1,1 @@
-"""Checks every dependency and says what to do."""
+"""``codehub doctor``: check every dependency and say what to do."""

@@ -1,7 +1,7 @@
-"""What CodeHub depends on, looked at one by one: what is fine, what is not, and what to do about it.
+"""Checks of ``codehub doctor``: one finding for each dependency of CodeHub.
 
-Looking changes nothing: no cluster is made, no schema migrated. An embedded server that is not running is
-started for the look and stopped again, if it was ever set up.
+Checking changes nothing: no cluster is created, no schema migrated. An embedded server that is not running is
+started for the check and stopped again, if it was ever set up.
 """
 
 import asyncio
@@ -42,33 +42,35 @@ from codehub.store.schema import migrate as migrations
 
 OLDEST_POSTGRESQL = 15
 OLDEST_REDIS = 6
-LOOK_WITHIN = 20.0
+CHECK_TIMEOUT_SECONDS = 20.0
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """Look at everything. Never raises for what it finds."""
+    """Run every check. A failing check is a finding, never an exception."""
     findings = [_data_dir(settings)]
     findings += await _databases(settings)
-    for what, look in (
+    for what, check in (
         ("redis", _redis),
         ("versions", examine_versions),
         ("archive store", _archive_store),
         ("tar and zstd", _tools),
         ("port", _port),
     ):
-        findings.append(await _guarded(what, look, settings))
+        findings.append(await _guarded(what, check, settings))
     return [*findings, _websockets(), *await _runtime(settings)]
 
 
-async def _guarded(what: str, look: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
+async def _guarded(what: str, check: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
     try:
-        async with asyncio.timeout(LOOK_WITHIN):
-            return await look(settings)
+        async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
+            return await check(settings)
     except TimeoutError:
-        return Finding(what, Verdict.BAD, f"no answer within {LOOK_WITHIN:g} seconds", "Check the network.")
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
-        said = redact_text(str(error)).strip().splitlines() or [type(error).__name__]
-        return Finding(what, Verdict.BAD, said[0], _ADVICE.get(what, ""))
+        return Finding(
+            what, Verdict.BAD, f"no answer within {CHECK_TIMEOUT_SECONDS:g} seconds", "Check the network."
+        )
+    except Exception as error:  # noqa: BLE001 - the error is the finding
+        message = redact_text(str(error)).strip().splitlines() or [type(error).__name__]
+        return Finding(what, Verdict.BAD, message[0], _ADVICE.get(what, ""))
 
 
 _ADVICE = {
@@ -103,17 +105,17 @@ async def _databases(settings: Settings) -> list[Finding]:
             Finding("migrations", Verdict.OK, f"to be migrated to {migrations.head()} at the first start"),
         ]
     try:
-        async with asyncio.timeout(LOOK_WITHIN), embedded.database(settings) as url:
+        async with asyncio.timeout(CHECK_TIMEOUT_SECONDS), embedded.database(settings) as url:
             return [await _database(settings, url), await _migrations(url)]
     except (CodeHubError, OSError, TimeoutError, *DRIVER_ERRORS) as error:
-        said = redact_text(str(error)).strip() or "no answer in time"
+        message = redact_text(str(error)).strip() or "no answer in time"
         advice = (
             "See logs/postgres.log in the data directory."
             if settings.database.url is None
             else "Check that PostgreSQL runs and that DATABASE_URL is right."
         )
         return [
-            Finding("database", Verdict.BAD, said, advice),
+            Finding("database", Verdict.BAD, message, advice),
             Finding("migrations", Verdict.BAD, "unknown while the database does not answer"),
         ]
 
@@ -138,7 +140,7 @@ async def _database(settings: Settings, url: str) -> Finding:
         return Finding("database", Verdict.BAD, detail, f"Use PostgreSQL {OLDEST_POSTGRESQL} or newer.")
     if read_only:
         return Finding("database", Verdict.BAD, f"{detail}, a read-only standby", "Point at the primary.")
-    if encoding != "UTF8":  # names, and words of programs that failed, would be refused one day
+    if encoding != "UTF8":  # names, and output of failed programs, could be refused
         advice = "Make the database with the encoding UTF8: createdb --encoding=UTF8 --template=template0 …"
         return Finding("database", Verdict.BAD, f"{detail}, its encoding is {encoding}", advice)
     return Finding("database", Verdict.OK, detail)
@@ -218,7 +220,7 @@ def _local_runtime(settings: Settings) -> Finding:
 
 
 def _images_on_ports(settings: Settings) -> list[Finding]:
-    """Those that everybody with an account on this machine can connect to."""
+    """Images that listen on a port, which every account of this machine can connect to."""
     images = settings.runtime.local_images or default_images()
     open_ones = [name for name, command in images.items() if "{port}" in command]
     if not open_ones:

@@ -1,7 +1,7 @@
-"""The Docker runtime's part of ``codehub doctor``: the engine, and what workspaces need there.
+"""Docker checks of ``codehub doctor``: engine, images, networks, disk.
 
-Nothing is pulled and nothing made: whether an image could be pulled is asked of its registry, by the engine,
-since the engine is who would do it.
+Nothing is pulled and nothing created: the engine asks the registry whether an image could be pulled, since the
+engine would pull it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ START_IT = (
 
 
 async def examine_docker(settings: Settings) -> list[Finding]:
-    """Never raises for what it finds. While the engine is away there is nothing more to say."""
+    """Check the engine; the rest only if it answers. Never raises for a finding."""
     docker = settings.docker
     engine = DockerEngine(docker.host, call_seconds=ANSWER_SECONDS)
     try:
@@ -55,7 +55,7 @@ def _engine(host: str, version: Document) -> Finding:
 
 
 def _disk(info: Document) -> Finding:
-    """What nothing bounds is said: one home can fill the disk that all of them are on."""
+    """Report that nothing bounds a home's size: one home can fill the disk of all."""
     where = info.get("DockerRootDir", "its data directory")
     detail = f"nothing bounds what a home or /tmp of a workspace takes of the engine's disk ({where})"
     advice = "Give that directory a file system of its own, with quotas if need be, and watch how full it is."
@@ -89,7 +89,7 @@ async def _is_there(engine: DockerEngine, reference: str) -> bool:
 
 
 async def _why_not(engine: DockerEngine, reference: str) -> str | None:
-    """Why the engine could not pull this; None: it could."""
+    """Why the engine could not pull this image; None: it could."""
     try:
         async with asyncio.timeout(REGISTRY_SECONDS):
             await engine.registry_entry(reference)

@@ -1,4 +1,4 @@
-"""What an examination found: one line each, with what to do about it."""
+"""Findings of ``codehub doctor``: one line each, with what to do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table."""
+    """Result of one check."""
 
     what: str
     verdict: Verdict

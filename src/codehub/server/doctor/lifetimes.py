@@ -1,6 +1,6 @@
-"""How long what CodeHub runs on is mended by those who make it, as they have announced it.
+"""End-of-support dates of Python and PostgreSQL, as announced by their makers.
 
-``codehub doctor`` shows it. Packages are another matter: ``make audit`` asks the databases of known holes.
+Shown by ``codehub doctor``. Known vulnerabilities of packages are checked by ``make audit``.
 """
 
 from datetime import date
@@ -20,7 +20,7 @@ PYTHON = {
 
 
 def mended_until(end: date | None, *, today: date) -> str:
-    """For a person. ``end`` None: newer than this program knows."""
+    """Describe until when a version is supported. ``end`` None: not known here."""
     if end is None:
         return "end of life not known to this CodeHub"
     return f"mended until {end:%Y-%m}" if today <= end else f"NOT mended since {end:%Y-%m}"

@@ -1,4 +1,4 @@
-"""What a workspace of the local runtime could reach of CodeHub, tried from inside a sandbox."""
+"""Sandbox check of ``codehub doctor``: what a workspace could reach of CodeHub."""
 
 import asyncio
 import tempfile
@@ -17,7 +17,7 @@ _INSTALL = (
 
 
 async def examine_sandbox(settings: Settings) -> Finding:
-    """Makes a directory for the trial in the data directory, if there is one, and takes it away again."""
+    """Try the sandbox from inside, with a temporary directory in the data directory."""
     if settings.runtime.local_sandbox is LocalSandbox.OFF:
         return Finding("sandbox", Verdict.NOTE, "switched off by CODEHUB_LOCAL_SANDBOX", _INSTALL)
     path = find_bubblewrap()

@@ -1,4 +1,4 @@
-"""Which versions CodeHub runs on, until when they are mended, and who brings the next one."""
+"""Version check of ``codehub doctor``: Python and the embedded servers."""
 
 import asyncio
 import platform
@@ -19,7 +19,10 @@ _UPDATE = "Embedded servers come with CodeHub's own releases; Python and bubblew
 
 
 async def examine_versions(settings: Settings) -> Finding:
-    """What is embedded and what runs CodeHub. Configured servers are somebody else's to update."""
+    """Report the versions of Python and the embedded servers.
+
+    Configured servers are not reported: CodeHub does not update them.
+    """
     today = datetime.now(UTC).date()
     python = PYTHON.get(sys.version_info[:2])
     parts = [f"Python {platform.python_version()} ({mended_until(python, today=today)})"]
@@ -52,7 +55,7 @@ def _redis(program: RedisProgram) -> str:
 
 
 def _postgres_version(major: int) -> str:
-    # pg_config and not postgres: that one refuses root.
+    # pg_config, because postgres refuses root.
     done = subprocess.run(
         [binaries(major) / "pg_config", "--version"], capture_output=True, text=True, check=False
     )

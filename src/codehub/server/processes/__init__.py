@@ -1,1 +1,1 @@
-"""Child processes: supervision, launching, embedded servers."""
+"""Child processes: supervisor, launcher, embedded servers."""

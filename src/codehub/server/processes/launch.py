@@ -1,18 +1,18 @@
-"""Becomes another program, tied to the life of the one that started it.
+"""Exec a program that ends with its parent, as another user if asked to.
 
 Run as a script (``python -I -S launch.py … -- program arguments``), never imported: between fork and exec of
 a threaded parent almost nothing is safe to do, so the few system calls needed here happen in a small
 interpreter of its own, which then turns into the program. The process id stays the same throughout.
 
 * ``--dies-with PARENT SIGNAL``: the kernel sends SIGNAL when PARENT ends, whichever way, kill -9 included.
-* ``--as UID GID``: give up root. PostgreSQL refuses to run as root, even in a container where root is all
-  there is.
-* ``--may-search``: keep, of all of root's powers, the one to pass through directories that are closed to
-  others (``/root``, where both the environment and the data directory often live). The alternative is to open
-  these directories to everybody, which is not ours to decide.
+* ``--as UID GID``: change to this user. PostgreSQL refuses to run as root, even in a container where root is
+  the only user.
+* ``--may-search``: keep, of root's capabilities, the one to pass through directories that are closed to others
+  (``/root``, where both the environment and the data directory often are). The alternative is to open these
+  directories to everybody, which the operator has to decide.
 
 **access(2) ignores capabilities** of a user other than root unless the securebit NO_SETUID_FIXUP is set, and
-PostgreSQL's programs look for each other with it. So the bit is set as well.
+PostgreSQL's programs find each other with it. So the bit is set as well.
 """
 
 import ctypes
@@ -49,7 +49,10 @@ def main(arguments: list[str]) -> None:
 
 
 def searching(program: str) -> tuple[int, ...]:
-    """Capabilities that do, the least first. It cannot execute a file closed to others (``umask 077``)."""
+    """Capabilities to run ``program`` and pass through directories, the least first.
+
+    CAP_DAC_READ_SEARCH cannot execute a file closed to others (``umask 077``).
+    """
     may_everybody_run = os.stat(program).st_mode & 0o001
     return (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE) if may_everybody_run else (CAP_DAC_OVERRIDE,)
 
@@ -68,7 +71,7 @@ def become(uid: int, gid: int, *, keep_one_of: tuple[int, ...]) -> None:
 
 
 def keep_capability(capability: int) -> bool:
-    """Keep exactly one capability through the exec to come. False if this root does not have it."""
+    """Keep exactly one capability through the next exec. False: this root lacks it."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     bit = 1 << capability
     data = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)  # effective, permitted, inheritable; low, then high
@@ -82,7 +85,7 @@ def die_with(parent: int, signal: int) -> None:
     if sys.platform != "linux":
         return
     prctl(PR_SET_PDEATHSIG, signal)
-    if os.getppid() != parent:  # it died before the line above: nobody will tell us any more
+    if os.getppid() != parent:  # it died before the prctl, so no signal will come
         sys.exit(0)
 
 

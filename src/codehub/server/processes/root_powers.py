@@ -1,7 +1,7 @@
-"""Which of root's powers this root has: in a container it may be root by name and little else.
+"""Check which capabilities root has: in a container it may have few.
 
 As root the embedded PostgreSQL runs as another user (it refuses root). Directories can then be closed to
-everybody only if that user can be given the power to pass through them, as ``launch.py`` does.
+everybody only if that user can be given the capability to pass through them, as ``launch.py`` does.
 """
 
 import os
@@ -10,13 +10,13 @@ _DAC_OVERRIDE, _DAC_READ_SEARCH, _SETPCAP = 1 << 1, 1 << 2, 1 << 8
 
 
 def may_lend_search() -> bool:
-    """Whether a child of ours under another user can be let through directories closed to others."""
+    """Whether a child with another user can be given the capability to pass through."""
     held = _effective_capabilities()
     return bool(held & _SETPCAP) and bool(held & (_DAC_OVERRIDE | _DAC_READ_SEARCH))
 
 
 def private_mode() -> int:
-    """Of a directory of CodeHub's own: closed, or to be passed through if the database could not get in."""
+    """Mode of CodeHub's directories: 0700, or passable if the database needs that."""
     return 0o711 if os.geteuid() == 0 and not may_lend_search() else 0o700
 
 

@@ -1,14 +1,14 @@
-"""Child processes that belong to this one: started, restarted when they die, stopped in order.
+"""Supervise child processes: start, restart when they die, stop in order.
 
-Used for the embedded PostgreSQL and Redis and for the proxy processes. Three promises:
+Used for the embedded PostgreSQL and Redis and for the proxy processes. Invariants:
 
-* a child that dies unasked comes back, after a pause that doubles from half a second to half a minute and
+* a child that dies unasked is restarted, after a pause that doubles from half a second to half a minute and
   starts over once a child has lived for a minute;
 * ``stop()`` ends the children in the reverse order of their start and returns when all are gone;
 * children die with this process, however it dies: the kernel sends each its stop signal (``launch.py``).
 
 Children get a session of their own: Ctrl-C in a terminal reaches every process of the foreground group,
-and the database must not be gone before the server has said goodbye to it.
+and the database must not end before the server has closed its sessions.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ LARGEST_LOG = 10 * 1024 * 1024
 
 
 class ChildFailedError(CodeHubError):
-    """A program CodeHub needs did not start."""
+    """A child process did not start."""
 
     code = "child_failed"
 
 
 @dataclass(frozen=True)
 class RunAs:
-    """Another user for a child of root. ``may_search``: see ``launch.py``."""
+    """The user to run a child of root as. ``may_search``: see ``launch.py``."""
 
     uid: int
     gid: int
@@ -54,11 +54,11 @@ class RunAs:
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """One program to keep running.
+    """A program to keep running.
 
-    ``is_ready`` is asked until it says yes; ``before_start`` clears away what a killed predecessor left.
-    ``stop_signals`` are tried in turn, each with its grace in seconds; SIGKILL comes last by itself.
-    Without ``log_file`` it writes where we write. ``pass_fds``: sockets it is to serve, at the same numbers.
+    ``is_ready`` is polled until it returns True; ``before_start`` removes what a killed process left.
+    ``stop_signals`` are sent in turn, each with its grace in seconds; SIGKILL is always the last.
+    Without ``log_file`` it inherits our output. ``pass_fds``: sockets it serves, with the same numbers.
     """
 
     name: str
@@ -82,19 +82,21 @@ class _Child:
 
 
 class Supervisor:
+    """Keeps child processes running until ``stop``."""
+
     def __init__(self) -> None:
         self._children: list[_Child] = []
 
     async def start(self, spec: ChildSpec) -> None:
-        """Start it and wait until it is ready. From then on it is kept running."""
+        """Start a child and wait until it is ready. From then on it is kept running."""
         process = await self._spawn(spec)
         child = _Child(spec=spec, process=process, started_at=monotonic())
-        self._children.append(child)  # before waiting: a cancelled start is stopped like any other
+        self._children.append(child)  # before waiting: ``stop`` also ends a cancelled start
         await self._wait_until_ready(child)
         child.keeper = asyncio.create_task(self._keep(child), name=f"keep {spec.name}")
 
     async def stop(self, *, together: bool = False) -> None:
-        """End all children, the last one first, or all at the same time. Returns when none is left."""
+        """End all children, the last one first or ``together``; returns when all are gone."""
         if together:
             await asyncio.gather(*(self._stop(child) for child in self._children))
         for child in reversed(self._children):
@@ -130,7 +132,7 @@ class Supervisor:
         if spec.before_start is not None:
             await spec.before_start()
         with contextlib.ExitStack() as stack:
-            output: int | None = None  # ours
+            output: int | None = None  # inherit
             if spec.log_file is not None:
                 output = stack.enter_context(_open_log(spec.log_file)).fileno()
             return await asyncio.create_subprocess_exec(
@@ -189,7 +191,7 @@ async def _end(child: _Child) -> None:
 
 
 def _open_log(path: Path) -> IO[bytes]:
-    """Append to the log, after putting a large one aside: one older generation is kept."""
+    """Open the log to append. A large one is renamed first; one older file is kept."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > LARGEST_LOG:
             path.replace(path.with_name(path.name + ".1"))
@@ -197,7 +199,7 @@ def _open_log(path: Path) -> IO[bytes]:
 
 
 def _tail(spec: ChildSpec, *, lines: int = 5) -> str:
-    """The last it said, for the person who has to find out why."""
+    """The last lines of its log, for the error message."""
     if spec.log_file is None:
         return ""
     said = spec.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]

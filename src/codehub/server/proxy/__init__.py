@@ -1,1 +1,1 @@
-"""What the proxy needs of the rest of CodeHub: directory, activity, metrics, its processes."""
+"""The proxy's directory, activity, metrics and processes."""

@@ -1,4 +1,4 @@
-"""What the proxy says about use: leases and idle timers in Redis, each with its workspace's own TTL."""
+"""Write the proxy's leases and idle timers to Redis, with each workspace's TTL."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -21,59 +21,59 @@ DEFAULT_TTL = 300
 
 
 class StandbyTtls:
-    """How long each workspace stays awake unused, as the idle timers need it.
+    """Cache of each workspace's standby TTL, for the idle timers.
 
-    The last connection may end long after the last request, and the person may have changed their mind in
-    between: what a change was reported for is read again before it is used.
+    The last connection may end long after the last request, and the TTL may have been changed in between: after
+    a reported change it is read again before it is used.
     """
 
     def __init__(self, records: Batched[UUID, WorkspaceRecord]) -> None:
         self._records = records
         self._known: dict[UUID, int] = {}
         self._owners: dict[UUID, UUID] = {}
-        self._sure: set[UUID] = set()
-        self.doubts = 0  # grows with each: what was read before one proves nothing after it
+        self._current: set[UUID] = set()
+        self.invalidations = 0  # counts them: a row read before one may be out of date after it
 
     async def get(self, workspace_id: UUID) -> float:
-        if workspace_id not in self._sure:
-            doubts = self.doubts
-            with suppress(*DATABASE_FAILED):  # then what was known last
+        if workspace_id not in self._current:
+            invalidations = self.invalidations
+            with suppress(*DATABASE_FAILED):  # then the last known value is used
                 record = await self._records.get(workspace_id)
                 if record is not None:
-                    self.note(record.view, sure=doubts == self.doubts)
-        return self.recall(workspace_id)
+                    self.note(record.view, current=invalidations == self.invalidations)
+        return self.last_known(workspace_id)
 
-    def recall(self, workspace_id: UUID) -> float:
-        # TTL 0 never sleeps; the timer is only shown.
+    def last_known(self, workspace_id: UUID) -> float:
+        # With TTL 0 nothing is stopped; the timer is only shown.
         return float(self._known.get(workspace_id) or DEFAULT_TTL)
 
     def owner(self, workspace_id: UUID) -> UUID | None:
         return self._owners.get(workspace_id)
 
-    def note(self, view: WorkspaceView, *, sure: bool) -> None:
-        """What was read; ``sure`` if no doubt came since before it was asked for."""
+    def note(self, view: WorkspaceView, *, current: bool) -> None:
+        """Cache a row that was read; ``current``: no invalidation since the read began."""
         if len(self._known) > MANY_TTLS:
             self._known.clear()
             self._owners.clear()
-            self._sure.clear()
+            self._current.clear()
         self._known[view.id] = view.standby_ttl_seconds
         self._owners[view.id] = view.owner_id
-        if sure:
-            self._sure.add(view.id)
+        if current:
+            self._current.add(view.id)
 
-    def doubt(self, workspace_id: UUID | None = None) -> None:
-        """Something changed about it; None: about anything."""
-        self.doubts += 1
+    def invalidate(self, workspace_id: UUID | None = None) -> None:
+        """Invalidate one workspace, or all (None)."""
+        self.invalidations += 1
         if workspace_id is None:
-            self._sure.clear()
+            self._current.clear()
         else:
-            self._sure.discard(workspace_id)
+            self._current.discard(workspace_id)
 
 
 class ProxyActivity:
-    """The lease set and idle timer, with each workspace's own TTL; PostgreSQL while Redis is away.
+    """Writes leases and idle timers to Redis, and to PostgreSQL while Redis is away.
 
-    A lease that is new, or over, is news for whoever looks at the workspace; one that is renewed is not.
+    A lease that is new or over is published as a live event; a renewed one is not.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class ProxyActivity:
         self._ttls = ttls
         self._news = news
         self._held: set[tuple[UUID, str]] = set()
-        # Fifty people who arrive together are one call to Redis. Each is safe to repeat, if it fails.
+        # Concurrent writes are one call to Redis. Idempotent: each may be repeated if it fails.
         self._writing: Batched[Touch | Ended | Lease, bool] = Batched(self._write)
 
     async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         await self._writing.get(await self._lease(workspace_id, conn_id, use))
         if (workspace_id, conn_id) not in self._held:
             self._held.add((workspace_id, conn_id))
-            self._tell(workspace_id)
+            self._publish_change(workspace_id)
 
     async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
         await self._writing.get(Ended(await self._lease(workspace_id, conn_id, use)))
         self._held.discard((workspace_id, conn_id))
-        self._tell(workspace_id)
+        self._publish_change(workspace_id)
 
     async def touch(self, workspace_id: UUID) -> None:
         await self._writing.get(Touch(workspace_id, await self._ttls.get(workspace_id)))
@@ -108,20 +108,20 @@ class ProxyActivity:
     async def _lease(self, workspace_id: UUID, conn_id: str, use: Use) -> Lease:
         return Lease(conn_id, workspace_id, await self._ttls.get(workspace_id), ActivityKind(use.value))
 
-    async def _write(self, said: Sequence[Touch | Ended | Lease]) -> Mapping[Touch | Ended | Lease, bool]:
+    async def _write(self, writes: Sequence[Touch | Ended | Lease]) -> Mapping[Touch | Ended | Lease, bool]:
         await self._activity.write(
-            touches=[each for each in said if isinstance(each, Touch)],
-            ended=[each for each in said if isinstance(each, Ended)],
-            leases=[each for each in said if isinstance(each, Lease)],
+            touches=[each for each in writes if isinstance(each, Touch)],
+            ended=[each for each in writes if isinstance(each, Ended)],
+            leases=[each for each in writes if isinstance(each, Lease)],
         )
-        return dict.fromkeys(said, True)
+        return dict.fromkeys(writes, True)
 
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
-        longest = max((self._ttls.recall(each) for each in workspace_ids), default=0)
+        longest = max((self._ttls.last_known(each) for each in workspace_ids), default=0)
         async with self._sessions() as session, session.begin():
             await access.mark_in_use(session, workspace_ids, for_=timedelta(seconds=longest + LEASE_SECONDS))
 
-    def _tell(self, workspace_id: UUID) -> None:
+    def _publish_change(self, workspace_id: UUID) -> None:
         owner_id = self._ttls.owner(workspace_id)
-        if owner_id is not None:  # never read: then nobody was let in either
+        if owner_id is not None:  # never read: then no request was admitted either
             self._news.changed(workspace_id, owner_id)

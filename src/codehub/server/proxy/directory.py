@@ -1,8 +1,8 @@
-"""The proxy's directory: people and workspaces from the database, addresses from the runtime.
+"""Directory for the proxy: people, workspaces and their addresses.
 
-The engine in ``proxy/`` knows sockets and HTTP only. Everything here is off its hot path: answers are
-cached for two seconds over there and thrown away when the live feed reports a change. What is asked for in
-the same moment, by fifty people who arrive together, is read together.
+People and workspaces come from the database, addresses from the runtime. The engine in ``proxy/`` knows sockets
+and HTTP only. Nothing here is on its hot path: the proxy caches results for two seconds and drops them when the
+live feed reports a change. Concurrent reads are batched.
 """
 
 import asyncio
@@ -49,19 +49,19 @@ STARTING_UP = timedelta(seconds=60)
 
 
 class Addresses(Protocol):
-    """The part of a runtime the proxy needs."""
+    """A runtime, as the proxy uses it."""
 
     async def address(self, workspace_id: UUID) -> runtimes.Endpoint | None: ...
 
     async def port_address(self, workspace_id: UUID, port: int) -> runtimes.Address | None:
-        """None unless the port is this workspace's own."""
+        """Where to connect for a port; None unless it is this workspace's own."""
 
     async def listener(self, workspace_id: UUID, address: runtimes.Address) -> Hashable | None:
-        """Which socket takes connections there, if it is this workspace's own."""
+        """Which socket accepts connections there; None unless it is this workspace's own."""
 
 
 class Directory:
-    """Who may open what, and where it is."""
+    """Resolves credentials and workspaces for the proxy, and wakes workspaces."""
 
     def __init__(
         self,
@@ -101,11 +101,11 @@ class Directory:
         return Principal(found.user.id, found.user.role, session_id=found.session_id)
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None:
-        doubts = self.ttls.doubts
+        invalidations = self.ttls.invalidations
         record = await self._records.get(workspace_id)
         if record is None or record.view.deleted_at is not None:
             return None
-        self.ttls.note(record.view, sure=doubts == self.ttls.doubts)
+        self.ttls.note(record.view, current=invalidations == self.ttls.invalidations)
         endpoint = None
         if record.view.observed_status is ObservedStatus.RUNNING:
             endpoint = await self._addresses.address(workspace_id)
@@ -149,17 +149,20 @@ class Directory:
         await self._hints.publish(HintTarget.OBSERVER, [workspace_id])
 
     def subscribe(self, listener: ChangeListener) -> None:
-        """Whoever was signed out or disabled loses open sockets now; without the hint, at the next sweep."""
+        """Forward changes of workspaces and people to the proxy.
+
+        A person who was signed out or disabled loses open sockets now; if the event is lost, at the next sweep.
+        """
 
         def on_change(notice: Notice) -> None:
             if isinstance(notice, Change):
-                self.ttls.doubt(notice.id)
+                self.ttls.invalidate(notice.id)
                 listener.workspace_changed(notice.id)
             elif isinstance(notice, Resync):
                 missed_changes()
 
         def missed_changes() -> None:
-            self.ttls.doubt()
+            self.ttls.invalidate()
             listener.everything_changed()
 
         def on_person(notice: Notice) -> None:
@@ -178,7 +181,7 @@ class Directory:
         await cancel_and_wait(self._feeds)
 
     async def _of_workspace_cookie(self, credential: Credential) -> Principal | None:
-        """The cookie of a workspace's own origin lives as long as the session it was made from."""
+        """The cookie of a workspace's own origin is valid as long as the session it was made from."""
         assert credential.workspace_id is not None
         claim = self._sign_in.read_cookie(credential.secret, credential.workspace_id)
         if claim is None:
@@ -227,7 +230,7 @@ def _phase(view: WorkspaceView) -> Phase:
     if view.in_error:
         return Phase.ERROR
     if view.desired_state is not DesiredState.RUNNING:
-        # Still running, but on its way to sleep: a person who opens it now wants it awake.
+        # It may still run, but is being stopped: a person who opens it now wants it running.
         return Phase.ASLEEP
     return Phase.RUNNING if view.observed_status is ObservedStatus.RUNNING else Phase.WAKING
 

@@ -1,6 +1,6 @@
-"""The numbers of the proxy's processes, on the ``/metrics`` of the process they belong to.
+"""Export the proxy processes' counters on the API process's ``/metrics``.
 
-Several of them share one port, so Prometheus could not ask each. Every few seconds each writes its counters
+The proxies share one port, so Prometheus cannot scrape each. Every few seconds each writes its counters to a file
 beside the sockets, and the API's process reads them when it is scraped. A file that is a few seconds old, or
 missing while a process restarts, costs a little precision and nothing else.
 """
@@ -26,12 +26,12 @@ def numbers_file(sockets: Path, *, parent: int, number: int) -> Path:
 
 
 async def keep_writing(metrics: Metrics, path: Path) -> None:
-    """Until cancelled. Written aside and renamed: a reader never sees half of it."""
+    """Write the counters every few seconds until cancelled. Atomic, by rename."""
     aside = path.with_suffix(".new")
     written = ""
     while True:
         numbers = json.dumps(_numbers(metrics))
-        if numbers != written:  # at night nothing counts
+        if numbers != written:  # write only what changed
             with suppress(OSError):
                 aside.write_text(numbers)
                 aside.replace(path)
@@ -40,12 +40,12 @@ async def keep_writing(metrics: Metrics, path: Path) -> None:
 
 
 def _numbers(metrics: Metrics) -> dict[str, int | dict[str, int]]:
-    # Not ``asdict``: it counts a Counter's items anew, as pairs that no JSON can have for keys.
+    # Not ``asdict``: it rebuilds a Counter from its items, with pairs as keys, which JSON cannot hold.
     return {each.name: getattr(metrics, each.name) for each in fields(metrics)}
 
 
 class ProxyCollector:
-    """What Prometheus sees of this process's proxies. ``close`` removes it, and what they left behind."""
+    """Prometheus collector of the proxies. ``close`` removes it and their files."""
 
     def __init__(self, sockets: Path, registry: CollectorRegistry) -> None:
         self._sockets = sockets

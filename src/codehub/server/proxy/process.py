@@ -1,8 +1,8 @@
-"""The proxy as a process of its own: the front door, with everything it asks behind it.
+"""Run the proxy in a process of its own.
 
-A saturated proxy must not slow the control loop, nor the other way round, so the two share a machine but
-no event loop. ``main`` starts this beside the API and hands it the listening socket; the API is then one
-more upstream, on a Unix socket. A process with the proxy role alone runs the same code by itself.
+A saturated proxy must not slow the coordinators, nor the other way round, so the two share no event loop.
+``main`` starts this beside the API and passes it the listening socket; the API is then one more upstream, on a Unix
+socket. A process with the proxy role alone runs the same code by itself.
 """
 
 import asyncio
@@ -53,11 +53,11 @@ async def run_proxy(
     numbers: Path | None = None,
     shares_socket: bool = False,
 ) -> None:
-    """Serve until cancelled; then drain. ``numbers``: where to leave the counters for ``/metrics``.
+    """Serve until cancelled, then drain. ``numbers``: file of ``/metrics`` counters.
 
-    ``shares_socket``: others accept from it too, and serve who is in its queue when this one ends.
+    ``shares_socket``: other processes accept from it too, and serve its queue when this one ends.
     """
-    descriptors.allow_many()  # a WebSocket takes four
+    descriptors.allow_many()  # a WebSocket takes four descriptors
     async with AsyncExitStack() as stack:
         pool = create_pool(database_url, pool_size=14, application_name="codehub-proxy")
         stack.push_async_callback(pool.dispose)
@@ -108,7 +108,7 @@ def _proxy_settings(settings: Settings, *, api: Address, secret: bytes) -> Proxy
 async def _serve(
     server: ProxyServer, sock: socket.socket, *, numbers: Path | None, shares_socket: bool
 ) -> None:
-    """Until cancelled; then drain."""
+    """Serve until cancelled, then drain."""
     await server.start(sock=sock)
     memory.settle()
     log.info("proxy serves")
@@ -123,7 +123,7 @@ async def _serve(
 
 
 def upstream_of(settings: Settings) -> Address:
-    """CODEHUB_API_UPSTREAM, for a proxy that is not its API's neighbour."""
+    """The API's address from CODEHUB_API_UPSTREAM."""
     upstream = settings.http.api_upstream
     if upstream is None:
         raise SettingsError("CODEHUB_ROLES=proxy needs CODEHUB_API_UPSTREAM: where the API is.")
@@ -136,7 +136,10 @@ def upstream_of(settings: Settings) -> Address:
 
 
 def main() -> None:
-    """``python -m codehub.server.proxy.process FD NUMBERS``: what ``front`` starts, settings in its env."""
+    """Run ``python -m codehub.server.proxy.process FD NUMBERS``.
+
+    Started by ``supervisor``, with the settings in its environment.
+    """
     settings = load_settings()
     json = settings.log.format is LogFormat.JSON if settings.log.format else not sys.stderr.isatty()
     logs.configure(json=json, level=settings.log.level, node_id=settings.coordinator.node_id)
@@ -153,7 +156,7 @@ def main() -> None:
         shares_socket=True,
     )
 
-    async def until_told() -> None:
+    async def run_until_signal() -> None:
         asyncio.get_running_loop().set_exception_handler(on_loop_error)
         task = asyncio.ensure_future(work)
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -164,7 +167,7 @@ def main() -> None:
             log.info("proxy ended")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(until_told())
+        runner.run(run_until_signal())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The proxy's processes in front of this one's API.
+"""Run the proxy processes in front of this process's API.
 
-They inherit the listening socket, so the port is never given up while one of them is restarted, and find
-the API on a Unix socket that only this user can open. Supervised: one that dies comes back, and all of
-them end with this process, however it ends.
+They inherit the listening socket, so the port stays bound while one of them is restarted, and reach the API on a
+Unix socket that only this user can open. Supervised: one that dies is restarted, and all of them end with this
+process, however it ends.
 """
 
 import contextlib
@@ -28,7 +28,10 @@ BACKLOG = 1024
 
 @contextlib.contextmanager
 def api_socket(settings: Settings) -> Iterator[socket.socket]:
-    """Where this process's API listens. Named after the process: replicas may share a data directory."""
+    """Bind the API's Unix socket, removed at the end of the block.
+
+    Named after the process: replicas may share a data directory.
+    """
     with DataDir(settings.data_dir).sockets_in_use() as directory:
         path = directory / f"api-{os.getpid()}.sock"
         path.unlink(missing_ok=True)
@@ -53,7 +56,7 @@ def path_of(listening: socket.socket) -> Path:
 async def proxies(
     settings: Settings, where: Endpoints, *, taken: socket.socket, api: Path
 ) -> AsyncIterator[None]:
-    taken.listen(BACKLOG)  # from here on callers wait a moment instead of being refused
+    taken.listen(BACKLOG)  # from here on callers wait instead of being refused
     supervisor = Supervisor()
     collector = ProxyCollector(api.parent, REGISTRY)
     try:
@@ -61,8 +64,8 @@ async def proxies(
             await supervisor.start(_child(settings, where, number=number, taken=taken, api=api))
         yield
     finally:
-        # The proxies take in who is in the queue. Closed only then, and by all at once: otherwise the kernel
-        # would go on connecting people whom nobody accepts.
+        # The proxies accept what is in the queue first. Then all close the socket at the same time: otherwise the
+        # kernel would complete connections that no process accepts.
         await stop_arrivals(taken)
         taken.close()
         await supervisor.stop(together=True)
@@ -83,11 +86,11 @@ def _child(
         "CODEHUB_BASE_URL": settings.http.base_url or bind.url,
         "COORDINATOR_NODE_ID": f"{settings.coordinator.node_id}-proxy{number}",
     }
-    for name in ("DATABASE_URL_FILE", "REDIS_URL_FILE"):  # said above, and saying it twice is an error
+    for name in ("DATABASE_URL_FILE", "REDIS_URL_FILE"):  # replaced above; both forms together are an error
         environ.pop(name, None)
 
     async def is_ready() -> bool:
-        return True  # whether it serves is asked through the front door, of all of it together
+        return True  # ``main`` checks readiness through the public port, for all proxies together
 
     return ChildSpec(
         name=f"proxy {number}",

@@ -1,4 +1,4 @@
-"""Signing in to a workspace's own origin: one-time codes, and the cookies they become."""
+"""Sign in to a workspace's own origin: one-time codes, exchanged for cookies."""
 
 import base64
 import hmac
@@ -15,9 +15,10 @@ CODE_SECONDS = 30
 
 
 class SignedSignIn:
-    """One-time codes and workspace cookies, signed with the installation's secret: nothing is stored.
+    """Issues one-time codes and workspace cookies.
 
-    That a code works once is kept in Redis, and in this process while Redis is away.
+    Signed with the installation's secret. Only used codes are stored, so that each works once: in Redis,
+    and in this process while Redis is away.
     """
 
     def __init__(self, secret: bytes, redis: RedisLink) -> None:
@@ -48,7 +49,7 @@ class SignedSignIn:
         return self._seal("cookie", json.dumps({key: content[key] for key in ("u", "s", "w")}))
 
     def read_cookie(self, value: str, workspace_id: UUID) -> tuple[UUID, UUID | None] | None:
-        """Whose it is, and the session it hangs on. None: not ours, or another workspace's."""
+        """User and session of a cookie; None: not ours, or of another workspace."""
         claim = self._open("cookie", value)
         if claim is None:
             return None

@@ -1,1 +1,1 @@
-"""Everything CodeHub can be told, read from the environment once."""
+"""Settings of CodeHub, read from the environment once."""

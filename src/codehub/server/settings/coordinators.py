@@ -1,4 +1,4 @@
-"""What the control loop can be told: how often it looks, how long it waits, how much it does at once."""
+"""Settings of the coordinators: intervals, timeouts, batch sizes, limits."""
 
 import os
 import socket

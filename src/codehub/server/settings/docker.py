@@ -1,4 +1,4 @@
-"""What can be said about the Docker runtime: one branch of the settings tree."""
+"""Settings of the Docker runtime: one branch of the settings tree."""
 
 import re
 from typing import Annotated
@@ -75,5 +75,5 @@ class DockerGroup(Group):
 
     @property
     def allowed_images(self) -> tuple[str, ...]:
-        """Empty: anything goes."""
+        """Images that may be started. Empty: any."""
         return () if ANYTHING in self.images else self.images

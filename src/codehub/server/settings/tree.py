@@ -1,4 +1,4 @@
-"""Everything CodeHub can be told, as one typed tree read from the environment once, at the start.
+"""The settings tree: typed, read from the environment once, at the start.
 
 Names, defaults and meanings are the ones of ``docs/operate/configuration.md``; a test compares the two.
 Other rooms receive the group they need (``settings.reconciler``), never the environment. A wrong value stops
@@ -51,7 +51,7 @@ class RuntimeKind(StrEnum):
 
 
 class ProcessRole(StrEnum):
-    """What one process does. Replicas may share the work out; by default each does everything."""
+    """Role of one process. By default each replica has all roles."""
 
     API = "api"
     PROXY = "proxy"
@@ -80,7 +80,7 @@ _ARCHIVE_SCHEMES = ("file", "s3", "gs", "az")
 
 
 def _default_data_dir() -> Path:
-    # root is a service here, not a person: its home is closed to the database's own user.
+    # root is a service here: its home is closed to the database's user.
     return Path("/var/lib/codehub") if os.geteuid() == 0 else platformdirs.user_data_path("codehub")
 
 
@@ -318,7 +318,7 @@ class HttpSettings(Group):
 
 
 class Settings(BaseSettings):
-    """The whole tree. Made by ``load_settings``, which says what is wrong in words."""
+    """The whole settings tree. Made by ``load_settings``, which explains wrong values."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -347,7 +347,7 @@ class Settings(BaseSettings):
 
     @property
     def base_url(self) -> str:
-        """How people reach CodeHub. Behind another front door it has to be told (CODEHUB_BASE_URL)."""
+        """Public URL of CodeHub. Behind another proxy, CODEHUB_BASE_URL must be set."""
         return self.http.base_url or self.http.bind.url
 
     @classmethod
@@ -358,12 +358,15 @@ class Settings(BaseSettings):
         *others: PydanticBaseSettingsSource,
         **more: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # The environment is read by load_settings alone, so that a test's mapping is all there is.
+        # Only load_settings reads the environment, so that a test can pass a mapping instead.
         return (init_settings,)
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of this process, from ``environ`` (default: the real one). Raises ``SettingsError``."""
+    """Load the settings from ``environ`` (default: the real one).
+
+    Raises ``SettingsError``.
+    """
     source = EnvironmentSource(Settings, os.environ if environ is None else environ)
     try:
         return Settings(**source())
@@ -372,7 +375,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def all_variables() -> tuple[Variable, ...]:
-    """Every variable there is, for help and documentation."""
+    """Every environment variable, for help and documentation."""
     return tuple(list_variables(Settings))
 
 

@@ -1,6 +1,6 @@
-"""How environment variables become settings: reading, secrets in files, and saying what is wrong.
+"""Read environment variables into settings: secrets in files, errors explained.
 
-``settings.py`` holds the tree; this holds the three things every variable has in common:
+``tree.py`` holds the tree; this module holds what every variable has in common:
 
 * ``variable()`` declares one: its name, default and meaning live in one place, so ``codehub settings``,
   the documentation and the program cannot disagree;
@@ -26,13 +26,13 @@ FILE_SUFFIX = "_FILE"
 
 
 class SettingsError(CodeHubError):
-    """A setting has a value CodeHub cannot work with. The message names it and says what would do."""
+    """A setting has an unusable value. The message names it and says what is valid."""
 
     code = "bad_setting"
 
 
 def _rounded_up(value: object) -> object:
-    """Whole seconds from fractions: ``0.5`` must not become 0, which means "never"."""
+    """Round seconds up: ``0.5`` must not become 0, which means "never"."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -48,7 +48,10 @@ WholeSeconds = Annotated[int, BeforeValidator(_rounded_up)]
 def variable(
     name: str, default: Any = None, *, meaning: str, shown: str = "", secret: bool = False, **limits: Any
 ) -> Any:
-    """Declare one environment variable. ``shown``: its default in words, where a value would say little."""
+    """Declare one environment variable.
+
+    ``shown``: its default in words, where the value alone is not clear.
+    """
     return Field(
         default=default,
         validation_alias=name,
@@ -59,7 +62,7 @@ def variable(
 
 
 class Group(BaseModel):
-    """A branch of the tree. ``Group(field=…)`` works too, for tests and embedding."""
+    """A branch of the settings tree. ``Group(field=…)`` works too, for tests."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True, allow_inf_nan=False
@@ -68,7 +71,7 @@ class Group(BaseModel):
 
 @dataclass(frozen=True)
 class Variable:
-    """One environment variable, for people."""
+    """Description of one environment variable, for help and documentation."""
 
     name: str
     default: str
@@ -95,7 +98,7 @@ def list_variables(model: type[BaseModel], *, group: str = "") -> Iterator[Varia
 
 
 class EnvironmentSource(PydanticBaseSettingsSource):
-    """Gives pydantic the variables of ``environ`` in the shape of the tree."""
+    """Pydantic settings source: the variables of ``environ`` in the shape of the tree."""
 
     def __init__(self, settings_cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
         super().__init__(settings_cls)
@@ -135,7 +138,10 @@ class EnvironmentSource(PydanticBaseSettingsSource):
 
 
 def explain(error: ValidationError, variables: Mapping[str, Variable]) -> str:
-    """One sentence per wrong variable: its name, its value unless secret, and what is wrong with it."""
+    """Explain a validation error: one sentence per wrong variable.
+
+    With its name, its value unless secret, and what is wrong with it.
+    """
     sentences = []
     for problem in error.errors(include_url=False):
         name = next((str(part) for part in reversed(problem["loc"]) if str(part) in variables), None)

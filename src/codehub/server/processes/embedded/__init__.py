@@ -1,7 +1,7 @@
-"""PostgreSQL and Redis inside the data directory, for those who have none.
+"""Embedded PostgreSQL and Redis in the data directory, where none are configured.
 
-``endpoints()`` is what everybody uses: it gives the two addresses the rest of CodeHub works with, and runs
-what was not configured for as long as the block lasts.
+``endpoints()`` yields the two addresses the rest of CodeHub uses, and runs what was not configured for the
+length of its block.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from codehub.server.settings.tree import Settings
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where PostgreSQL and Redis are. The addresses may hold passwords: they are not shown."""
+    """Addresses of PostgreSQL and Redis. They may hold passwords: not shown in repr."""
 
     database_url: str = field(repr=False)
     redis_url: str = field(repr=False)
@@ -24,10 +24,10 @@ class Endpoints:
 
 @contextlib.asynccontextmanager
 async def endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
-    """Run the embedded servers that are needed, under the data directory's lock, and stop them at the end.
+    """Run the embedded servers that are needed, under the data directory's lock.
 
-    If this process dies in here, the kernel ends both servers; what should be left of them all the same is
-    ended by the next one that gets the lock.
+    They are stopped at the end of the block. If this process dies, the kernel ends both servers; the next
+    process that gets the lock ends what is left of them.
     """
     database_url, redis_url = settings.database.url, settings.redis.url
     if database_url is not None and redis_url is not None:
@@ -53,9 +53,9 @@ async def endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
 
 @contextlib.asynccontextmanager
 async def database(settings: Settings) -> AsyncIterator[str]:
-    """The database's address, for a command that needs it for a moment.
+    """The database's address, for a short command.
 
-    Configured: that one. Embedded and running in another process: that one's socket. Otherwise the embedded
+    The configured one; or the socket of an embedded server that another process runs; otherwise the embedded
     server is started for the length of the block.
     """
     if settings.database.url is not None:

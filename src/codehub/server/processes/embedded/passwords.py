@@ -1,8 +1,8 @@
-"""Passwords of the embedded servers: made at the first start, kept in ``secrets/`` of the data directory.
+"""Passwords of the embedded servers, stored in ``secrets/`` of the data directory.
 
-The servers listen on sockets below a directory only our user may enter. That alone is one mistake away from a
-stranger with the database's superuser, so both ask for a password as well. The files are 0600 in a directory
-of 0700; passwords are on no command line and in no log.
+Made at the first start. The servers listen on sockets in a directory only our user may enter. One wrong file mode
+there would give others the database's superuser, so both servers ask for a password as well. The files are 0600 in
+a directory of 0700; passwords are on no command line and in no log.
 """
 
 import base64
@@ -21,7 +21,7 @@ def make() -> str:
 
 
 def find(data_dir: DataDir, name: str) -> str | None:
-    """The password, or None if there is none (yet, or not for us)."""
+    """The stored password; None: there is none, or it is not readable for us."""
     try:
         return (data_dir.secrets / name).read_text("ascii").strip() or None
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def find(data_dir: DataDir, name: str) -> str | None:
 
 
 def keep(data_dir: DataDir, name: str, password: str) -> None:
-    """Write it aside and rename it: a killed process leaves none, or all of it."""
+    """Store a password. Atomic: a crash leaves none, or all of it."""
     data_dir.secrets.mkdir(mode=0o700, exist_ok=True)
     aside = data_dir.secrets / f".{name}.{os.getpid()}"
     aside.unlink(missing_ok=True)
@@ -42,10 +42,10 @@ def keep(data_dir: DataDir, name: str, password: str) -> None:
 
 
 def scram_verifier(password: str) -> str:
-    """What PostgreSQL stores of a password (RFC 5802), so that it never sees the password itself.
+    """The SCRAM verifier PostgreSQL stores instead of the password (RFC 5802).
 
-    One iteration: more of them slow down whoever guesses, and 256 random bits are not guessed. They would
-    slow down every connection of ours by as much.
+    One iteration: more of them slow down guessing, and 256 random bits cannot be guessed. They would slow down
+    every connection of ours by as much.
     """
     salt, iterations = secrets.token_bytes(16), 1
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)

