@@ -74,7 +74,7 @@ def no_epoch_fence() -> list[Patch]:
     return [(terms, "hold_term", hold_term)]
 
 
-@_bug(freeze=0.002, slow=0.1, session=0.02)
+@_bug(slow=0.1, swap=0.05)
 def no_token_check() -> list[Patch]:
     return [(runtime.Backend, "check_tokens", False)]
 

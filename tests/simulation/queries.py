@@ -257,7 +257,7 @@ async def mark_restored(session: Session, claim: Claim, *, home: HomeContext) ->
 
 
 async def record_crash(
-    session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
+    session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext, wait: bool = True
 ) -> bool:
     await session.db.statement(session.transaction, "record_crash")
     after = await update(
@@ -267,7 +267,7 @@ async def record_crash(
         lambda _: {
             "error_info": error,
             "error_count": error.error_count,
-            "last_retry_at": session.db.now(),
+            "last_retry_at": session.db.now() if wait else None,
             "home": home,
         },
     )

@@ -6,7 +6,8 @@ awake too long and must never put one to standby that is in use. So:
 - each open connection is a *lease* that expires unless renewed, never a counter that a crash leaves too high;
 - all times are Redis's own (``TIME``): proxies with wrong clocks cannot disagree;
 - a reading carries the ``RedisIdentity`` it was made under. Readers must not treat a workspace as idle unless
-  ``domain/ttl.memory_is_complete`` accepts the age of that data: "no lease" in data younger than the idle period proves nothing;
+  ``domain/ttl.memory_is_complete`` accepts the age of that data: "no lease" in data younger than the idle
+  period proves nothing;
 - every failure raises ``RedisUnavailable``: a missing answer is never "idle".
 """
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+import structlog
+
 from codehub.coordinators.reconciler.outcomes import HINTED_AFTER, Outcome
 from codehub.domain.plan import Attempt
 from codehub.domain.states import Operation
@@ -18,6 +20,8 @@ from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.tasks import cancel_and_wait
 from codehub.signals.hints import HintTarget
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass
@@ -124,6 +128,10 @@ class Executions:
         outcome = Outcome.DROPPED  # if ``work`` raises: cancelled, or a bug
         try:
             outcome = await work(execution)
+        except Exception as error:
+            log.error(
+                "execution failed unexpectedly", workspace_id=str(execution.workspace_id), exc_info=error
+            )
         finally:
             execution.ended_at = self._clock()
             lane_was_full = self.free(execution.lane) <= 0  # another workspace may wait for this slot
