@@ -21,7 +21,7 @@ from bench.codehub_side import CodeHub, Events, codehub, events
 from bench.runner import Bar, Measure, Report, take_turns
 from codehub.runtimes.base import Limits, Token
 from codehub.runtimes.docker.containers import accepts
-from codehub.runtimes.docker.engine import Document, Engine
+from codehub.runtimes.docker.engine import Document, DockerEngine
 from codehub.runtimes.docker.inventory import address_of
 from codehub.runtimes.docker.names import INSTALLATION, Names, Role
 from codehub.runtimes.docker.network import PrivateNetwork
@@ -82,7 +82,7 @@ async def at_once(directory: Path, *, rounds: int) -> Report:
 class Bare:
     """The engine's calls as the runtime makes them, without the runtime."""
 
-    engine: Engine
+    engine: DockerEngine
     names: Names
     network: str
     image: Document
@@ -130,7 +130,7 @@ async def _both(directory: Path) -> AsyncIterator[tuple[CodeHub, Events, Bare]]:
         "DOCKER_JOB_IMAGE": image("job"),
     }
     names = Names(f"bench-{uuid4().hex[:8]}")
-    engine = Engine(host, call_seconds=60)
+    engine = DockerEngine(host, call_seconds=60)
     installations = {names.installation_id}  # ours alone: others use this engine too
     try:
         network = await PrivateNetwork(engine, names).get()
