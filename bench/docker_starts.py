@@ -21,7 +21,7 @@ from bench.codehub_side import CodeHub, Events, codehub, events
 from bench.runner import Bar, Measure, Report, take_turns
 from codehub.runtimes.base import Limits, Token
 from codehub.runtimes.docker.containers import accepts
-from codehub.runtimes.docker.engine import Document, DockerEngine
+from codehub.runtimes.docker.engine import DockerEngine, Document
 from codehub.runtimes.docker.inventory import address_of
 from codehub.runtimes.docker.names import INSTALLATION, Names, Role
 from codehub.runtimes.docker.network import PrivateNetwork

@@ -105,12 +105,16 @@ async def _round(directory: Path, *, known: int, changing: int) -> dict[str, flo
 
 
 @contextlib.asynccontextmanager
-async def _cell(directory: Path, *, known: int, changing: int) -> AsyncIterator[tuple[ControlEnvironment, Any]]:
+async def _cell(
+    directory: Path, *, known: int, changing: int
+) -> AsyncIterator[tuple[ControlEnvironment, Any]]:
     directory.mkdir()
     async with embedded.endpoints(load_settings({"CODEHUB_DATA_DIR": str(directory / "servers")})) as where:
         await migrate.upgrade(where.database_url)
         pool = create_pool(where.database_url)
-        cell = ControlEnvironment(where.database_url, where.redis_url, directory / "data", session_factory(pool))
+        cell = ControlEnvironment(
+            where.database_url, where.redis_url, directory / "data", session_factory(pool)
+        )
         await cell.prepare()
         database = await asyncpg.connect(where.database_url)
         try:
