@@ -133,7 +133,7 @@ export interface components {
     };
     /**
      * DesiredState
-     * @description What a person or a policy wants. Written by the services layer alone.
+     * @description The state a person or a policy wants. Written by the services layer alone.
      * @enum {string}
      */
     DesiredState: "PENDING" | "STANDBY" | "RUNNING";
@@ -411,7 +411,9 @@ export interface components {
     };
     /**
      * ObservedStatus
-     * @description What the Observer last saw. ERROR is a verdict, never an observation, so it is not here.
+     * @description The state the Observer last observed.
+     *
+     *     ERROR is a verdict (``HealthStatus``), not an observation.
      * @enum {string}
      */
     ObservedStatus: "PENDING" | "STANDBY" | "RUNNING" | "DELETED";
@@ -447,7 +449,7 @@ export interface components {
     };
     /**
      * OrphanReason
-     * @description Why it is listed, and so what becomes of it.
+     * @description Why an orphan is listed, and what happens to it.
      * @enum {string}
      */
     OrphanReason: "unknown_workspace" | "expiring" | "only_copy";
