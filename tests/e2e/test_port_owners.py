@@ -30,9 +30,17 @@ class Squatter:
 
     @contextlib.asynccontextmanager
     async def on(self, port: int) -> AsyncIterator[None]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", port, reuse_address=True)
-        async with server:
+        async with await self._bind(port):
             yield
+
+    async def _bind(self, port: int) -> asyncio.Server:
+        """As soon as it can: a connection that is just ending may still have the port."""
+        for _ in range(100):
+            try:
+                return await asyncio.start_server(self._serve, "127.0.0.1", port, reuse_address=True)
+            except OSError:
+                await asyncio.sleep(0.1)
+        raise AssertionError(f"port {port} stays taken")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):

@@ -5,6 +5,7 @@ import io
 import json
 import socket
 import tarfile
+import time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -68,7 +69,16 @@ class DockerApi:
         for each in self.listed("volumes", *labels):
             self.call("DELETE", f"/volumes/{each['Name']}", expect=(404,))
         for each in self.listed("networks", *labels):
-            self.call("DELETE", f"/networks/{each['Id']}", expect=(404,))
+            self._remove_network(each["Id"])
+
+    def _remove_network(self, network: str) -> None:
+        """The engine lets go of endpoints a moment after their containers are gone (403 until then)."""
+        for _ in range(100):
+            answer = self.call("DELETE", f"/networks/{network}", expect=(403, 404))
+            if not (isinstance(answer, dict) and "active endpoints" in answer.get("message", "")):
+                return
+            time.sleep(0.1)
+        self.call("DELETE", f"/networks/{network}", expect=(404,))
 
     # Files in volumes, through a container that is never started: works wherever the engine keeps them
 

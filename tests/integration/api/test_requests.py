@@ -64,9 +64,9 @@ async def test_a_bad_field_is_named_and_nothing_is_made(
         ("  " + "x" * 64 + "  ", "x" * 64),
     ],
 )
-async def test_names_are_peoples_own(environment: ApiEnvironment, deps: str, kept: str) -> None:
+async def test_names_are_peoples_own(environment: ApiEnvironment, given: str, kept: str) -> None:
     ann = await environment.sign_in("ann")
-    assert (await create_workspace(ann, deps))["name"] == kept
+    assert (await create_workspace(ann, given))["name"] == kept
     taken = await ann.post(WORKSPACES, json={"name": kept})
     assert (taken.status_code, taken.json()["code"]) == (409, "name_taken")
 

@@ -102,10 +102,18 @@ def fresh_directories() -> list[Path]:
     ]
 
 
-def _programs(command: Sequence[str], fresh: Iterable[Path]) -> list[str]:
-    """Files inside fresh directories that a command line names: it could not run without them."""
+def _programs(command: Sequence[str], fresh: Sequence[Path]) -> list[str]:
+    """Paths a command line names inside the fresh places: it could not run otherwise.
+
+    A program in ``…/bin`` is shown with its installation, which it needs to run.
+    """
     words = [word.rpartition("=")[2] for word in command]
-    return [word for word in words if os.path.isabs(word) and _is_below(Path(word), fresh)]
+    named = [word for word in words if os.path.isabs(word) and _is_below(Path(word), fresh)]
+    program = Path(command[0]) if command else Path("/")
+    installation = program.parent.parent
+    if program.parent.name == "bin" and _is_below(installation, fresh):  # never a fresh place itself
+        return [str(installation), *named]
+    return named
 
 
 def _is_below(path: Path, directories: Iterable[Path]) -> bool:
