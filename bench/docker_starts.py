@@ -19,18 +19,18 @@ from tests.support.docker_images import ensure_images, image
 
 from bench.codehub_side import CodeHub, Events, codehub, events
 from bench.runner import Bar, Measure, Report, take_turns
-from codehub.runtimes.base import Limits, Token
+from codehub.runtimes.base import FencingToken, ResourceLimits
 from codehub.runtimes.docker.containers import accepts
 from codehub.runtimes.docker.engine import DockerEngine, Document
 from codehub.runtimes.docker.inventory import address_of
-from codehub.runtimes.docker.names import INSTALLATION, Names, Role
+from codehub.runtimes.docker.names import INSTALLATION, Names, ObjectRole
 from codehub.runtimes.docker.network import PrivateNetwork
 from codehub.runtimes.docker.order import Order, container_config
 from codehub.server.settings.docker import DockerGroup
 
 AT_MOST = 1.25
 AT_ONCE = 20
-TOKEN = Token(1, 1)
+TOKEN = FencingToken(1, 1)
 
 
 async def one_at_a_time(directory: Path, *, rounds: int) -> Report:
@@ -88,7 +88,7 @@ class Bare:
     image: Document
 
     async def create_volume(self, workspace_id: UUID) -> None:
-        labels = self.names.labels(workspace_id, Role.HOME, TOKEN)
+        labels = self.names.labels(workspace_id, ObjectRole.HOME, TOKEN)
         await self.engine.create_volume(self.names.home(workspace_id), labels=labels, driver="local")
 
     async def start(self, workspace_id: UUID) -> None:
@@ -98,7 +98,7 @@ class Bare:
             token=TOKEN,
             image_ref=image("tiny"),
             env={},
-            limits=Limits(memory_bytes=docker.memory, pids=docker.pids),
+            limits=ResourceLimits(memory_bytes=docker.memory, pids=docker.pids),
             base_path=f"/w/{workspace_id}/",
             stop_grace_seconds=10,
         )

@@ -9,7 +9,7 @@ equals ``GET /workspaces``.
 For a Redis that never comes back there is no such moment: the clock runs from the commit.
 """
 
-# ruff: noqa: ASYNC110, ASYNC240 - what is watched is outside this process: there is no event to wait for
+# ruff: noqa: ASYNC240 - what is watched is outside this process: there is no event to wait for
 import asyncio
 import contextlib
 import json
@@ -25,9 +25,10 @@ from typing import Any
 
 import asyncpg
 import httpx
+from tests.support.ports import free_ports
+from tests.support.waiting import until
 
-from bench.codehub_side import environment, sign_in
-from bench.jupyterhub_side import free_ports
+from bench.codehub_side import process_variables, sign_in
 from bench.processes import running
 from bench.runner import Bar, Report, take_turns
 from codehub.server.data_dir import DataDir
@@ -128,7 +129,7 @@ class Installation:
 
     async def start(self, name: str) -> None:
         bind = f"127.0.0.1:{self.ports[name]}"
-        env = environment(self.directory / "data", bind=bind, COORDINATOR_NODE_ID=name, **self.shared)
+        env = process_variables(self.directory / "data", bind=bind, COORDINATOR_NODE_ID=name, **self.shared)
         stack = self.stacks[name] = contextlib.AsyncExitStack()
         command = (sys.executable, "-m", "codehub.cli.main", "serve")
         process = await stack.enter_async_context(
@@ -143,7 +144,7 @@ class Installation:
                     return answer.status_code == httpx.codes.OK
                 return False
 
-            await _until(is_ready)
+            await until(is_ready, seconds=90, every=0.005)
 
     async def kill(self, name: str) -> None:
         os.kill(self.pids[name], signal.SIGKILL)
@@ -175,7 +176,7 @@ class Installation:
                 )
             return found in by
 
-        await _until(led)
+        await until(led, seconds=90, every=0.005)
         return found
 
 
@@ -191,7 +192,7 @@ async def _kill_redis(hub: Installation, *_: str) -> None:
     (pid,) = processes.processes_in(hub.servers.redis, program=redis.PROGRAMS)
     os.kill(pid, signal.SIGKILL)
     await _until_gone(pid)
-    await _until(redis.child(hub.servers).is_ready)  # the supervisor brings it back
+    await until(redis.child(hub.servers).is_ready, seconds=90, every=0.005)  # the supervisor brings it back
 
 
 async def _stop_redis(hub: Installation, *_: str) -> None:
@@ -217,7 +218,7 @@ async def _restart_postgres(hub: Installation, *_: str) -> None:
     pid = int((hub.servers.postgres / "postmaster.pid").read_text().split()[0])
     os.kill(pid, signal.SIGKILL)
     await _until_gone(pid)
-    await _until(lambda: _answers(hub))
+    await until(lambda: _answers(hub), seconds=90, every=0.005)
 
 
 Fault = Callable[[Installation, str, str], Awaitable[None]]
@@ -245,7 +246,7 @@ async def _measure(hub: Installation, fault: Fault) -> dict[str, float]:
         workspace_id = made.json()["id"]
         reader = Reader(hub.url(other), dict(client.cookies))
         stack.callback(asyncio.create_task(reader.run()).cancel)
-        await _until(lambda: _equal(reader, client))
+        await until(lambda: _equal(reader, client), seconds=90, every=0.005)
         writing = asyncio.create_task(_keep_writing(client, workspace_id))
         stack.callback(writing.cancel)
         await fault(hub, leader, other)
@@ -253,8 +254,8 @@ async def _measure(hub: Installation, fault: Fault) -> dict[str, float]:
         writing.cancel()
         committed_at = await _write(client, workspace_id, f"after {back_at}")
         since = max(back_at, committed_at)
-        with contextlib.suppress(TimeoutError):  # then the figure itself says so
-            await _until(lambda: _equal(reader, client), every=0.02, transaction_flags=NEVER_SECONDS)
+        with contextlib.suppress(AssertionError):  # then the figure itself says so
+            await until(lambda: _equal(reader, client), every=0.02, seconds=NEVER_SECONDS)
         return {METRIC: time.monotonic() - since}
 
 
@@ -333,12 +334,4 @@ async def _until_gone(pid: int) -> None:
             return True
         return False
 
-    await _until(gone)
-
-
-async def _until(
-    holds: Callable[[], Awaitable[bool]], *, every: float = 0.005, transaction_flags: float = 90.0
-) -> None:
-    async with asyncio.timeout(transaction_flags):
-        while not await holds():
-            await asyncio.sleep(every)
+    await until(gone, seconds=90, every=0.005)

@@ -17,6 +17,25 @@ c.JupyterHub.authenticator_class = "dummy"
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = told["directory"] + "/homes/{username}"
 c.Spawner.cmd = ["perl", told["server"]]
+if (pods := told["kubernetes"]) is not None:
+    c.JupyterHub.spawner_class = "kubespawner.KubeSpawner"
+    c.Spawner.cmd = []  # the image's own
+    c.KubeSpawner.namespace = pods["namespace"]
+    c.KubeSpawner.image = pods["image"]
+    c.KubeSpawner.image_pull_policy = "Never"
+    c.KubeSpawner.port = pods["port"]
+    c.KubeSpawner.environment = {"CODEHUB_PORT": str(pods["port"])}
+    c.KubeSpawner.uid = c.KubeSpawner.gid = c.KubeSpawner.fs_gid = 1000
+    c.KubeSpawner.mem_limit, c.KubeSpawner.mem_guarantee = pods["memory"], pods["memory_guarantee"]
+    c.KubeSpawner.cpu_guarantee = pods["cpu_guarantee"]
+    c.KubeSpawner.storage_pvc_ensure = True
+    c.KubeSpawner.storage_class = pods["storage_class"]
+    c.KubeSpawner.storage_capacity = pods["home_bytes"]
+    c.KubeSpawner.storage_access_modes = ["ReadWriteOncePod"]
+    c.KubeSpawner.volumes = [
+        {"name": "home", "persistentVolumeClaim": {"claimName": "{pvc_name}"}},
+    ]
+    c.KubeSpawner.volume_mounts = [{"name": "home", "mountPath": pods["home"]}]
 c.JupyterHub.log_level = "WARN"
 c.JupyterHub.concurrent_spawn_limit = 0  # its throttle is a protection, not what is measured
 c.JupyterHub.services = [{"name": "bench", "api_token": told["token"]}]

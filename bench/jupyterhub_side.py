@@ -5,12 +5,13 @@ import contextlib
 import json
 import os
 import secrets
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+from tests.support.ports import free_ports
 
 from bench.client import Client
 from bench.codehub_side import MANY, is_postgres
@@ -65,9 +66,19 @@ class JupyterHub:
     async def answers(self, name: str) -> bool:
         return (await self.quick.ask("GET", f"/user/{name}/")).status == httpx.codes.OK
 
+    async def is_routed(self, name: str) -> bool:
+        """Whether its server answers, if only that it has no such page: the hub itself would answer 424."""
+        return (await self.quick.ask("GET", f"/user/{name}/")).status in (
+            httpx.codes.OK,
+            httpx.codes.NOT_FOUND,
+        )
+
 
 @contextlib.asynccontextmanager
-async def jupyterhub(directory: Path) -> AsyncIterator[JupyterHub]:
+async def jupyterhub(
+    directory: Path, *, spawner: Mapping[str, Any] | None = None
+) -> AsyncIterator[JupyterHub]:
+    """``spawner``: servers on a cluster, by kubespawner, instead of processes here."""
     home = directory / "jupyterhub"
     home.mkdir()
     token = secrets.token_hex(16)
@@ -86,9 +97,10 @@ async def jupyterhub(directory: Path) -> AsyncIterator[JupyterHub]:
             "token": token,
             "proxy": str(PROXY),
             "server": str(PROGRAMS / "trivial_server.pl"),
+            "kubernetes": spawner,
         }
         command = (str(PYTHON), "-m", "jupyterhub", "-f", str(HERE / "jupyterhub_config.py"))
-        env = {**os.environ, "BENCH": json.dumps(told)}
+        env = {**os.environ, "BENCH": json.dumps(told), "KUBECONFIG": (spawner or {}).get("kubeconfig", "")}
         log = directory / "jupyterhub.log"
         async with (
             running(command, log=log, env=env, cwd=home) as process,
@@ -117,11 +129,3 @@ async def _until_ready(client: httpx.AsyncClient, process: asyncio.subprocess.Pr
             if process.returncode is not None:
                 raise RuntimeError(f"JupyterHub ended:\n{log.read_text()}")  # noqa: ASYNC240
             await asyncio.sleep(0.1)
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]

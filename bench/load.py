@@ -67,6 +67,21 @@ async def echoes(
             client.transport.close()
 
 
+async def handshakes(url: str, *, headers: Mapping[str, str], places: int, seconds: float) -> int:
+    """How many WebSockets were opened and closed again, one after another at each of ``places``."""
+    until = time.perf_counter() + seconds
+
+    async def open_and_close() -> int:
+        count = 0
+        while time.perf_counter() < until:
+            client = await _open(url, headers, size=1)
+            client.transport.close()
+            count += 1
+        return count
+
+    return sum(await asyncio.gather(*(open_and_close() for _ in range(places))))
+
+
 class _Client(asyncio.Protocol):
     """Counts bytes: a message is back when as many have come as its echo has."""
 

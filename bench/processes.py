@@ -76,6 +76,12 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total / TICKS
 
 
+def cpu_nanoseconds(pid: int) -> int:
+    """CPU time of all threads that live, by the scheduler's own clock: finer than the ticks of ``cpu_seconds``."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
 def memory_mib(pids: Iterable[int]) -> float:
     """Proportional set size: shared pages are counted once, however many processes map them."""
     total = 0

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from tests.support.ports import free_ports
 
-from bench.jupyterhub_side import PROXY, free_ports
+from bench.jupyterhub_side import PROXY
 from bench.processes import running, tree
 
 NGINX = """
@@ -60,7 +61,7 @@ async def nginx(directory: Path, *, upstream: int) -> AsyncIterator[Peer]:
     config.write_text(NGINX.format(directory=home, upstream=upstream, port=port))
     command = ("nginx", "-e", "stderr", "-p", str(home), "-c", str(config))
     async with running(command, log=home / "log") as process:
-        await _until_listening(port)
+        await until_listening(port)
         yield Peer(f"http://127.0.0.1:{port}", process.pid)
 
 
@@ -74,8 +75,8 @@ async def http_proxy(directory: Path, *, upstream: int) -> AsyncIterator[Peer]:
         *("--log-level", "error"),
     )
     async with running(command, log=directory / "http-proxy.log") as process:
-        await _until_listening(port)
-        await _until_listening(api_port)
+        await until_listening(port)
+        await until_listening(api_port)
         async with httpx.AsyncClient(trust_env=False) as client:
             route = {"target": f"http://127.0.0.1:{upstream}"}
             answer = await client.post(f"http://127.0.0.1:{api_port}/api/routes/", json=route)
@@ -83,8 +84,8 @@ async def http_proxy(directory: Path, *, upstream: int) -> AsyncIterator[Peer]:
         yield Peer(f"http://127.0.0.1:{port}", process.pid)
 
 
-async def _until_listening(port: int) -> None:
-    async with asyncio.timeout(20):
+async def until_listening(port: int, *, seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
                 return

@@ -7,11 +7,11 @@ and the idle looks until a session hands in its counts included. Whether they ru
 and not of the table whose reads are counted.
 """
 
-# ruff: noqa: ASYNC110, ASYNC240 - what is watched is outside this process: there is no event to wait for
+# ruff: noqa: ASYNC240 - what is watched is outside this process: there is no event to wait for
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ import asyncpg
 from prometheus_client import REGISTRY
 from tests.support.control import ControlEnvironment
 from tests.support.fake_runtime import FakeEngine, FakeRuntime
+from tests.support.waiting import until
 
 from bench.runner import Bar, Report, take_turns
 from codehub.server.processes import embedded
@@ -76,21 +77,23 @@ async def scale(directory: Path, *, rounds: int) -> Report:
 
 
 async def _round(directory: Path, *, known: int, changing: int) -> dict[str, float]:
-    async with _cell(directory, known=known, changing=changing) as (cell, database):
+    async with _environment(directory, known=known, changing=changing) as (environment, database):
         rows = await database.fetch("SELECT id FROM workspaces WHERE observed_status = 'STANDBY'")
         ids = [UUID(str(row["id"])) for row in rows]
         engine = FakeEngine(images=["fake"])
         for each in ids:
             engine.place(each).volume = {}
-        async with cell.replica(settings=load_settings(SETTINGS), runtime=FakeRuntime(engine)) as plane:
+        async with environment.replica(
+            settings=load_settings(SETTINGS), runtime=FakeRuntime(engine)
+        ) as plane:
             loops = (plane.loops["wc"], plane.loops["observer"])
-            await _until(lambda: all(loop.status.ticks for loop in loops))
+            await until(lambda: all(loop.status.ticks for loop in loops), seconds=60, every=0.02)
             await asyncio.sleep(HANDED_IN_SECONDS)  # what the first full look has read is no news
             ticks, ticking, read = _ticks(), _ticking_ms(), await database.fetchval(READ)
             began, started = time.perf_counter(), _started()
             await database.execute(SET_RUNNING, ids)
             await database.execute("SELECT pg_stat_force_next_flush()")
-            await _until(lambda: _started() - started == changing)
+            await until(lambda: _started() - started == changing, seconds=60, every=0.02)
             took = time.perf_counter() - began
             ticks, ticking = _ticks() - ticks, _ticking_ms() - ticking
             await asyncio.sleep(HANDED_IN_SECONDS)
@@ -105,33 +108,27 @@ async def _round(directory: Path, *, known: int, changing: int) -> dict[str, flo
 
 
 @contextlib.asynccontextmanager
-async def _cell(
+async def _environment(
     directory: Path, *, known: int, changing: int
 ) -> AsyncIterator[tuple[ControlEnvironment, Any]]:
     directory.mkdir()
     async with embedded.endpoints(load_settings({"CODEHUB_DATA_DIR": str(directory / "servers")})) as where:
         await migrate.upgrade(where.database_url)
         pool = create_pool(where.database_url)
-        cell = ControlEnvironment(
+        environment = ControlEnvironment(
             where.database_url, where.redis_url, directory / "data", session_factory(pool)
         )
-        await cell.prepare()
+        await environment.prepare()
         database = await asyncpg.connect(where.database_url)
         try:
             await database.execute("ALTER TABLE workspaces DISABLE TRIGGER USER")
-            await database.execute(FILL, cell.owner_id, known, changing)
+            await database.execute(FILL, environment.owner_id, known, changing)
             await database.execute("ALTER TABLE workspaces ENABLE TRIGGER USER")
             await database.execute("VACUUM ANALYZE workspaces")
-            yield cell, database
+            yield environment, database
         finally:
             await database.close()
             await pool.dispose()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 def _ticks() -> float:

@@ -29,13 +29,13 @@ async def one_at_a_time(directory: Path, *, rounds: int) -> Report:
         ],
     )
     async with codehub(directory) as ours, jupyterhub(directory) as theirs, events(ours) as seen:
-        sleeping = await _new(ours, seen)
-        await _stop(ours, seen, sleeping)
+        sleeping = await new(ours, seen)
+        await stop(ours, seen, sleeping)
         names = iter(f"one-{number}" for number in range(10_000))
         sides: dict[str, Measure] = {
-            "codehub new": lambda: _timed(_new_and_delete(ours, seen)),
-            "codehub wake": lambda: _timed(_wake(ours, seen, sleeping)),
-            "jupyterhub": lambda: _timed(_jupyter(theirs, next(names))),
+            "codehub new": lambda: timed(new_and_delete(ours, seen)),
+            "codehub wake": lambda: timed(wake(ours, seen, sleeping)),
+            "jupyterhub": lambda: timed(_jupyter(theirs, next(names))),
         }
         for side in sides.values():  # connections, caches and imports of the first time are nobody's figure
             await side()
@@ -54,45 +54,45 @@ async def at_once(directory: Path, *, rounds: int) -> Report:
     )
     async with codehub(directory) as ours, jupyterhub(directory) as theirs, events(ours) as seen:
         sides = {
-            "codehub": lambda: _burst_codehub(ours, seen),
+            "codehub": lambda: burst_codehub(ours, seen),
             "jupyterhub": lambda: _burst_jupyterhub(theirs),
         }
         await take_turns(report, sides, rounds=rounds)
     return report
 
 
-async def _timed(seconds: Awaitable[float]) -> Mapping[str, float]:
+async def timed(seconds: Awaitable[float]) -> Mapping[str, float]:
     return {"seconds": await seconds}
 
 
-async def _new(hub: CodeHub, seen: Events) -> str:
+async def new(hub: CodeHub, seen: Events) -> str:
     workspace_id = await hub.create(f"one-{uuid4().hex[:12]}")
     await seen.until(workspace_id, "running")
     assert await hub.answers(workspace_id)
     return workspace_id
 
 
-async def _new_and_delete(hub: CodeHub, seen: Events) -> float:
+async def new_and_delete(hub: CodeHub, seen: Events) -> float:
     began = time.perf_counter()
-    workspace_id = await _new(hub, seen)
+    workspace_id = await new(hub, seen)
     took = time.perf_counter() - began
     await hub.delete(workspace_id)
     await seen.until(workspace_id, "deleted")
     return took
 
 
-async def _stop(hub: CodeHub, seen: Events, workspace_id: str) -> None:
+async def stop(hub: CodeHub, seen: Events, workspace_id: str) -> None:
     await hub.ask(workspace_id, "stop")
     await seen.until(workspace_id, "standby")
 
 
-async def _wake(hub: CodeHub, seen: Events, workspace_id: str) -> float:
+async def wake(hub: CodeHub, seen: Events, workspace_id: str) -> float:
     began = time.perf_counter()
     await hub.ask(workspace_id, "start")
     await seen.until(workspace_id, "running")
     assert await hub.answers(workspace_id)
     took = time.perf_counter() - began
-    await _stop(hub, seen, workspace_id)
+    await stop(hub, seen, workspace_id)
     return took
 
 
@@ -106,7 +106,7 @@ async def _jupyter(hub: JupyterHub, name: str) -> float:
     return took
 
 
-async def _burst_codehub(hub: CodeHub, seen: Events) -> Mapping[str, float]:
+async def burst_codehub(hub: CodeHub, seen: Events) -> Mapping[str, float]:
     batch = uuid4().hex[:8]
     pids = hub.pids()
     before, began = cpu_seconds(pids), time.perf_counter()

@@ -20,9 +20,10 @@ from typing import Any
 
 import asyncpg
 import httpx
+from tests.support.ports import free_ports
+from tests.support.waiting import until
 
-from bench.codehub_side import MANY, environment, sign_in
-from bench.jupyterhub_side import free_ports
+from bench.codehub_side import MANY, process_variables, sign_in
 from bench.processes import command_line, running
 from bench.runner import Bar, Report, take_turns
 from codehub.server.processes import embedded
@@ -62,9 +63,9 @@ async def _round(directory: Path) -> dict[str, float]:
         database = await asyncpg.connect(where.database_url)
         stack.push_async_callback(database.close)
         leader, _ = await stack.enter_async_context(_replica(directory, "leader", shared))
-        await _until(lambda: _leads(database, "leader"))
+        await until(lambda: _leads(database, "leader"), seconds=90, every=0.005)
         _, client = await stack.enter_async_context(_replica(directory, "heir", shared))
-        await _until(lambda: _queues(database))
+        await until(lambda: _queues(database), seconds=90, every=0.005)
         return await _kill_and_watch(directory, leader, client, database)
 
 
@@ -76,11 +77,11 @@ async def _kill_and_watch(
         (await client.post("/api/v1/workspaces", json=body)).raise_for_status()
 
     creating = asyncio.gather(*(create(number) for number in range(AT_ONCE)))
-    await _until(lambda: _count(database, "operation = 'STARTING'"))
+    await until(lambda: _count(database, "operation = 'STARTING'"), seconds=90, every=0.005)
     killed_at = time.time()
     leader.kill()
     await creating
-    await _until(lambda: _leads(database, "heir"))
+    await until(lambda: _leads(database, "heir"), seconds=90, every=0.005)
     taken_at: datetime = await database.fetchval(
         "SELECT acquired_at FROM system_locks WHERE lock_name = $1", LEADS
     )
@@ -119,7 +120,7 @@ async def _replica(
     directory: Path, name: str, shared: dict[str, str]
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, httpx.AsyncClient]]:
     (port,) = free_ports(1)
-    env = environment(directory / "data", bind=f"127.0.0.1:{port}", COORDINATOR_NODE_ID=name, **shared)
+    env = process_variables(directory / "data", bind=f"127.0.0.1:{port}", COORDINATOR_NODE_ID=name, **shared)
     command = (sys.executable, "-m", "codehub.cli.main", "serve")
     async with (
         running(command, log=directory / f"{name}.log", env=env) as process,
@@ -127,7 +128,7 @@ async def _replica(
             base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False, limits=MANY
         ) as client,
     ):
-        await _until(lambda: _is_ready(client))
+        await until(lambda: _is_ready(client), seconds=90, every=0.005)
         await sign_in(client)
         yield process, client
 
@@ -152,12 +153,6 @@ async def _queues(database: Any) -> bool:
 
 async def _count(database: Any, condition: str) -> int:
     return int(await database.fetchval(f"SELECT count(*) FROM workspaces WHERE {condition}"))
-
-
-async def _until(holds: Any) -> None:
-    async with asyncio.timeout(90):
-        while not await holds():
-            await asyncio.sleep(0.005)
 
 
 def _end_servers(directory: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from _pytest.nodeid import NodeId
 
 from codehub.store.db import connections
 from codehub.store.db.pool import Pool
@@ -11,12 +12,25 @@ from codehub.store.db.session import Session, Sessions
 from tests.support import postgres
 from tests.support.postgres import PostgresServer
 
-pytest_plugins = ["tests.support.redis", "tests.support.skips"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.support.redis", "tests.support.skips"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for images being built in the background comes last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What waits for images being built in the background comes last; groups stay together."""
     items.sort(key=lambda item: item.get_closest_marker("needs_built_images") is not None)
+    if config.getoption("loadgroup", default=False):
+        for item in items:
+            name_group(item)
+
+
+def name_group(item: pytest.Item) -> None:
+    """Put the group of a test into its id, by which xdist 3.8 keeps a group on one worker.
+
+    xdist writes to an attribute that pytest 9.2 no longer reads.
+    """
+    group = item.get_closest_marker("xdist_group")
+    if group is not None and not item.nodeid.endswith(f"@{group.args[0]}"):
+        item._id = NodeId.parse(f"{item.nodeid}@{group.args[0]}")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 
+from codehub.cli.demo import make_demo
 from codehub.server.processes.embedded import Endpoints, endpoints
 from codehub.server.settings.tree import load_settings
 
@@ -24,8 +25,6 @@ SOURCE = ROOT / "src" / "codehub"
 LOOK_SECONDS = 0.2
 PASSWORD = "demo password"
 PEOPLE = ("ann", "bob")
-WORKSPACES = {"thesis": None, "scratch": "stop", "old-project": "archive"}
-"""Name → what is done with each demo workspace once it runs."""
 
 
 def environment(where: Endpoints | None = None) -> dict[str, str]:
@@ -102,12 +101,8 @@ async def _seed(url: str) -> None:
             return
         for username in PEOPLE:
             await client.post("/users", json={"username": username, "password": PASSWORD, "role": "user"})
-        for name, verb in WORKSPACES.items():
-            made = await client.post("/workspaces", json={"name": name, "start": True})
-            if made.status_code == httpx.codes.CREATED and verb is not None:
-                await _until_running(client, made.json()["id"])
-                await client.post(f"/workspaces/{made.json()['id']}/{verb}")
-        print(f"-- demo: open the address Vite printed, or {url}; admin, ann, bob / {PASSWORD}", flush=True)
+    await make_demo(url, username="admin", password=PASSWORD)
+    print(f"-- demo: open the address Vite printed, or {url}; admin, ann, bob / {PASSWORD}", flush=True)
 
 
 async def _until_ready(client: httpx.AsyncClient, url: str) -> None:
@@ -115,11 +110,6 @@ async def _until_ready(client: httpx.AsyncClient, url: str) -> None:
         with contextlib.suppress(httpx.HTTPError):
             if (await client.get(f"{url}/health/ready")).is_success:
                 return
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _until_running(client: httpx.AsyncClient, workspace_id: str) -> None:
-    while (await client.get(f"/workspaces/{workspace_id}")).json()["status"] != "running":
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -43,7 +43,7 @@ def rewrite_links(text: str, replace: Callable[[Link], str | None]) -> str:
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
     """Links may be broken over lines, so the text is searched as a whole, with its fences blanked out."""
-    kept = dict(_prose(text))
+    kept = dict(prose_lines(text))
     lines = text.split("\n")
     prose = "\n".join(
         line if number in kept else " " * len(line) for number, line in enumerate(lines, start=1)
@@ -64,7 +64,7 @@ def anchors(text: str) -> set[str]:
     """The anchors of a page's headings: lower case, no punctuation, hyphens for spaces, doubles numbered."""
     found: dict[str, int] = {}
     result: set[str] = set()
-    for _, line in _prose(text):
+    for _, line in prose_lines(text):
         if (match := _HEADING.match(line)) is None:
             continue
         title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[2]).replace("`", "").replace("*", "")
@@ -75,7 +75,8 @@ def anchors(text: str) -> set[str]:
     return result
 
 
-def _prose(text: str) -> Iterator[tuple[int, str]]:
+def prose_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Every line outside of fences, with its number from 1."""
     fence = ""
     for number, line in enumerate(text.split("\n"), start=1):
         match = _FENCE.match(line)

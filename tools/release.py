@@ -109,8 +109,11 @@ def write_checksums(output: Path) -> None:
 
 def _check_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        if "codehub/api/static/index.html" not in archive.namelist():
-            raise ReleaseError(f"{wheel.name} has no dashboard: run make web.")
+        names = archive.namelist()
+    if "codehub/api/static/index.html" not in names:
+        raise ReleaseError(f"{wheel.name} has no dashboard: run make web.")
+    if not {f"codehub/runtimes/_inside/{machine}/inside" for machine in ("amd64", "arm64")} <= set(names):
+        raise ReleaseError(f"{wheel.name} has no program for SSH: run make inside.")
 
 
 def _build_images(root: Path, version: str) -> None:

@@ -1,7 +1,7 @@
-"""Make a bill of materials (CycloneDX 1.6, JSON) from the pinned requirements and the dashboard's lock file.
+"""Make a bill of materials (CycloneDX 1.6, JSON) from the pinned requirements and the lock files.
 
-It lists what a release carries or installs: the packages of ``requirements/run.txt`` and the packages
-bundled into the dashboard. What builds and tests it is left out. Same inputs, same output.
+It lists what a release carries or installs: the packages of ``requirements/run.txt``, the packages bundled into the
+dashboard and the modules linked into ``inside``. What builds and tests it is left out. Same inputs, same output.
 """
 
 import json
@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)")
+MODULE = re.compile(r"^(?:require )?\s*([a-z0-9.-]+\.[a-z]+/\S+) v(\S+)", re.MULTILINE)
+PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)")
 
 
 def bill_of_materials(root: Path, *, version: str, made_at: datetime) -> dict[str, Any]:
     components = [
         *_python(root / "requirements" / "run.txt"),
         *_javascript(root / "web" / "package-lock.json"),
+        *_go(root / "inside" / "go.mod"),
     ]
     identity = json.dumps([version, components], sort_keys=True)
     return {
@@ -44,7 +46,7 @@ def bill_of_materials(root: Path, *, version: str, made_at: datetime) -> dict[st
 
 def _python(requirements: Path) -> Iterator[dict[str, Any]]:
     for line in requirements.read_text(encoding="utf-8").splitlines():
-        if match := _PIN.match(line):
+        if match := PIN.match(line):
             name = re.sub(r"[-_.]+", "-", match[1]).lower()
             yield _component("pypi", name, match[2])
 
@@ -54,6 +56,11 @@ def _javascript(lock: Path) -> Iterator[dict[str, Any]]:
     for place, package in sorted(packages.items()):
         if place and not package.get("dev") and not package.get("optional"):
             yield _component("npm", place.rpartition("node_modules/")[2], package["version"])
+
+
+def _go(modules: Path) -> Iterator[dict[str, Any]]:
+    for name, version in MODULE.findall(modules.read_text(encoding="utf-8")):
+        yield _component("golang", name, f"v{version}")
 
 
 def _component(ecosystem: str, name: str, version: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A workspace whose WebSocket sends everything back, written for speed: PORT is its argument.
+"""A workspace whose WebSocket sends everything back, written for speed: PORT or SOCKET is its argument.
 
 It knows just enough of RFC 6455 to be a fair upstream: it answers the handshake and turns each masked frame
 into an unmasked one. Frames are at most 64 KiB.
@@ -61,7 +61,11 @@ class Echo(asyncio.Protocol):
 
 
 async def main() -> None:
-    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", int(sys.argv[1]))
+    loop, where = asyncio.get_running_loop(), sys.argv[1]
+    if where.startswith("/"):
+        server = await loop.create_unix_server(Echo, where)
+    else:
+        server = await loop.create_server(Echo, "127.0.0.1", int(where))
     await server.serve_forever()
 
 

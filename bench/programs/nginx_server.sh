@@ -1,8 +1,9 @@
 #!/bin/sh
 # A workspace that is fast enough not to be what is measured: nginx with a small answer and a large file.
-# nginx_server.sh PORT DIRECTORY
+# nginx_server.sh PORT|SOCKET DIRECTORY
 set -eu
-port=$1 directory=$2
+where=127.0.0.1:$1 directory=$2
+case $1 in /*) where=unix:$1 ;; esac
 mkdir -p "$directory/tmp"
 [ -e "$directory/large" ] || truncate -s 256M "$directory/large"
 user=
@@ -20,8 +21,11 @@ http {
   keepalive_requests 1000000;
   client_body_temp_path $directory/tmp;
   proxy_temp_path $directory/tmp;
+  fastcgi_temp_path $directory/tmp; # made at the start even where unused, and /var cannot be written here
+  uwsgi_temp_path $directory/tmp;
+  scgi_temp_path $directory/tmp;
   server {
-    listen 127.0.0.1:$port;
+    listen $where;
     location = /large { root $directory; }
     location / { return 200 "a small body, as an IDE asks for all day long\n"; }
   }

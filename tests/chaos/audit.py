@@ -9,7 +9,7 @@ nothing passes unseen.
 from dataclasses import dataclass
 from datetime import datetime
 
-from tests.chaos.estate import LEADS, Estate
+from tests.chaos.environment import LEADS, ChaosEnvironment
 
 _INSTALL = """
 CREATE TABLE chaos_changes (
@@ -67,15 +67,15 @@ class TakeOver:
     act_seconds: float | None  # None: there was nothing to do
 
 
-async def install(estate: Estate) -> None:
-    async with estate.connection() as connection:
+async def install(environment: ChaosEnvironment) -> None:
+    async with environment.connection() as connection:
         await connection.execute(_INSTALL)
 
 
-async def verdicts(estate: Estate) -> list[str]:
+async def problems(environment: ChaosEnvironment) -> list[str]:
     """Whatever was ever written that must never be."""
     found = []
-    async with estate.connection() as connection:
+    async with environment.connection() as connection:
         for name, condition in _WRONG.items():
             rows = await connection.fetch(
                 f"SELECT * FROM chaos_changes WHERE {condition} ORDER BY seq LIMIT 3"
@@ -86,9 +86,9 @@ async def verdicts(estate: Estate) -> list[str]:
     return found
 
 
-async def take_over(estate: Estate, since: datetime) -> TakeOver | None:
+async def take_over(environment: ChaosEnvironment, since: datetime) -> TakeOver | None:
     """The first term of the Reconciler begun after ``since``, and the first thing written in it."""
-    rows = await estate.rows(
+    rows = await environment.rows(
         "SELECT at, holder_id FROM chaos_terms WHERE lock_name = $1 AND at >= $2 ORDER BY seq LIMIT 1",
         LEADS,
         since,
@@ -96,7 +96,7 @@ async def take_over(estate: Estate, since: datetime) -> TakeOver | None:
     if not rows:
         return None
     begun = rows[0]["at"]
-    acted = await estate.value(
+    acted = await environment.value(
         "SELECT min(at) FROM workspace_events WHERE actor = 'reconciler' AND at >= $1", begun
     )
     return TakeOver(
@@ -106,7 +106,7 @@ async def take_over(estate: Estate, since: datetime) -> TakeOver | None:
     )
 
 
-async def now(estate: Estate) -> datetime:
-    answer = await estate.value("SELECT clock_timestamp()")
+async def now(environment: ChaosEnvironment) -> datetime:
+    answer = await environment.value("SELECT clock_timestamp()")
     assert isinstance(answer, datetime)
     return answer

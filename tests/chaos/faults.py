@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from tests.chaos import audit
-from tests.chaos.estate import Estate
-from tests.chaos.grounds import DockerGround, LocalGround
+from tests.chaos.environment import ChaosEnvironment
+from tests.chaos.runtime_setups import DockerSetup, LocalSetup
 from tests.support.broken_link import Break, BrokenLink
 from tests.support.faulty_http import Fault as StoreFault
 from tests.support.faulty_http import FaultyProxy
@@ -25,94 +25,94 @@ LEASH_SECONDS = 90.0
 @dataclass(frozen=True)
 class Fault:
     name: str
-    strike: Callable[[Estate, random.Random], Awaitable[None]]
+    strike: Callable[[ChaosEnvironment, random.Random], Awaitable[None]]
     slow: bool = False  # waits for a timeout of the product, half a minute: not in the short round
 
 
-async def kill_leader(estate: Estate, chance: random.Random) -> None:
-    leader = await estate.leader()
+async def kill_leader(environment: ChaosEnvironment, chance: random.Random) -> None:
+    leader = await environment.leader()
     await leader.kill()
     await leader.start()
 
 
-async def freeze_leader(estate: Estate, chance: random.Random) -> None:
+async def freeze_leader(environment: ChaosEnvironment, chance: random.Random) -> None:
     """SIGSTOP for longer than its session may idle: the other leads, then the old one wakes up."""
-    leader = await estate.leader()
+    leader = await environment.leader()
     leader.freeze()
     try:
-        await _until_another_leads(estate, leader.name)
+        await _until_another_leads(environment, leader.name)
         await asyncio.sleep(chance.uniform(0, 2))
     finally:
         leader.thaw()
 
 
-async def end_lock_sessions(estate: Estate, chance: random.Random) -> None:
-    await estate.value(
+async def end_lock_sessions(environment: ChaosEnvironment, chance: random.Random) -> None:
+    await environment.value(
         "SELECT count(pg_terminate_backend(pid)) FROM"
         " (SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory' AND granted) holders"
     )
 
 
-async def end_all_sessions(estate: Estate, chance: random.Random) -> None:
-    await estate.value(
+async def end_all_sessions(environment: ChaosEnvironment, chance: random.Random) -> None:
+    await environment.value(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
 
 
-async def restart_postgres(estate: Estate, chance: random.Random) -> None:
+async def restart_postgres(environment: ChaosEnvironment, chance: random.Random) -> None:
     """Immediate: as after a crash, it comes back by replaying its log."""
-    await asyncio.to_thread(estate.postgres.stop)
+    await asyncio.to_thread(environment.postgres.stop)
     await asyncio.sleep(chance.uniform(0, 3))
-    await asyncio.to_thread(estate.postgres.start)
+    await asyncio.to_thread(environment.postgres.start)
 
 
-async def kill_redis(estate: Estate, chance: random.Random) -> None:
+async def kill_redis(environment: ChaosEnvironment, chance: random.Random) -> None:
     """It comes back empty."""
-    await asyncio.to_thread(estate.redis.kill)
+    await asyncio.to_thread(environment.redis.kill)
     await asyncio.sleep(chance.uniform(0, 3))
-    await asyncio.to_thread(estate.redis.start)
+    await asyncio.to_thread(environment.redis.start)
 
 
-async def flush_redis(estate: Estate, chance: random.Random) -> None:
-    await asyncio.to_thread(estate.redis.flush)
+async def flush_redis(environment: ChaosEnvironment, chance: random.Random) -> None:
+    await asyncio.to_thread(environment.redis.flush)
 
 
-async def freeze_redis(estate: Estate, chance: random.Random) -> None:
-    estate.redis.freeze()
+async def freeze_redis(environment: ChaosEnvironment, chance: random.Random) -> None:
+    environment.redis.freeze()
     await asyncio.sleep(chance.uniform(2, 8))
-    estate.redis.thaw()
+    environment.redis.thaw()
 
 
-def _break_database(how: Break) -> Callable[[Estate, random.Random], Awaitable[None]]:
-    async def strike(estate: Estate, chance: random.Random) -> None:
-        leader = await estate.leader()
+def _break_database(how: Break) -> Callable[[ChaosEnvironment, random.Random], Awaitable[None]]:
+    async def strike(environment: ChaosEnvironment, chance: random.Random) -> None:
+        leader = await environment.leader()
         await _broken(leader.database, how, seconds=chance.uniform(1, 12))
 
     return strike
 
 
-def _break_redis(how: Break) -> Callable[[Estate, random.Random], Awaitable[None]]:
-    async def strike(estate: Estate, chance: random.Random) -> None:
-        leader = await estate.leader()
+def _break_redis(how: Break) -> Callable[[ChaosEnvironment, random.Random], Awaitable[None]]:
+    async def strike(environment: ChaosEnvironment, chance: random.Random) -> None:
+        leader = await environment.leader()
         await _broken(leader.redis, how, seconds=chance.uniform(1, 8))
 
     return strike
 
 
-async def strand_leader_for_long(estate: Estate, chance: random.Random) -> None:
+async def strand_leader_for_long(environment: ChaosEnvironment, chance: random.Random) -> None:
     """The leader's packets go nowhere until the other leads; then they come back, all at once."""
-    leader = await estate.leader()
+    leader = await environment.leader()
     leader.database.break_(Break.STALL)
     try:
-        await _until_another_leads(estate, leader.name)
+        await _until_another_leads(environment, leader.name)
     finally:
         leader.database.heal()
 
 
-def _break_store(kind: StoreFault) -> Callable[[Estate, random.Random], Awaitable[None]]:
-    async def strike(estate: Estate, chance: random.Random) -> None:
-        store = _store(estate)
+def _break_store(kind: StoreFault) -> Callable[[ChaosEnvironment, random.Random], Awaitable[None]]:
+    async def strike(environment: ChaosEnvironment, chance: random.Random) -> None:
+        store = _store(environment)
         store.released.clear()
         for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
             store.inject(kind, method=method)
@@ -123,11 +123,13 @@ def _break_store(kind: StoreFault) -> Callable[[Estate, random.Random], Awaitabl
     return strike
 
 
-def _spoil_store(kind: StoreFault, method: str) -> Callable[[Estate, random.Random], Awaitable[None]]:
+def _spoil_store(
+    kind: StoreFault, method: str
+) -> Callable[[ChaosEnvironment, random.Random], Awaitable[None]]:
     """Not an outage: the next few bodies are not what they should be."""
 
-    async def strike(estate: Estate, chance: random.Random) -> None:
-        store = _store(estate)
+    async def strike(environment: ChaosEnvironment, chance: random.Random) -> None:
+        store = _store(environment)
         store.inject(kind, method=method, part="home.tar.zst ", times=2)
         await asyncio.sleep(chance.uniform(2, 6))
         store.heal()
@@ -135,29 +137,29 @@ def _spoil_store(kind: StoreFault, method: str) -> Callable[[Estate, random.Rand
     return strike
 
 
-async def kill_docker(estate: Estate, chance: random.Random) -> None:
+async def kill_docker(environment: ChaosEnvironment, chance: random.Random) -> None:
     """kill -9 of the engine: its containers live on until it is back and, by its defaults, ends them."""
-    engine = _engine(estate)
+    engine = _engine(environment)
     await asyncio.to_thread(engine.kill)
     await asyncio.sleep(chance.uniform(0, 3))
     await asyncio.to_thread(engine.start)
 
 
-async def freeze_docker(estate: Estate, chance: random.Random) -> None:
-    engine = _engine(estate)
+async def freeze_docker(environment: ChaosEnvironment, chance: random.Random) -> None:
+    engine = _engine(environment)
     engine.freeze()
     await asyncio.sleep(chance.uniform(2, 10))
     engine.thaw()
 
 
-def _store(estate: Estate) -> FaultyProxy:
-    assert isinstance(estate.ground, LocalGround)
-    return estate.ground.store
+def _store(environment: ChaosEnvironment) -> FaultyProxy:
+    assert isinstance(environment.setup, LocalSetup)
+    return environment.setup.store
 
 
-def _engine(estate: Estate) -> PrivateDockerd:
-    assert isinstance(estate.ground, DockerGround)
-    return estate.ground.engine
+def _engine(environment: ChaosEnvironment) -> PrivateDockerd:
+    assert isinstance(environment.setup, DockerSetup)
+    return environment.setup.engine
 
 
 async def _broken(link: BrokenLink, how: Break, *, seconds: float) -> None:
@@ -168,11 +170,11 @@ async def _broken(link: BrokenLink, how: Break, *, seconds: float) -> None:
         link.heal()
 
 
-async def _until_another_leads(estate: Estate, name: str) -> None:
-    since = await audit.now(estate)
+async def _until_another_leads(environment: ChaosEnvironment, name: str) -> None:
+    since = await audit.now(environment)
 
     async def replaced() -> bool:
-        taken = await audit.take_over(estate, since)
+        taken = await audit.take_over(environment, since)
         return taken is not None and taken.holder != name
 
     await until(replaced, seconds=LEASH_SECONDS, what="the other replica to lead")
@@ -210,15 +212,17 @@ DOCKER_FAULTS = (
     Fault("Docker frozen", freeze_docker),
     KILL,
 )
-"""On a ground of their own: only there is an engine to break."""
+"""With the Docker setup alone: only there is an engine to break."""
 
 
-def schedule(seed: int, *, kills: int, others: int, slow: bool) -> list[Fault]:
+def schedule(
+    seed: int, *, kills: int, others: int, slow: bool, faults: Mapping[str, Fault] = FAULTS
+) -> list[Fault]:
     """Kills, and the other faults in turn, in an order drawn from the seed."""
     chance = random.Random(f"{seed}/schedule")
-    kinds = [fault for fault in FAULTS.values() if fault is not KILL and (slow or not fault.slow)]
+    kinds = [fault for fault in faults.values() if fault is not KILL and (slow or not fault.slow)]
     chance.shuffle(kinds)
     chosen = [kinds[number % len(kinds)] for number in range(others)]
-    faults = [KILL] * kills + chosen
-    chance.shuffle(faults)
-    return faults
+    drawn = [KILL] * kills + chosen
+    chance.shuffle(drawn)
+    return drawn

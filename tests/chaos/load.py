@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from tests.chaos.estate import Estate, client
+from tests.chaos.environment import ChaosEnvironment, client
 from tests.support.waiting import until
 
 PATIENCE_SECONDS = 120.0
@@ -59,13 +59,13 @@ class Ledger:
 
 
 class Tenant:
-    def __init__(self, estate: Estate, number: int, *, seed: int, figures: Figures) -> None:
-        self._estate = estate
+    def __init__(self, environment: ChaosEnvironment, number: int, *, seed: int, figures: Figures) -> None:
+        self._environment = environment
         self._random = random.Random(f"{seed}/{number}")
         self._number = number
         self._count = 0
         self._figures = figures
-        self._client = client(estate)
+        self._client = client(environment)
         self.ledger: Ledger | None = None
         self.late: set[str] = (
             set()
@@ -98,7 +98,7 @@ class Tenant:
         name = f"w{self._number}-{self._count}"
         self._count += 1
         start = self._random.random() < 0.8
-        body = {"name": name, "image_ref": self._estate.ground.image, "start": start}
+        body = {"name": name, "image_ref": self._environment.setup.image, "start": start}
         answer = await self._ask("POST", "/workspaces", on_silence=lambda: self.late.add(name), json=body)
         if answer.status_code == httpx.codes.CONFLICT:  # made by a request whose answer got lost
             answer = await self._ask("GET", f"/workspaces?q={name}&limit=200")
@@ -139,7 +139,7 @@ class Tenant:
 
     def _write(self, ledger: Ledger) -> None:
         """As the workspace itself would: it runs, and nobody has asked for anything else."""
-        home = self._estate.ground.home(ledger.id)
+        home = self._environment.setup.home(ledger.id)
         if ledger.files and self._random.random() < 0.2:
             gone = self._random.choice(sorted(ledger.files))
             (home / gone).unlink()
@@ -156,7 +156,7 @@ class Tenant:
     ) -> httpx.Response:
         """Of either replica, until one answers for good. A refusal is an answer only where it may be one."""
         answer: httpx.Response | None = None
-        replicas = list(self._estate.replicas)
+        replicas = list(self._environment.replicas)
         self._random.shuffle(replicas)
         tries = 0
 
@@ -185,10 +185,10 @@ class Tenant:
 class Load:
     """All tenants, each at its own pace, until paused."""
 
-    def __init__(self, estate: Estate, *, tenants: int, seed: int) -> None:
+    def __init__(self, environment: ChaosEnvironment, *, tenants: int, seed: int) -> None:
         self.figures = Figures()
         self.tenants: Sequence[Tenant] = [
-            Tenant(estate, number, seed=seed, figures=self.figures) for number in range(tenants)
+            Tenant(environment, number, seed=seed, figures=self.figures) for number in range(tenants)
         ]
         self._random = random.Random(f"{seed}/load")
         self._interrupted = asyncio.Event()

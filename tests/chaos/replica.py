@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.broken_link import BrokenLink
-from tests.support.instance import COMMAND, environment
+from tests.support.instance import COMMAND, process_variables
 from tests.support.waiting import until
 
 SECONDS_TO_START = 240.0  # on a machine that does ten other things
@@ -27,7 +27,7 @@ class Replica:
         self.database = database
         self.redis = redis
         self._log = log
-        self._environment = environment(
+        self._variables = process_variables(
             CODEHUB_BIND=f"127.0.0.1:{port}", COORDINATOR_NODE_ID=name, **settings
         )
         self._process: asyncio.subprocess.Process | None = None
@@ -50,7 +50,7 @@ class Replica:
             self._process = await asyncio.create_subprocess_exec(
                 *COMMAND,
                 "serve",
-                env=self._environment,
+                env=self._variables,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -32,7 +32,7 @@ from codehub.store.db.session import Sessions
 from codehub.store.schema.tables import workspaces
 from tests.chaos.quick_proxy import LEASE_SECONDS
 from tests.support.control import ControlEnvironment
-from tests.support.instance import environment
+from tests.support.instance import process_variables
 from tests.support.people import ECHO_ON_PORT
 from tests.support.redis import RedisServer, make_memory_old
 from tests.support.waiting import until
@@ -43,10 +43,10 @@ QUICK_PROXY = Path(__file__).with_name("quick_proxy.py")
 
 
 @dataclass
-class House:
-    """A cell with one running workspace behind a proxy of its own."""
+class ActivityEnvironment:
+    """A control environment with one running workspace behind a proxy of its own."""
 
-    cell: ControlEnvironment
+    control: ControlEnvironment
     plane: ControlPlane
     proxy: asyncio.subprocess.Process
     port: int
@@ -72,7 +72,7 @@ class House:
         return answer.status_code
 
     async def desired(self) -> DesiredState:
-        return (await self.cell.view(self.workspace_id)).desired_state
+        return (await self.control.view(self.workspace_id)).desired_state
 
     async def until_open(self) -> None:
         async def answers() -> bool:
@@ -94,46 +94,53 @@ class House:
 
 
 @pytest.fixture
-async def house(
+async def environment(
     database_url: str,
     redis_url: str,
     session_factory: Sessions,
     tmp_path: Path,
-) -> AsyncIterator[House]:
-    cell = ControlEnvironment(database_url, redis_url, tmp_path, session_factory)
-    await cell.prepare()
+) -> AsyncIterator[ActivityEnvironment]:
+    control = ControlEnvironment(database_url, redis_url, tmp_path, session_factory)
+    await control.prepare()
     secret = secrets.token_urlsafe(16)
     async with session_factory() as session, session.begin():
-        cell.installation_id = str((await get_or_create(session)).id)
+        control.installation_id = str((await get_or_create(session)).id)
         await session_store.create(
             session,
             session_id=uuid7(),
-            user_id=cell.owner_id,
+            user_id=control.owner_id,
             secret_hash=hash_secret(secret),
             idle=timedelta(days=1),
             absolute=timedelta(days=1),
         )
-    runtime = await cell.runtime(images={"echo": ECHO_ON_PORT})
-    async with cell.replica(runtime=runtime) as plane, running_proxy(cell) as (proxy, port):
-        workspace_id = await cell.create(image="echo", standby_ttl_seconds=600)
-        await cell.until_status(workspace_id, "running")
-        house = House(cell, plane, proxy, port, workspace_id, f"codehub_session={secret}")
-        await house.until_open()
-        yield house
+    runtime = await control.runtime(images={"echo": ECHO_ON_PORT})
+    async with control.replica(runtime=runtime) as plane, running_proxy(control) as (proxy, port):
+        workspace_id = await control.create(image="echo", standby_ttl_seconds=600)
+        await control.until_status(workspace_id, "running")
+        environment = ActivityEnvironment(
+            control, plane, proxy, port, workspace_id, f"codehub_session={secret}"
+        )
+        await environment.until_open()
+        yield environment
 
 
 @asynccontextmanager
-async def running_proxy(cell: ControlEnvironment) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+async def running_proxy(control: ControlEnvironment) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(QUICK_PROXY), str(listening.fileno()), str(cell.data_dir / "numbers.json")),
+            *(
+                sys.executable,
+                str(QUICK_PROXY),
+                str(listening.fileno()),
+                str(control.data_dir / "numbers.json"),
+            ),
             pass_fds=(listening.fileno(),),
             cwd=QUICK_PROXY.parents[2],
-            env=environment(
-                DATABASE_URL=cell.database_url,
-                REDIS_URL=cell.redis_url,
-                CODEHUB_DATA_DIR=str(cell.data_dir),
+            env=process_variables(
+                DATABASE_URL=control.database_url,
+                REDIS_URL=control.redis_url,
+                CODEHUB_DATA_DIR=str(control.data_dir),
                 CODEHUB_API_UPSTREAM="unix:///nowhere",
                 CODEHUB_ROLES="proxy",
                 CODEHUB_BASE_URL=f"http://127.0.0.1:{port}",
@@ -150,17 +157,21 @@ async def running_proxy(cell: ControlEnvironment) -> AsyncIterator[tuple[asyncio
             await process.wait()
 
 
-async def sleeps_soon(house: House) -> None:
-    async with house.cell.sessions() as session, session.begin():
-        await session.execute(
-            workspaces.update().where(workspaces.c.id == house.workspace_id).values(standby_ttl_seconds=1)
+async def sleeps_soon(environment: ActivityEnvironment) -> None:
+    async with environment.control.sessions() as session, session.begin():
+        await session.exec(
+            workspaces.update()
+            .where(workspaces.c.id == environment.workspace_id)
+            .values(standby_ttl_seconds=1)
         )
 
 
-async def test_a_killed_proxy_leaves_nobody_awake(house: House, redis_server: RedisServer) -> None:
-    key = f"ws_conn:{house.workspace_id}"
-    await sleeps_soon(house)
-    async with house.socket() as first, house.socket() as second:
+async def test_a_killed_proxy_leaves_nobody_awake(
+    environment: ActivityEnvironment, redis_server: RedisServer
+) -> None:
+    key = f"ws_conn:{environment.workspace_id}"
+    await sleeps_soon(environment)
+    async with environment.socket() as first, environment.socket() as second:
         for tab in (first, second):
             await tab.send("here")
             assert await tab.recv() == "here"
@@ -176,77 +187,79 @@ async def test_a_killed_proxy_leaves_nobody_awake(house: House, redis_server: Re
 
         # Renewed for longer than leases and idle times last: in use all the while.
         await until(renewed, what="the leases to be renewed")
-        assert await house.desired() is DesiredState.RUNNING
+        assert await environment.desired() is DesiredState.RUNNING
 
-        house.proxy.send_signal(signal.SIGKILL)
-        await house.proxy.wait()
-        await house.cell.until_status(house.workspace_id, "standby")
-    causes = [event.cause for event in await house.cell.history(house.workspace_id)]
+        environment.proxy.send_signal(signal.SIGKILL)
+        await environment.proxy.wait()
+        await environment.control.until_status(environment.workspace_id, "standby")
+    causes = [event.cause for event in await environment.control.history(environment.workspace_id)]
     assert "idle for 1 s" in causes
 
 
 async def test_without_redis_work_goes_on_and_nobody_is_put_to_sleep(
-    house: House, redis_server: RedisServer
+    environment: ActivityEnvironment, redis_server: RedisServer
 ) -> None:
-    async with house.socket() as tab:
-        await sleeps_soon(house)
+    async with environment.socket() as tab:
+        await sleeps_soon(environment)
         redis_server.kill()
 
         async def vouched_for() -> bool:
             await tab.send("still here")
             assert await tab.recv() == "still here"
-            assert await house.get() == 200
-            active_until = (await house.cell.view(house.workspace_id)).active_until
+            assert await environment.get() == 200
+            active_until = (await environment.control.view(environment.workspace_id)).active_until
             return active_until is not None and active_until > datetime.now(UTC)
 
         await until(vouched_for, what="the proxy to say in PostgreSQL that it is in use")
-        await house.ticks(more=5)
-        assert await house.desired() is DesiredState.RUNNING
+        await environment.ticks(more=5)
+        assert await environment.desired() is DesiredState.RUNNING
 
         # Redis comes back and remembers nothing. The proxy tells it again; nobody falls asleep meanwhile.
         redis_server.start()
-        key = f"ws_conn:{house.workspace_id}"
+        key = f"ws_conn:{environment.workspace_id}"
 
         async def told_again() -> bool:
             with redis_server.admin as client:
                 return bool(client.exists(key))
 
         await until(told_again, what="leases in the new Redis")
-        await house.ticks(more=5)
-        assert await house.desired() is DesiredState.RUNNING
+        await environment.ticks(more=5)
+        assert await environment.desired() is DesiredState.RUNNING
         await tab.send("and here")
         assert await tab.recv() == "and here"
 
 
-async def test_an_open_tab_survives_a_redis_that_forgets(house: House, redis_server: RedisServer) -> None:
-    await sleeps_soon(house)
-    async with house.socket() as tab:
+async def test_an_open_tab_survives_a_redis_that_forgets(
+    environment: ActivityEnvironment, redis_server: RedisServer
+) -> None:
+    await sleeps_soon(environment)
+    async with environment.socket() as tab:
         redis_server.flush()
-        await house.ticks(more=10)
+        await environment.ticks(more=10)
         await tab.send("here")
         assert await tab.recv() == "here"
-        assert await house.desired() is DesiredState.RUNNING
-    await make_memory_old(house.cell.redis_url)
-    await house.cell.until_status(house.workspace_id, "standby")
+        assert await environment.desired() is DesiredState.RUNNING
+    await make_memory_old(environment.control.redis_url)
+    await environment.control.until_status(environment.workspace_id, "standby")
 
 
-async def test_a_shorter_idle_time_counts_for_a_tab_that_is_open(house: House) -> None:
+async def test_a_shorter_idle_time_counts_for_a_tab_that_is_open(environment: ActivityEnvironment) -> None:
     """The person lowers it and closes the tab: no request comes in between to learn it from."""
-    async with house.socket() as tab:
+    async with environment.socket() as tab:
         await tab.send("here")
         assert await tab.recv() == "here"
-        await sleeps_soon(house)
-    await house.cell.until_status(house.workspace_id, "standby")
+        await sleeps_soon(environment)
+    await environment.control.until_status(environment.workspace_id, "standby")
 
 
 async def test_a_session_that_ended_loses_its_sockets_also_without_redis(
-    house: House, redis_server: RedisServer
+    environment: ActivityEnvironment, redis_server: RedisServer
 ) -> None:
     """Nobody can be told then: the proxy looks by itself, every quarter of a minute."""
-    async with house.socket() as tab:
+    async with environment.socket() as tab:
         redis_server.kill()
-        async with house.cell.sessions() as session, session.begin():
-            await session_store.end_all(session, house.cell.owner_id)
+        async with environment.control.sessions() as session, session.begin():
+            await session_store.end_all(session, environment.control.owner_id)
         with pytest.raises(websockets.ConnectionClosed):
             async with asyncio.timeout(60):
                 await tab.recv()
@@ -254,13 +267,13 @@ async def test_a_session_that_ended_loses_its_sockets_also_without_redis(
 
 
 async def test_a_session_that_ended_loses_its_sockets_by_the_hint(
-    house: House, redis_link: RedisLink
+    environment: ActivityEnvironment, redis_link: RedisLink
 ) -> None:
     """What the API publishes after a sign-out. Told once: the periodic look is not waited for."""
-    async with house.socket() as tab:
-        async with house.cell.sessions() as session, session.begin():
-            await session_store.end_all(session, house.cell.owner_id)
-        assert await LivePublisher(redis_link).publish_person(house.cell.owner_id)
+    async with environment.socket() as tab:
+        async with environment.control.sessions() as session, session.begin():
+            await session_store.end_all(session, environment.control.owner_id)
+        assert await LivePublisher(redis_link).publish_person(environment.control.owner_id)
         with pytest.raises(websockets.ConnectionClosed):
             async with asyncio.timeout(60):
                 await tab.recv()

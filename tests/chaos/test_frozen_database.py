@@ -5,8 +5,8 @@ import time
 import httpx
 import pytest
 
-from tests.chaos.test_activity import House
-from tests.chaos.test_activity import house as house  # the fixture
+from tests.chaos.test_activity import ActivityEnvironment
+from tests.chaos.test_activity import environment as environment  # the fixture
 from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.timeout(180)
@@ -15,13 +15,15 @@ DEADLINE_SECONDS = 10.0
 
 
 async def test_the_proxy_answers_within_its_deadline_and_is_well_again_afterwards(
-    house: House, postgres_server: PostgresServer
+    environment: ActivityEnvironment, postgres_server: PostgresServer
 ) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
 
         async def ask(name: str) -> tuple[int, float]:
             began = time.monotonic()
-            answer = await client.get(f"{house.url}/w/{house.workspace_id}/", headers={"Cookie": name})
+            answer = await client.get(
+                f"{environment.url}/w/{environment.workspace_id}/", headers={"Cookie": name}
+            )
             return answer.status_code, time.monotonic() - began
 
         with postgres_server.frozen():
@@ -30,4 +32,4 @@ async def test_the_proxy_answers_within_its_deadline_and_is_well_again_afterward
                 status, seconds = await ask("codehub_session=somebody-else")
                 assert status == 503
                 assert seconds < DEADLINE_SECONDS + 3
-        await house.until_open()
+        await environment.until_open()

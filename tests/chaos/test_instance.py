@@ -11,13 +11,13 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import httpx
 import pytest
 import websockets
 
 from tests.support import postgres
-from tests.support.instance import Instance, codehub_up, processes_of, proxy_pid
+from tests.support.instance import Instance, codehub_up, processes_of, proxy_pid, status_of
 from tests.support.people import ECHO, QUICK, Person, coordinators, ticks_of
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
@@ -29,18 +29,9 @@ LOAD_REQUESTS = 4000
 
 @pytest.fixture
 async def instance(tmp_path: Path) -> AsyncIterator[Instance]:
-    bind = f"127.0.0.1:{postgres.free_port()}"
+    bind = f"127.0.0.1:{free_port()}"
     async with codehub_up(tmp_path / "data", bind=bind, **SETTINGS) as running:
         yield running
-
-
-async def status_of(url: str) -> int:
-    """0 while nobody answers."""
-    try:
-        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
-            return (await client.get(url)).status_code
-    except httpx.TransportError:
-        return 0
 
 
 async def test_a_killed_proxy_comes_back_on_its_port(instance: Instance) -> None:
@@ -66,7 +57,7 @@ async def test_a_killed_proxy_comes_back_on_its_port(instance: Instance) -> None
 
 
 async def test_postgresql_restarts_under_a_running_instance(tmp_path: Path) -> None:
-    with postgres.run_server(port=postgres.free_port()) as server:
+    with postgres.run_server(port=free_port()) as server:
         name = f"chaos_{uuid4().hex}"
         async with postgres.admin_connection(server) as connection:
             await connection.execute(f"CREATE DATABASE {name}")

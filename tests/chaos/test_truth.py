@@ -17,16 +17,16 @@ import pytest
 import zstandard
 
 from tests.chaos import truth
-from tests.chaos.estate import Estate
-from tests.chaos.grounds import LocalGround
+from tests.chaos.environment import ChaosEnvironment
 from tests.chaos.load import Ledger
+from tests.chaos.runtime_setups import LocalSetup
 from tests.support.waiting import until
 
 ONE, OTHER = "0198c0de-0000-7000-8000-000000000001", "0198c0de-0000-7000-8000-000000000002"
 NOTES = {"notes": hashlib.sha256(b"mine").hexdigest()}
 
 
-class Ground:
+class RuntimeSetup:
     """Directories, and servers as the test says."""
 
     image = "tiny"
@@ -69,12 +69,12 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    ground = Ground(tmp_path)
-    ground.home(ONE).mkdir()
-    (ground.home(ONE) / "notes").write_bytes(b"mine")
-    ground.running = [ONE]
-    return ground
+def setup(tmp_path: Path) -> RuntimeSetup:
+    setup = RuntimeSetup(tmp_path)
+    setup.home(ONE).mkdir()
+    (setup.home(ONE) / "notes").write_bytes(b"mine")
+    setup.running = [ONE]
+    return setup
 
 
 @contextmanager
@@ -94,50 +94,50 @@ def row(observed: str = "RUNNING", **more: Any) -> Any:
     return {"observed_status": observed, "archive_key": None, "op_id": "now", **more}
 
 
-def test_a_home_as_it_was_left_is_in_order(ground: Ground) -> None:
-    assert truth.judge_home(ground, Ledger(ONE, "start", NOTES), row()) == []
-    assert truth.judge_processes(ground, {ONE: row()}) == []
-    assert truth.judge_volumes(ground, {ONE: row()}) == []
+def test_a_home_as_it_was_left_is_in_order(setup: RuntimeSetup) -> None:
+    assert truth.judge_home(setup, Ledger(ONE, "start", NOTES), row()) == []
+    assert truth.judge_processes(setup, {ONE: row()}) == []
+    assert truth.judge_volumes(setup, {ONE: row()}) == []
 
 
-def test_a_file_that_is_missing_changed_or_invented_is_seen(ground: Ground) -> None:
-    notes = ground.home(ONE) / "notes"
+def test_a_file_that_is_missing_changed_or_invented_is_seen(setup: RuntimeSetup) -> None:
+    notes = setup.home(ONE) / "notes"
     ledger = Ledger(ONE, "start", NOTES)
-    (ground.home(ONE) / "stranger").touch()
-    assert "invented {'stranger'}" in truth.judge_home(ground, ledger, row())[0]
+    (setup.home(ONE) / "stranger").touch()
+    assert "invented {'stranger'}" in truth.judge_home(setup, ledger, row())[0]
     notes.write_bytes(b"not mine")
-    assert "changed {'notes'}" in truth.judge_home(ground, ledger, row())[0]
+    assert "changed {'notes'}" in truth.judge_home(setup, ledger, row())[0]
     notes.unlink()
-    assert "missing {'notes'}" in truth.judge_home(ground, ledger, row())[0]
+    assert "missing {'notes'}" in truth.judge_home(setup, ledger, row())[0]
 
 
-def test_an_archive_is_read_to_the_last_file(ground: Ground) -> None:
+def test_an_archive_is_read_to_the_last_file(setup: RuntimeSetup) -> None:
     ledger = Ledger(ONE, "archive", NOTES)
-    whole, empty = ground.store("a", notes=b"mine"), ground.store("b")
-    unfinished = ground.store("c", meta=False, notes=b"mine")
-    assert truth.judge_home(ground, ledger, row("PENDING", archive_key=whole)) == []
+    whole, empty = setup.store("a", notes=b"mine"), setup.store("b")
+    unfinished = setup.store("c", meta=False, notes=b"mine")
+    assert truth.judge_home(setup, ledger, row("PENDING", archive_key=whole)) == []
     for key in (empty, unfinished, None):
-        assert "missing {'notes'}" in truth.judge_home(ground, ledger, row("PENDING", archive_key=key))[0]
+        assert "missing {'notes'}" in truth.judge_home(setup, ledger, row("PENDING", archive_key=key))[0]
 
 
-def test_a_second_process_and_one_of_nobody_are_seen(ground: Ground) -> None:
-    ground.running = [ONE, ONE, OTHER]
-    wrong = truth.judge_processes(ground, {ONE: row(), OTHER: row("STANDBY")})
+def test_a_second_process_and_one_of_nobody_are_seen(setup: RuntimeSetup) -> None:
+    setup.running = [ONE, ONE, OTHER]
+    wrong = truth.judge_processes(setup, {ONE: row(), OTHER: row("STANDBY")})
     assert sorted(wrong) == [f"1 processes of {OTHER}, 0 expected", f"2 processes of {ONE}, 1 expected"]
 
 
-def test_a_volume_of_nobody_and_a_missing_one_are_seen(ground: Ground) -> None:
-    wrong = truth.judge_volumes(ground, {OTHER: row("STANDBY")})
+def test_a_volume_of_nobody_and_a_missing_one_are_seen(setup: RuntimeSetup) -> None:
+    wrong = truth.judge_volumes(setup, {OTHER: row("STANDBY")})
     assert sorted(wrong) == [f"volume of {ONE} is an orphan", f"volume of {OTHER} is missing"]
 
 
-def test_archives_that_the_collection_should_have_removed_are_seen(ground: Ground) -> None:
+def test_archives_that_the_collection_should_have_removed_are_seen(setup: RuntimeSetup) -> None:
     for operation in ("now", "a", "b", "c"):
-        ground.store(operation)
-    assert truth.judge_archives(ground, {ONE: row()}) == []
-    assert "deleted" in truth.judge_archives(ground, {})[0]
-    ground.store("debris", meta=False)
-    assert "debris" in truth.judge_archives(ground, {ONE: row()})[0]
+        setup.store(operation)
+    assert truth.judge_archives(setup, {ONE: row()}) == []
+    assert "deleted" in truth.judge_archives(setup, {})[0]
+    setup.store("debris", meta=False)
+    assert "debris" in truth.judge_archives(setup, {ONE: row()})[0]
 
 
 def test_a_workspace_of_nobody_is_seen_unless_it_was_asked_for_in_vain() -> None:
@@ -156,29 +156,31 @@ def test_a_subscriber_with_another_picture_is_seen() -> None:
 
 
 async def test_a_process_no_replica_answers_for_is_seen(tmp_path: Path) -> None:
-    place = Estate(tmp_path, *cast(Any, (None, "", None, None)))
-    assert place.strays() == []
+    environment = ChaosEnvironment(tmp_path, *cast(Any, (None, "", None, None)))
+    assert environment.strays() == []
     env = {**os.environ, "CODEHUB_DATA_DIR": str(tmp_path / "data")}
     with running(["sleep", "1000"], env):
-        await until(partial(_is, place.strays, ["sleep 1000 "]), seconds=20, what="the stray to be seen")
+        await until(
+            partial(_is, environment.strays, ["sleep 1000 "]), seconds=20, what="the stray to be seen"
+        )
         alive: Any = SimpleNamespace(alive=True, pid=os.getpid())
-        place.replicas.append(alive)  # the child of a living one is none
-        assert place.strays() == []
+        environment.replicas.append(alive)  # the child of a living one is none
+        assert environment.strays() == []
 
 
 async def test_two_servers_at_one_moment_are_seen(tmp_path: Path) -> None:
-    ground = LocalGround(tmp_path, *cast(Any, (None, tmp_path)))
+    setup = LocalSetup(tmp_path, *cast(Any, (None, tmp_path)))
     env = {**os.environ, "HOME": str(tmp_path / "home"), "CODEHUB_WORKSPACE_ID": ONE}
     command = [sys.executable, "-c", "import time; time.sleep(1000)", "tiny_server.py"]
     with running(command, env):
-        await until(partial(_is, ground.servers, [ONE]), seconds=20, what="the first server")
-        assert ground.doubled() == []
+        await until(partial(_is, setup.servers, [ONE]), seconds=20, what="the first server")
+        assert setup.doubled() == []
         with running(command, env):
-            await until(partial(_is, ground.doubled, [ONE]), seconds=20, what="the second server")
-        assert ground.doubled() == []
+            await until(partial(_is, setup.doubled, [ONE]), seconds=20, what="the second server")
+        assert setup.doubled() == []
 
 
-def test_a_wish_that_was_acknowledged_is_not_forgotten() -> None:
+def test_an_intent_that_was_acknowledged_is_not_forgotten() -> None:
     ledger = Ledger(ONE, "start")
     assert ledger.accept("RUNNING")
     assert not ledger.accept("PENDING")

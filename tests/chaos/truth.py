@@ -20,9 +20,9 @@ import asyncpg
 import zstandard
 
 from tests.chaos import audit
-from tests.chaos.estate import Estate
-from tests.chaos.grounds import Ground
+from tests.chaos.environment import ChaosEnvironment
 from tests.chaos.load import Ledger
+from tests.chaos.runtime_setups import RuntimeSetup
 from tests.chaos.watching import Watcher
 
 GC_SECONDS = 60.0
@@ -54,15 +54,15 @@ class Findings:
         return [*self.lost, *self.doubled, *self.others]
 
 
-async def read_rows(estate: Estate) -> Rows:
-    return {row["id"]: row for row in await estate.rows(_ROWS)}
+async def read_rows(environment: ChaosEnvironment) -> Rows:
+    return {row["id"]: row for row in await environment.rows(_ROWS)}
 
 
-async def restless(estate: Estate) -> list[str]:
+async def restless(environment: ChaosEnvironment) -> list[str]:
     """Workspaces that are not where they are wanted, or on the way somewhere."""
     return [
         f"{row['id']} is {row['status']}, wanted {row['desired_state']}, error {row['error_info']}"
-        for row in (await read_rows(estate)).values()
+        for row in (await read_rows(environment)).values()
         if row["operation"] != "NONE"
         or row["observed_status"] != ("DELETED" if row["deleted"] else row["desired_state"])
         or (row["gave_up"] and not row["deleted"])
@@ -70,7 +70,7 @@ async def restless(estate: Estate) -> list[str]:
 
 
 async def judge(
-    estate: Estate,
+    environment: ChaosEnvironment,
     ledgers: Mapping[str, Ledger],
     watchers: Sequence[Watcher],
     *,
@@ -80,21 +80,21 @@ async def judge(
 
     ``late``: names that were asked for and never answered. A server that was frozen may make one after all.
     """
-    rows = await read_rows(estate)
+    rows = await read_rows(environment)
     live = {key: row for key, row in rows.items() if not row["deleted"]}
     found = Findings()
     found.lost += [f"workspace {each} has no row" for each in ledgers.keys() - live.keys()]
     found.doubled += judge_strangers(live, ledgers, late=late)
     for key in sorted(ledgers.keys() & live.keys()):
-        found.lost += await asyncio.to_thread(judge_home, estate.ground, ledgers[key], live[key])
-    found.doubled += await asyncio.to_thread(judge_processes, estate.ground, live)
+        found.lost += await asyncio.to_thread(judge_home, environment.setup, ledgers[key], live[key])
+    found.doubled += await asyncio.to_thread(judge_processes, environment.setup, live)
     found.others += [
         f"{key} is in error: {row['error_info']}" for key, row in live.items() if row["error_info"]
     ]
-    found.others += judge_volumes(estate.ground, live)
-    found.others += await audit.verdicts(estate)
-    found.others += await _patiently(partial(judge_archives, estate.ground, live), seconds=GC_SECONDS)
-    found.others += await _patiently(estate.strays, seconds=STRAY_SECONDS)
+    found.others += judge_volumes(environment.setup, live)
+    found.others += await audit.problems(environment)
+    found.others += await _patiently(partial(judge_archives, environment.setup, live), seconds=GC_SECONDS)
+    found.others += await _patiently(environment.strays, seconds=STRAY_SECONDS)
     for watcher in watchers:
         found.others += await _patiently(partial(judge_picture, watcher, rows), seconds=SSE_SECONDS)
     return found
@@ -116,12 +116,12 @@ async def _patiently(look: Callable[[], list[str]], *, seconds: float) -> list[s
     return wrong
 
 
-def judge_home(ground: Ground, ledger: Ledger, row: asyncpg.Record) -> list[str]:
+def judge_home(setup: RuntimeSetup, ledger: Ledger, row: asyncpg.Record) -> list[str]:
     """Every file with its content, none besides: on the disk, or in the archive."""
     if row["observed_status"] != "PENDING":
-        files = files_of_home(ground.home(ledger.id))
+        files = files_of_home(setup.home(ledger.id))
     elif row["archive_key"] is not None:
-        files = files_of_archive(ground.archives / row["archive_key"])
+        files = files_of_archive(setup.archives / row["archive_key"])
     else:
         files = {}
     if files == ledger.files:
@@ -157,9 +157,9 @@ def files_of_archive(path: Path) -> dict[str, str]:
     return found
 
 
-def judge_processes(ground: Ground, live: Rows) -> list[str]:
+def judge_processes(setup: RuntimeSetup, live: Rows) -> list[str]:
     """One server for each that runs, none for any other."""
-    counts = Counter(ground.servers())
+    counts = Counter(setup.servers())
     wanted = {key: 1 for key, row in live.items() if row["observed_status"] == "RUNNING"}
     return [
         f"{counts.get(key, 0)} processes of {key}, {wanted.get(key, 0)} expected"
@@ -168,18 +168,18 @@ def judge_processes(ground: Ground, live: Rows) -> list[str]:
     ]
 
 
-def judge_volumes(ground: Ground, live: Rows) -> list[str]:
-    there = {path.name[3:-5] for path in ground.homes()}
+def judge_volumes(setup: RuntimeSetup, live: Rows) -> list[str]:
+    there = {path.name[3:-5] for path in setup.homes()}
     wanted = {key for key, row in live.items() if row["observed_status"] in ("STANDBY", "RUNNING")}
     return [f"volume of {each} is an orphan" for each in there - wanted] + [
         f"volume of {each} is missing" for each in wanted - there
     ]
 
 
-def judge_archives(ground: Ground, live: Rows) -> list[str]:
+def judge_archives(setup: RuntimeSetup, live: Rows) -> list[str]:
     """Of a deleted workspace nothing is left; of a living one only generations and its last operation's."""
     attempts: dict[str, list[Path]] = {}
-    for path in _objects(ground.archives):
+    for path in _objects(setup.archives):
         attempts.setdefault(path.parts[-4], []).append(path)
     wrong = []
     for key, paths in attempts.items():

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
-from tests.chaos.estate import Estate, client
-from tests.chaos.grounds import Ground
+from tests.chaos.environment import ChaosEnvironment, client
 from tests.chaos.replica import Replica
+from tests.chaos.runtime_setups import RuntimeSetup
 
 SILENCE_SECONDS = 45.0  # a heartbeat comes every 30
 PAUSE_SECONDS = 0.2
@@ -19,8 +19,8 @@ class Watcher:
     """A browser that connects again whenever it must. What it knows is merged from events alone, as the
     dashboard does it; it never asks for the list."""
 
-    def __init__(self, estate: Estate, replica: Replica) -> None:
-        self._client = client(estate, timeout=SILENCE_SECONDS)
+    def __init__(self, environment: ChaosEnvironment, replica: Replica) -> None:
+        self._client = client(environment, timeout=SILENCE_SECONDS)
         self._url = f"{replica.url}/api/v1/events"
         self._task = asyncio.create_task(self._watch())
         self.replica = replica
@@ -65,8 +65,8 @@ class Watcher:
 class Sentinel:
     """Invariant 1 at every moment, not only at rest: no workspace ever has two servers."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, setup: RuntimeSetup) -> None:
+        self._setup = setup
         self._task = asyncio.create_task(self._watch())
         self.looks = 0
         self.seen: list[str] = []
@@ -77,6 +77,6 @@ class Sentinel:
 
     async def _watch(self) -> None:
         while True:
-            self.seen += await asyncio.to_thread(self._ground.doubled)
+            self.seen += await asyncio.to_thread(self._setup.doubled)
             self.looks += 1
             await asyncio.sleep(LOOK_SECONDS)

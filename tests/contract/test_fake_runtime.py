@@ -5,13 +5,15 @@ from uuid import UUID
 import pytest
 
 from codehub.runtimes.base import Runtime
-from tests.contract.runtime_suite import HomeUsersContract, RuntimeContract, runtime, ws
+from tests.contract.exec_suite import EngineExecContract, ExecContract, awake
+from tests.contract.fake_programs import PROGRAMS
+from tests.contract.runtime_suite import HomeUsersContract, NodesContract, RuntimeContract, runtime, ws
 from tests.support.fake_runtime import Behaviour, FakeEngine, FakeRuntime
 
-__all__ = ["runtime", "ws"]
+__all__ = ["awake", "runtime", "ws"]
 
 
-class FakeBench:
+class FakeEnvironment:
     image = "fake"
     failing_image = "wrong"
 
@@ -47,21 +49,29 @@ class FakeBench:
     async def send_stranger_away(self, workspace_id: UUID) -> None:
         self._engine().place(workspace_id).stranger = None
 
+    async def open_without_nodes(self) -> Runtime:
+        self._engine().no_node = "0/2 nodes are available"
+        return await self.open()
+
+    async def add_node(self) -> None:
+        self._engine().no_node = None
+
     async def break_engine(self) -> None:
-        self._engine().away = True
+        self._engine().go_away()
 
     def _engine(self, installation: str = "one") -> FakeEngine:
         if installation not in self.engines:
             engine = FakeEngine(images=(self.image, self.failing_image))
             engine.failing_images.add(self.failing_image)
+            engine.programs |= PROGRAMS
             self.engines[installation] = engine
         return self.engines[installation]
 
 
 @pytest.fixture
-def bench() -> FakeBench:
-    return FakeBench()
+def environment() -> FakeEnvironment:
+    return FakeEnvironment()
 
 
-class TestFakeRuntime(RuntimeContract, HomeUsersContract):
+class TestFakeRuntime(RuntimeContract, HomeUsersContract, NodesContract, ExecContract, EngineExecContract):
     pass

@@ -7,7 +7,7 @@ import pytest
 
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from tests.contract.runtime_suite import RuntimeContract, runtime, ws
-from tests.support.local_bench import LocalBench
+from tests.support.local_environment import LocalEnvironment
 
 __all__ = ["runtime", "ws"]
 
@@ -19,11 +19,11 @@ WAYS = [
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way[0] + (" in bubblewrap" if way[1] else ""))
-async def bench(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalBench]:
+async def environment(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalEnvironment]:
     where, use_bubblewrap = request.param
-    bench = LocalBench(tmp_path, use_bubblewrap=use_bubblewrap, on_socket=where == "on a socket")
-    yield bench
-    await bench.close()
+    environment = LocalEnvironment(tmp_path, use_bubblewrap=use_bubblewrap, on_socket=where == "on a socket")
+    yield environment
+    await environment.close()
 
 
 class TestLocalRuntime(RuntimeContract):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
+from tests.support.people import PASSWORD
 from tests.support.requirements import require_chromium
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,8 +18,6 @@ STATIC = ROOT / "src" / "codehub" / "api" / "static"
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 PATIENCE_MS = 30_000
-ADMIN_PASSWORD = "an admin's password"
-PASSWORD = "a person's password"
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -122,42 +120,3 @@ async def visit(
         assert expected_complaints or not seen.complaints
     finally:
         await context.close()
-
-
-class AdminApi:
-    """The administrator by way of the API: prepares what a test is not about."""
-
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, url: str) -> "AsyncIterator[AdminApi]":
-        async with httpx.AsyncClient(base_url=f"{url}/api/v1", headers={"Origin": url}, timeout=30) as client:
-            await cls._said(
-                client.post("/auth/login", json={"username": "admin", "password": ADMIN_PASSWORD})
-            )
-            yield cls(client)
-
-    @staticmethod
-    async def _said(asking: Any) -> Any:
-        answer: httpx.Response = await asking
-        assert answer.is_success, answer.text
-        return answer.json() if answer.content else None
-
-    async def add_user(self, username: str, *, role: str = "user") -> dict[str, Any]:
-        body = {"username": username, "password": PASSWORD, "role": role}
-        return dict(await self._said(self._client.post("/users", json=body)))
-
-    async def change_user(self, user: Mapping[str, Any], **change: Any) -> None:
-        await self._said(self._client.patch(f"/users/{user['id']}", json=change))
-
-    async def change_workspace(self, workspace_id: str, **change: Any) -> None:
-        await self._said(self._client.patch(f"/workspaces/{workspace_id}", json=change))
-
-    async def create(self, name: str) -> str:
-        body = {"name": name, "start": False}
-        return str((await self._said(self._client.post("/workspaces", json=body)))["id"])
-
-    async def delete(self, workspace_id: str) -> None:
-        await self._said(self._client.delete(f"/workspaces/{workspace_id}"))

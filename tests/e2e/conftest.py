@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.e2e.browser import AdminApi, chromium
+from tests.e2e.browser import chromium
+from tests.support.people import Person
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -15,7 +16,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(url: str) -> AsyncIterator[AdminApi]:
+async def admin(url: str) -> AsyncIterator[Person]:
     """Of the CodeHub at ``url``, which each file starts for itself."""
-    async with AdminApi.open(url) as api:
-        yield api
+    async with Person.admin(url) as person:
+        yield person

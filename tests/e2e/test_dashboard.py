@@ -17,11 +17,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.e2e.browser import ADMIN_PASSWORD, PASSWORD, AdminApi, Visit, require_dashboard, visit
+from tests.e2e.browser import Visit, require_dashboard, visit
 from tests.support import tiny_server
 from tests.support.instance import codehub_up
-from tests.support.people import QUICK
-from tests.support.postgres import free_port
+from tests.support.people import ADMIN_PASSWORD, PASSWORD, QUICK, Person
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -49,7 +49,7 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def ann(url: str, browser: Browser, admin: AdminApi) -> AsyncIterator[Visit]:
+async def ann(url: str, browser: Browser, admin: Person) -> AsyncIterator[Visit]:
     """Somebody new, signed in, in front of an empty list."""
     username = f"ann-{uuid4().hex[:8]}"
     await admin.add_user(username)
@@ -138,11 +138,11 @@ async def test_an_error_is_told_in_words_and_lifted_by_an_administrator(
     await expect(ann.page.get_by_role("region", name="Timeline")).to_contain_text("Error cleared")
 
 
-async def test_what_others_change_arrives_without_being_asked_for(ann: Visit, admin: AdminApi) -> None:
+async def test_what_others_change_arrives_without_being_asked_for(ann: Visit, admin: Person) -> None:
     card = await ann.create("before", start=False)
     workspace_id = await card.get_attribute("data-workspace")
     assert workspace_id is not None
-    await admin.change_workspace(workspace_id, name="after")
+    await admin.change(workspace_id, name="after")
     await expect(ann.card("after")).to_be_visible()
     await expect(ann.card("before")).to_have_count(0)
 
@@ -247,7 +247,7 @@ async def test_language_and_theme_are_remembered(ann: Visit) -> None:
 
 
 async def test_a_wrong_password_and_the_way_back_to_where_one_wanted(
-    url: str, browser: Browser, admin: AdminApi
+    url: str, browser: Browser, admin: Person
 ) -> None:
     username = f"bo-{uuid4().hex[:8]}"
     await admin.add_user(username)
@@ -264,7 +264,7 @@ async def test_a_wrong_password_and_the_way_back_to_where_one_wanted(
         await expect(window.page.get_by_role("heading", name="Tokens")).to_be_visible()
 
 
-async def test_next_never_leads_to_another_host(url: str, browser: Browser, admin: AdminApi) -> None:
+async def test_next_never_leads_to_another_host(url: str, browser: Browser, admin: Person) -> None:
     username = f"cy-{uuid4().hex[:8]}"
     await admin.add_user(username)
     async with visit(browser, url) as window:
@@ -273,18 +273,18 @@ async def test_next_never_leads_to_another_host(url: str, browser: Browser, admi
 
 
 async def test_who_is_disabled_is_signed_out_where_they_stand(
-    url: str, browser: Browser, admin: AdminApi
+    url: str, browser: Browser, admin: Person
 ) -> None:
     username = f"di-{uuid4().hex[:8]}"
     user = await admin.add_user(username)
     async with visit(browser, url) as window:
         await window.sign_in(username)
         await expect(window.page.get_by_role("heading", name="Your first workspace")).to_be_visible()
-        await admin.change_user(user, disabled=True)
+        await admin.api("PATCH", f"/users/{user['id']}", json={"disabled": True})
         await expect(window.page.get_by_text("Your session has ended.")).to_be_visible()
 
 
-async def test_the_operators_console(url: str, browser: Browser, admin: AdminApi, ann: Visit) -> None:
+async def test_the_operators_console(url: str, browser: Browser, admin: Person, ann: Visit) -> None:
     await ann.create("seen-by-admin", start=False)
     async with visit(browser, url) as window:
         page = window.page
@@ -318,7 +318,7 @@ async def test_the_operators_console(url: str, browser: Browser, admin: AdminApi
 @pytest.mark.parametrize("language", ["en", "ko"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_no_page_has_anything_axe_objects_to(
-    url: str, browser: Browser, admin: AdminApi, theme: str, language: str
+    url: str, browser: Browser, admin: Person, theme: str, language: str
 ) -> None:
     username = f"fi-{uuid4().hex[:8]}"
     await admin.add_user(username, role="admin")
@@ -373,9 +373,9 @@ async def test_a_lost_connection_is_shown_and_heals(browser: Browser, tmp_path: 
         await first.end()
         await expect(window.page.get_by_text("Connection lost.")).to_be_visible()
         await expect(window.card("patient")).to_be_visible()
-        async with codehub_up(tmp_path / "data", bind=bind, **SETTINGS), AdminApi.open(first.url) as admin:
+        async with codehub_up(tmp_path / "data", bind=bind, **SETTINGS), Person.admin(first.url) as admin:
             await expect(window.page.get_by_text("Connection lost.")).to_have_count(0)
             workspace_id = await window.card("patient").get_attribute("data-workspace")
             assert workspace_id is not None
-            await admin.change_workspace(workspace_id, name="rewarded")
+            await admin.change(workspace_id, name="rewarded")
             await expect(window.card("rewarded")).to_be_visible()

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from tests.e2e.browser import chromium, visit
 from tests.support.instance import codehub_up
 from tests.support.people import ADMIN_PASSWORD, QUICK, Person
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.timeout(400)]

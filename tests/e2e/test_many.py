@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.e2e.browser import ADMIN_PASSWORD, AdminApi, require_dashboard, visit
+from tests.e2e.browser import require_dashboard, visit
 from tests.support.instance import codehub_up
-from tests.support.people import ECHO, QUICK
-from tests.support.postgres import free_port
+from tests.support.people import ADMIN_PASSWORD, ECHO, QUICK, Person
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -34,7 +34,7 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
 
 
 async def test_connections_and_what_follows_them_show_without_a_reload(
-    url: str, browser: Browser, admin: AdminApi
+    url: str, browser: Browser, admin: Person
 ) -> None:
     username = f"ann-{uuid4().hex[:8]}"
     await admin.add_user(username)
@@ -58,7 +58,7 @@ async def test_connections_and_what_follows_them_show_without_a_reload(
         await expect(card).not_to_contain_text("1 connection")
 
 
-async def test_a_phone_is_wide_enough(url: str, browser: Browser, admin: AdminApi) -> None:
+async def test_a_phone_is_wide_enough(url: str, browser: Browser, admin: Person) -> None:
     username = f"bo-{uuid4().hex[:8]}"
     await admin.add_user(username)
     async with visit(browser, url, viewport=PHONE, has_touch=True, is_mobile=True) as window:
@@ -89,13 +89,14 @@ async def test_a_phone_is_wide_enough(url: str, browser: Browser, admin: AdminAp
 
 
 async def test_of_more_than_five_hundred_what_is_shown_is_live(
-    url: str, browser: Browser, admin: AdminApi
+    url: str, browser: Browser, admin: Person
 ) -> None:
     gate = asyncio.Semaphore(8)
 
     async def create(number: int) -> str:
         async with gate:
-            return await admin.create(f"many-{number:03}")
+            body = {"name": f"many-{number:03}", "start": False}
+            return str((await admin.api("POST", "/workspaces", json=body))["id"])
 
     ids = await asyncio.gather(*(create(number) for number in range(MANY)))
     async with visit(browser, url) as window:
@@ -105,9 +106,9 @@ async def test_of_more_than_five_hundred_what_is_shown_is_live(
         shown = page.get_by_role("row").filter(has_text="many-").first
         name = (await shown.get_by_role("link").inner_text()).strip()
         workspace_id = ids[int(name.removeprefix("many-"))]
-        await admin.change_workspace(workspace_id, name="renamed-by-somebody")
+        await admin.change(workspace_id, name="renamed-by-somebody")
         await expect(page.get_by_role("row").filter(has_text="renamed-by-somebody")).to_have_count(1)
-        await admin.delete(workspace_id)
+        await admin.api("DELETE", f"/workspaces/{workspace_id}")
         await expect(page.get_by_role("row").filter(has_text="renamed-by-somebody")).to_have_count(0)
 
         before = await page.get_by_role("row").count()
@@ -115,5 +116,5 @@ async def test_of_more_than_five_hundred_what_is_shown_is_live(
         await expect(page.get_by_role("row")).not_to_have_count(before)
         await page.get_by_role("searchbox").fill("many-000")
         await expect(page.get_by_role("row").filter(has_text="many-000")).to_have_count(1)
-        await admin.change_workspace(ids[0], name="many-000-and-still-here")
+        await admin.change(ids[0], name="many-000-and-still-here")
         await expect(page.get_by_role("row").filter(has_text="many-000-and-still-here")).to_have_count(1)

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.support.instance import codehub_up
 from tests.support.people import ECHO, PASSWORD, QUICK, Person, refused_with
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

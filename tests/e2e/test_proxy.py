@@ -38,12 +38,6 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
         yield instance.url
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def admin(url: str) -> AsyncIterator[Person]:
-    async with Person.admin(url) as person:
-        yield person
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def ann(url: str, admin: Person) -> AsyncIterator[Person]:
     username = f"ann-{uuid4().hex[:8]}"

@@ -19,7 +19,7 @@ from playwright.async_api import Browser, Page, expect
 import tests.support
 from tests.support.instance import codehub_up
 from tests.support.people import PASSWORD, QUICK, Person
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.needs_browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.e2e.browser import require_dashboard, visit
-from tests.support.instance import COMMAND, codehub_up, environment
+from tests.support.instance import COMMAND, codehub_up, process_variables
 from tests.support.object_stores import S3Server, rclone_server
 from tests.support.people import ADMIN_PASSWORD, QUICK, Person
 from tests.support.waiting import until
@@ -49,7 +49,7 @@ async def explained(url: str, admin: Person, name: str) -> str:
     token = (await admin.api("POST", "/tokens", json={"name": "cli"}))["token"]
     process = await asyncio.create_subprocess_exec(
         *(*COMMAND, "ws", "explain", name, "--json"),
-        env=environment(CODEHUB_URL=url, CODEHUB_TOKEN=token),
+        env=process_variables(CODEHUB_URL=url, CODEHUB_TOKEN=token),
         stdout=asyncio.subprocess.PIPE,
     )
     said, _ = await process.communicate()

@@ -3,7 +3,7 @@
 Everything that can happen to one workspace (its row, its container, volume, archives and storage job, a
 leader, the leader it replaced, the Observer, a person, and faults) is cut into steps, and a breadth-first
 search takes every step in every order. The decisions are not modelled: they are the product's own
-``plan``, ``after_failure``, ``observe`` and ``home`` functions. What is modelled is the world around them.
+``plan``, ``after_failure``, ``observe`` and ``home`` functions. What is modelled is the environment around them.
 
 - ``state``: what exists. ``rules``: the safety rules, each of which the harness can switch off.
 - ``decisions``: the product's functions, asked about a row of the model.

@@ -12,13 +12,13 @@ from uuid import UUID
 from codehub.domain import home
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
 from codehub.domain.plan import Attempt, Decision, Halt, Mark, plan
-from codehub.domain.policy import Consequence, Policy, after_failure
+from codehub.domain.policy import Consequence, ErrorPolicy, after_failure
 from codehub.domain.states import HealthStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from tests.model.rules import Rules
 from tests.model.state import Row
 
-POLICY = Policy(max_retries=1)  # one retry shows as much as three, in fewer states
+POLICY = ErrorPolicy(max_retries=1)  # one retry shows as much as three, in fewer states
 
 CLAIMED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 ACTED_AT = CLAIMED_AT + timedelta(seconds=10)
@@ -142,6 +142,12 @@ def recovered(row: Row, rules: Rules) -> Row:
     kept = home.at_recovery(view(row, rules))
     mark = kept.volume if rules.accept_loss_when_told else row.mark and row.observed != "PENDING"
     return row._replace(error=None, error_count=0, mark=mark)
+
+
+def returned_to_archive(row: Row, rules: Rules) -> Row:
+    kept = home.at_return_to_archive(view(row, rules))
+    marker = kept.restore_marker if rules.untrust_what_is_given_up else row.marker
+    return row._replace(error=None, error_count=0, marker=marker, mark=kept.volume)
 
 
 def name_of(error: ErrorInfo) -> str:

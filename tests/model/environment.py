@@ -24,8 +24,8 @@ def observer(state: State, rules: Rules) -> Iterator[Step]:
     if state.look is not None:
         yield "Observer writes", state._replace(row=_observed(row, state.look), look=None)
         return
-    world = state.world
-    look = Look(world.container, world.volume is not None, fresh=row.acted)
+    resources = state.resources
+    look = Look(resources.container, resources.volume is not None, fresh=row.acted)
     may_become_news = row.operation is not Operation.NONE or row.terminal
     if may_become_news or _observed(row, look) != row:
         yield "Observer looks", state._replace(look=look)
@@ -36,24 +36,24 @@ def _deleted_is_final(row: Row, rules: Rules) -> bool:
 
 
 def _observed(row: Row, look: Look) -> Row:
-    verdict = observe(
+    observed = observe(
         container=look.container,
         volume=look.volume,
         deleted=row.deleted,
         terminal_error=row.terminal,
     )
-    error = "broken" if verdict.broken is not None and row.error is None else row.error
+    error = "broken" if observed.broken is not None and row.error is None else row.error
     return row._replace(
-        observed=verdict.observed_status,
-        health_error=verdict.health_status.value == "ERROR",
+        observed=observed.observed_status,
+        health_error=observed.health_status.value == "ERROR",
         error=error,
         fresh=look.fresh and row.acted,
     )
 
 
 def storage_job(state: State) -> Iterator[Step]:
-    if state.world.job is not None:
-        yield "job goes on", state._replace(world=runtime.advance_job(state.world))
+    if state.resources.job is not None:
+        yield "job goes on", state._replace(resources=runtime.advance_job(state.resources))
 
 
 def person(state: State, intents: tuple[str, ...], rules: Rules) -> Iterator[Step]:
@@ -65,27 +65,53 @@ def person(state: State, intents: tuple[str, ...], rules: Rules) -> Iterator[Ste
         for intent in intents:
             if (changed := _intent(row, intent)) != row:
                 yield f"person intents {intent}", state._replace(row=changed, budget=spent)
-    if budget.edits and state.world.container is ContainerState.RUNNING and state.world.volume is not None:
-        world = state.world._replace(volume=state.newest + 1)
+    if (
+        budget.edits
+        and state.resources.container is ContainerState.RUNNING
+        and state.resources.volume is not None
+    ):
+        resources = state.resources._replace(volume=state.newest + 1)
         spent = budget._replace(edits=budget.edits - 1)
-        yield "person edits", state._replace(world=world, newest=state.newest + 1, budget=spent)
+        yield "person edits", state._replace(resources=resources, newest=state.newest + 1, budget=spent)
     if budget.recoveries and (row.terminal or row.given_up):
         yield "person recovers", recover(state, rules)
+    if budget.returns and _home_is_out_of_reach(state):
+        yield "person returns to the archive", return_to_archive(state, rules)
 
 
 def recover(state: State, rules: Rules) -> State:
     """Told that the volume vanished, a person who recovers accepts the loss: the archive is the home."""
-    row, world, newest = state.row, state.world, state.newest
+    row, resources, newest = state.row, state.resources, state.newest
     accepted = row.error == "vanished" and row.health_error
-    if accepted and world.volume is None:
-        newest = content_of(world, row.archive_key) or 0
-        world = world._replace(unmounted=None)
+    if accepted and resources.volume is None:
+        newest = content_of(resources, row.archive_key) or 0
+        resources = resources._replace(unmounted=None)
     row = decisions.recovered(row, rules)
     look = state.look
     if rules.look_after_recovery:
         look = None
     budget = state.budget._replace(recoveries=max(0, state.budget.recoveries - 1))
-    return state._replace(row=row, world=world, newest=newest, look=look, budget=budget)
+    return state._replace(row=row, resources=resources, newest=newest, look=look, budget=budget)
+
+
+def _home_is_out_of_reach(state: State) -> bool:
+    """Any failure may have been "its node does not take it", which is only ever said where nothing runs."""
+    row, container = state.row, state.resources.container
+    failed = (row.error == "failed" or row.given_up) and row.operation is Operation.NONE
+    asleep = row.observed is ObservedStatus.STANDBY and container is ContainerState.NONE
+    return failed and asleep and row.archive_key is not None
+
+
+def return_to_archive(state: State, rules: Rules) -> State:
+    """The home is out of reach: a person gives up what is newer than the archive. It may come back all the same."""
+    newest = content_of(state.resources, state.row.archive_key)
+    assert newest is not None
+    return state._replace(
+        row=decisions.returned_to_archive(state.row, rules),
+        newest=newest,
+        look=None,
+        budget=state.budget._replace(returns=state.budget.returns - 1),
+    )
 
 
 def _intent(row: Row, intent: str) -> Row:
@@ -97,7 +123,7 @@ def _intent(row: Row, intent: str) -> Row:
 
 
 def faults(state: State) -> Iterator[Step]:
-    budget, world = state.budget, state.world
+    budget, resources = state.budget, state.resources
     if budget.takeovers:
         ghost = state.leader if state.leader.doing != "nothing" else None
         yield (
@@ -108,17 +134,23 @@ def faults(state: State) -> Iterator[Step]:
                 budget=budget._replace(takeovers=budget.takeovers - 1),
             ),
         )
-    if budget.crashes and world.container is ContainerState.RUNNING:
-        dead = world._replace(container=ContainerState.DEAD)
-        yield "container dies", state._replace(world=dead, budget=_less(budget, "crashes"))
-    if budget.failures and world.job is not None:
-        yield "job dies", state._replace(world=world._replace(job=None), budget=_less(budget, "failures"))
-    if budget.unmounts and world.volume is not None and world.job is None:
-        away = world._replace(volume=None, unmounted=world.volume)
-        if world.container is ContainerState.NONE:
-            yield "disk is unmounted", state._replace(world=away, budget=_less(budget, "unmounts"))
-    if world.unmounted is not None and world.volume is None:
-        yield "disk comes back", state._replace(world=world._replace(volume=world.unmounted, unmounted=None))
+    if budget.crashes and resources.container is ContainerState.RUNNING:
+        dead = resources._replace(container=ContainerState.DEAD)
+        yield "container dies", state._replace(resources=dead, budget=_less(budget, "crashes"))
+    if budget.failures and resources.job is not None:
+        yield (
+            "job dies",
+            state._replace(resources=resources._replace(job=None), budget=_less(budget, "failures")),
+        )
+    if budget.unmounts and resources.volume is not None and resources.job is None:
+        away = resources._replace(volume=None, unmounted=resources.volume)
+        if resources.container is ContainerState.NONE:
+            yield "disk is unmounted", state._replace(resources=away, budget=_less(budget, "unmounts"))
+    if resources.unmounted is not None and resources.volume is None:
+        yield (
+            "disk comes back",
+            state._replace(resources=resources._replace(volume=resources.unmounted, unmounted=None)),
+        )
 
 
 def _less(budget: Budget, what: str) -> Budget:

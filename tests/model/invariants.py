@@ -3,7 +3,7 @@
 from codehub.domain.completion import TARGET
 from codehub.domain.observation import observe
 from codehub.domain.states import ContainerState, ObservedStatus, Operation
-from tests.model.state import State, World, content_of
+from tests.model.state import Resources, State, content_of
 
 TWO_ACTORS = "somebody who was replaced changed something"
 
@@ -15,14 +15,14 @@ def violation(state: State) -> str | None:
 
 def _lost_content(state: State) -> str | None:
     """What the person last left in the home is somewhere, and the row knows where."""
-    row, world = state.row, state.world
+    row, resources = state.row, state.resources
     if row.deleted or state.newest == 0:
         return None
-    at_hand = world.volume == state.newest or world.unmounted == state.newest
-    if not at_hand and content_of(world, row.archive_key) != state.newest:
+    at_hand = resources.volume == state.newest or resources.unmounted == state.newest
+    if not at_hand and content_of(resources, row.archive_key) != state.newest:
         kept = any(
             key.split("/")[0] == str(row.op_seq) and content == state.newest
-            for key, content in world.archives
+            for key, content in resources.archives
         )
         return "a volume went before its archive was committed" if kept else "content is lost"
     return None
@@ -30,39 +30,39 @@ def _lost_content(state: State) -> str | None:
 
 def _wrong_content(state: State) -> str | None:
     """A person only ever meets the home as it was left: whole, and the newest."""
-    world = state.world
-    if world.container is not ContainerState.RUNNING:
+    resources = state.resources
+    if resources.container is not ContainerState.RUNNING:
         return None
-    if state.row.deleted or world.volume in (None, state.newest):
+    if state.row.deleted or resources.volume in (None, state.newest):
         return None
     return "a container runs on a home that is not the newest"
 
 
 def _disturbed_job(state: State) -> str | None:
-    if state.world.container is ContainerState.RUNNING and state.world.job is not None:
+    if state.resources.container is ContainerState.RUNNING and state.resources.job is not None:
         return "a container runs during a storage job"
     return None
 
 
-def broken_by_effect(before: State, after: World, token: tuple[int, int]) -> str | None:
+def broken_by_effect(before: State, after: Resources, token: tuple[int, int]) -> str | None:
     """Nothing is changed by somebody who was replaced; an empty home is made only where none was left."""
-    if token < before.world.token and after._replace(token=before.world.token) != before.world:
+    if token < before.resources.token and after._replace(token=before.resources.token) != before.resources:
         return TWO_ACTORS
-    if before.row.deleted or before.world.volume is not None or after.volume != 0:
+    if before.row.deleted or before.resources.volume is not None or after.volume != 0:
         return None
-    if before.world.archives:
+    if before.resources.archives:
         return "an empty home was made beside an archive"
     return "an empty home was made in place of one that vanished" if before.newest else None
 
 
 def target_is_shown(state: State) -> bool:
-    """Whether the world, right now, is what the operation in flight is for."""
-    row, world = state.row, state.world
+    """Whether the resources, right now, are what the operation in flight is for."""
+    row, resources = state.row, state.resources
     if row.operation is Operation.NONE:
         return False
     seen = observe(
-        container=world.container,
-        volume=world.volume is not None,
+        container=resources.container,
+        volume=resources.volume is not None,
         deleted=row.deleted,
         terminal_error=False,
     ).observed_status

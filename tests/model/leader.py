@@ -137,25 +137,27 @@ def _effect(
         yield f"{name} ({outcome})", state, leader._replace(doing="failed", failure=outcome)
         return
     token = (seen.op_seq, leader.epoch)
-    after = state._replace(world=outcome, problem=state.problem or broken_by_effect(state, outcome, token))
+    after = state._replace(
+        resources=outcome, problem=state.problem or broken_by_effect(state, outcome, token)
+    )
     yield name, after, leader._replace(step=leader.step + 1)
     budget = state.budget
     if budget.failures and step not in ("look for archives", "end job"):
         spent = state._replace(budget=budget._replace(failures=budget.failures - 1))
         failed = leader._replace(doing="failed", failure="CONTAINER_START_FAILED")
         yield f"{name} (fails before)", spent, failed
-        if outcome != state.world:
-            half = runtime.half_done(state.world, outcome, step)
-            yield f"{name} (fails after)", spent._replace(world=half), failed
+        if outcome != state.resources:
+            half = runtime.half_done(state.resources, outcome, step)
+            yield f"{name} (fails after)", spent._replace(resources=half), failed
 
 
 def _await_job(state: State, leader: Leader, seen: Row) -> Iterator[tuple[str, State, Leader]]:
-    job, token = state.world.job, (seen.op_seq, leader.epoch)
+    job, token = state.resources.job, (seen.op_seq, leader.epoch)
     if job is not None and (job.op_seq, job.epoch) == token:
         return  # still at work
     name = f"{seen.operation}: hears of its job"
-    key = runtime.committed_attempt(state.world, seen.op_seq)
-    done = key is not None if seen.operation is Operation.ARCHIVING else state.world.restored_by == token
+    key = runtime.committed_attempt(state.resources, seen.op_seq)
+    done = key is not None if seen.operation is Operation.ARCHIVING else state.resources.restored_by == token
     if done:
         yield name, state, leader._replace(step=leader.step + 1, key=key)
     else:
@@ -208,7 +210,7 @@ def _end(state: State, leader: Leader, seen: Row, rules: Rules) -> Iterator[tupl
         if isinstance(outcome, str):
             yield "cannot confirm that the job is gone", state, idle
         else:
-            yield "confirms the job gone", state._replace(world=outcome), leader._replace(step=1)
+            yield "confirms the job gone", state._replace(resources=outcome), leader._replace(step=1)
         return
     if not _may_write(state, leader, seen, rules):
         yield "goes terminal (refused)", state, idle

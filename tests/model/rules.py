@@ -51,5 +51,8 @@ class Rules:
     look_after_recovery: bool = True
     """Only a look begun after a recovery turns health back to OK: what vanished may have come back."""
 
+    untrust_what_is_given_up: bool = True
+    """A person who gives a home up for its archive takes the trust from the volume, in the same statement."""
+
     restart_untrusted: bool = True
     """A failed execution of RESTORING takes the marker away before the action runs again."""

@@ -6,21 +6,21 @@ repeat what two of them show.
 
 from codehub.domain.states import DesiredState, ObservedStatus
 from tests.model.search import Scenario
-from tests.model.state import Budget, Row, State, World
+from tests.model.state import Budget, Resources, Row, State
 
 INTENTS = ("start", "stop", "archive")
 
 NEW = State(
     Row(desired=DesiredState.PENDING, observed=ObservedStatus.PENDING, mark=False),
-    World(volume=None),
+    Resources(volume=None),
     newest=0,
 )
 """Just created: no volume, no archive."""
 
-FIRST_HOME = State(Row(), World())
+FIRST_HOME = State(Row(), Resources())
 """Stopped, with files in its first volume and no archive yet."""
 
-RESTORED = State(Row(archive_key="0/0", marker="0/0"), World(archives=(("0/0", 1),)))
+RESTORED = State(Row(archive_key="0/0", marker="0/0"), Resources(archives=(("0/0", 1),)))
 """Stopped, on a volume that was restored from the archive 0/0."""
 
 ARCHIVED = State(
@@ -30,7 +30,7 @@ ARCHIVED = State(
         archive_key="0/0",
         mark=False,
     ),
-    World(volume=None, archives=(("0/0", 1),)),
+    Resources(volume=None, archives=(("0/0", 1),)),
 )
 """Only the archive 0/0 is left."""
 
@@ -70,6 +70,18 @@ ALL = [
         FIRST_HOME,
         Budget(intents=2, timeouts=1, unmounts=1, recoveries=2),
         ("archive", "start"),
+    ),
+    _scenario(
+        "home given up for its archive",
+        RESTORED,
+        Budget(intents=2, edits=1, crashes=1, timeouts=1, returns=1),
+        ("start", "archive"),
+    ),
+    _scenario(
+        "home given up under two leaders",
+        RESTORED,
+        Budget(intents=1, edits=1, crashes=1, timeouts=1, takeovers=1, returns=1),
+        ("start",),
     ),
     _scenario(
         "deleted at any moment",

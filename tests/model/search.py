@@ -109,7 +109,7 @@ def unsettled(state: State, rules: Rules, settled: set[State]) -> str | None:
 
 
 def _next_fair(state: State, rules: Rules) -> State | None:
-    """One step of a world in which everybody gets a turn and nothing breaks."""
+    """One step of a run in which everybody gets a turn and nothing breaks."""
     quiet = Scenario("", state, ())
     row = state.row
     if row.terminal and row.health_error and not row.deleted and state.look is None:
@@ -136,7 +136,7 @@ def _is_at_rest(state: State, rules: Rules) -> bool:
         return False
     if row.deleted:
         # An operation that gave up in the very moment of the deletion may leave an orphan, which is listed.
-        return row.observed.value == "DELETED" and (state.world.volume is None or row.terminal)
+        return row.observed.value == "DELETED" and (state.resources.volume is None or row.terminal)
     converged = row.observed.value == row.desired.value and not row.health_error and not row.terminal
     return converged and isinstance(decisions.decide(row, rules), Skip)
 

@@ -52,7 +52,7 @@ class Job(NamedTuple):
     content: int | None = None  # archive: what was read; restore: HALF once the volume is being made
 
 
-class World(NamedTuple):
+class Resources(NamedTuple):
     container: ContainerState = ContainerState.NONE
     volume: int | None = 1
     unmounted: int | None = None  # the volume's content while its disk is away
@@ -87,6 +87,7 @@ class Budget(NamedTuple):
     intents: int = 0
     edits: int = 0
     recoveries: int = 0
+    returns: int = 0
     takeovers: int = 0
     failures: int = 0
     timeouts: int = 0
@@ -96,7 +97,7 @@ class Budget(NamedTuple):
 
 class State(NamedTuple):
     row: Row
-    world: World
+    resources: Resources
     leader: Leader = Leader(epoch=1)
     ghost: Leader | None = None  # the leader before: it may still take the steps it was about to take
     look: Look | None = None
@@ -106,5 +107,5 @@ class State(NamedTuple):
     problem: str | None = None  # a step that must never happen has happened
 
 
-def content_of(world: World, key: str | None) -> int | None:
-    return dict(world.archives).get(key) if key is not None else None
+def content_of(resources: Resources, key: str | None) -> int | None:
+    return dict(resources.archives).get(key) if key is not None else None

@@ -33,6 +33,7 @@ HARM = {  # rule: the scenario, the harm
     "deleted_at_rest": ("deleted before it was made", "stuck"),
     "accept_loss_when_told": ("disk away from a restored home", LOST),
     "look_after_recovery": ("disk away from a restored home", LOST),
+    "untrust_what_is_given_up": ("home given up for its archive", LOST),
     "restart_untrusted": ("disk away while archiving", WRONG_HOME),
 }
 LIVENESS_ONLY = {"stop_first", "deleted_at_rest"}

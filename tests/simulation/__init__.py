@@ -4,7 +4,8 @@ Real: ``Leadership``, the loop, Observer, Reconciler and its worker, TTL manager
 services and rules, put together by ``build_control_plane``, three times. Simulated: what they stand on.
 
 - ``loop``: virtual time; processes that can be killed and frozen. ``chaos``: faults at every await.
-- ``database``, ``connection``, ``rows``, ``queries``: PostgreSQL, from what ``codehub.store`` says down.
+- ``store``: the ``ControlStore`` they are given; ``queries*`` say what its functions do.
+- ``database``, ``connection``, ``rows``: PostgreSQL, from a statement down. ``determinism``: clocks, randomness.
 - ``runtime``, ``stores``: containers, volumes, storage jobs, archives, hints, live events, activity.
 - ``person``, ``events``: who wants things, and what happens by itself.
 - ``guard``: the invariants. ``simulation``: a run. ``bugs``: planted ones, which some seed must find.

@@ -7,15 +7,15 @@ import os
 import sys
 import time
 
+from tests.simulation.determinism import deterministic
 from tests.simulation.seeds import parse_seeds
 from tests.simulation.simulation import investigate, run
-from tests.simulation.substitution import substituted
 
 
 def main() -> int:
     seeds = parse_seeds(os.environ.get("SEED") or os.environ.get("SEEDS") or "0-999")
     began = time.monotonic()
-    with substituted():
+    with deterministic():
         if len(seeds) == 1:
             outcome = run(seeds[0], traced=True)
             print(outcome.report())

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
-from codehub.coordinators import archive_gc, event_listener, observer
+from codehub.coordinators import archive_gc, event_listener, observer, ttl_manager
 from codehub.coordinators.reconciler import actions, breakers, executions, worker
 from codehub.domain import completion, home, plan, tick_plan
 from codehub.domain.errors import EffectError
@@ -20,9 +20,8 @@ from codehub.domain.retention import Sorted, StoredAttempt
 from codehub.domain.states import ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.runtimes.base import Observation, StorageJob, StorageKind
-from codehub.store.cluster import terms
-from codehub.store.workspaces import claims, limits
-from tests.simulation import queries, rows, runtime
+from codehub.store.workspaces.claims import ClaimedOperation
+from tests.simulation import queries, queries_terms, rows, runtime, store
 from tests.support.fake_runtime import FakeRuntime
 
 Patch = tuple[Any, str, Any]
@@ -67,11 +66,13 @@ def _always(value: object) -> Callable[..., Awaitable[object]]:
 
 @_bug(swap=0.02)
 def no_epoch_fence() -> list[Patch]:
-    async def hold_term(session: Any, lock_name: str, epoch: int, *, actor: str = "") -> datetime:
-        await queries.hold_term(session, lock_name, epoch, actor=actor)
-        return cast(datetime, session.db.now())
+    lasts = queries_terms.term_lasts
 
-    return [(terms, "hold_term", hold_term)]
+    async def term_lasts(session: Any, lock_name: str, epoch: int, *, lock: bool) -> bool:
+        await lasts(session, lock_name, epoch, lock=lock)
+        return True
+
+    return [(queries_terms, "term_lasts", term_lasts)]
 
 
 @_bug(slow=0.1, swap=0.05)
@@ -81,7 +82,7 @@ def no_token_check() -> list[Patch]:
 
 @_bug()
 def a_claim_does_not_compare() -> list[Patch]:
-    return [(queries, "_as_planned", lambda _: lambda ws: ws.operation is Operation.NONE)]
+    return [(queries, "_as_planned", lambda _: lambda row: row.view.operation is Operation.NONE)]
 
 
 # Data
@@ -101,11 +102,11 @@ def deleted_before_committed() -> list[Patch]:
 
 @_bug()
 def trust_kept_at_archive_commit() -> list[Patch]:
-    async def commit(session: Any, claim: claims.Claim, archive_key: str, *, home: HomeContext) -> bool:
+    async def commit(session: Any, claim: ClaimedOperation, archive_key: str, *, home: HomeContext) -> bool:
         kept = replace(home, restore_marker=archive_key)
         return await queries.commit_archive_key(session, claim, archive_key, home=kept)
 
-    return [(claims, "commit_archive_key", commit)]
+    return [(store, "commit_archive_key", commit)]
 
 
 @_bug()
@@ -120,11 +121,11 @@ def the_checksum_of_another_archive_is_kept() -> list[Patch]:
 
 @_bug(job=0.3)
 def archiving_gives_up_for_good() -> list[Patch]:
-    async def release(session: Any, claim: claims.Claim, error: Any, *, home: HomeContext) -> bool:
+    async def release(session: Any, claim: ClaimedOperation, error: Any, *, home: HomeContext) -> bool:
         del home
         return await queries.go_terminal(session, claim, replace(error, is_terminal=True))
 
-    return [(claims, "release", release)]
+    return [(store, "release", release)]
 
 
 @_bug(job=0.3)
@@ -172,7 +173,9 @@ def no_fresh_look_needed() -> list[Patch]:
 def an_action_has_ended_before_it_began() -> list[Patch]:
     read = worker.Worker._read_end
 
-    async def read_end(self: worker.Worker, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
+    async def read_end(
+        self: worker.Worker, ended: Sequence[ClaimedOperation]
+    ) -> Mapping[ClaimedOperation, datetime]:
         return {claim: at - timedelta(hours=1) for claim, at in (await read(self, ended)).items()}
 
     return [(worker.Worker, "_read_end", read_end)]
@@ -264,7 +267,12 @@ def jobs_are_not_confirmed_gone() -> list[Patch]:
 
 @_bug(slow=0.03)
 def places_are_counted_without_a_lock() -> list[Patch]:
-    return [(limits, "lock_limits", _always(None))]
+    return [(store, "lock_limits", _always(None))]
+
+
+@_bug()
+def work_is_no_use() -> list[Patch]:
+    return [(ttl_manager.TtlManager, "_without_busy", lambda _, idle, **__: _answer(idle))]
 
 
 # Archives and events

@@ -3,7 +3,7 @@
 Each seed gets a **profile**: some kinds of faults are on, others off, each with a rate of its own. A run in
 which everything fails all the time explores little, because nothing ever gets far enough to be hurt.
 
-``gate`` is called at every await point of the world outside a process (a statement, a commit, a call of the
+``gate`` is called at every await point of the environment outside a process (a statement, a commit, a call of the
 runtime or of the archive store), before the effect and after it. There the process may be killed or
 frozen, the awaiting task may be cancelled, the call may fail, or take its time.
 """

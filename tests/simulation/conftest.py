@@ -1,13 +1,13 @@
-"""The product stands on the simulation while a test of this room runs, and nowhere else."""
+"""The product stands on the simulation while a test of this directory runs, and nowhere else."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.substitution import substituted
+from tests.simulation.determinism import deterministic
 
 
 @pytest.fixture
 def simulated() -> Iterator[None]:
-    with substituted():
+    with deterministic():
         yield

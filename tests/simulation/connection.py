@@ -1,17 +1,18 @@
 """The client's end: what ``Leadership`` and the services take for a connector, a connection and a session."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from asyncio import CancelledError
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import asyncpg
 
-from codehub.store.cluster import terms
 from codehub.store.db.fencing import Fence
-from codehub.store.errors import TermOver
-from tests.simulation.database import Database, Transaction
+from codehub.store.errors import DATABASE_FAILED, TermOver
+from tests.simulation.database import Database, Key, Transaction
 from tests.simulation.loop import CURRENT
 
 if TYPE_CHECKING:
@@ -115,25 +116,60 @@ class Connection(_DriverConnection):
             raise ConnectionResetError("the session was ended")
 
 
-class ConnectionSource(Protocol):
-    async def acquire(self) -> Any: ...
+class TermCheck(Protocol):
+    """Whether this term lasts; with ``lock`` it lasts until the transaction ends."""
+
+    async def __call__(self, session: "Session", lock_name: str, epoch: int, *, lock: bool) -> bool: ...
 
 
 class Session:
-    """A ``store.session.Session``; ``queries`` reads ``db`` and ``transaction``."""
+    """A ``store.db.session.Session``: one transaction from the first statement to ``commit`` or ``rollback``.
 
-    connection: Connection
-    db: Database
+    The twins read ``db`` and ``transaction``. Stricter than the real one in one thing: it is refused once it
+    was left, where the real one would begin a transaction that nobody ends.
+    """
 
-    def __init__(self, source: ConnectionSource) -> None:
-        self.source = source
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.db = connection.database
+        self.transaction_flags: dict[str, Any] = {}
+        self._transaction: Transaction | None = None
+        self._left = False
 
     @property
     def transaction(self) -> Transaction:
-        transaction = self.connection.backend.transaction
-        if transaction is None:  # the session ended under us: whatever is asked next will fail
-            transaction = Transaction(self.connection.backend, last_statement_at=float("inf"))
-        return transaction
+        assert self._transaction is not None, "a statement begins it"
+        return self._transaction
+
+    async def statement(self, what: str, *, writes: bool = False, fits_fence: bool = True) -> None:
+        """Every statement of a twin begins here. ``writes``, ``fits_fence``: for a fenced session."""
+        del writes, fits_fence
+        if self._left:
+            raise RuntimeError(f"the session was left before {what}")
+        self._begin()
+        await self.db.statement(self.transaction, what)
+
+    def seen(self, table: str, key: Any) -> Any:
+        """The row as the running statement found it when it began."""
+        return self.db.get(self.transaction, table, key)
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Self]:
+        try:
+            yield self
+        except BaseException:
+            await self.rollback()
+            raise
+        await self.commit()
+
+    async def commit(self) -> None:
+        transaction = self._end()
+        if transaction is not None:
+            await self.db.commit(transaction)
+
+    async def rollback(self) -> None:
+        if self._end() is not None:
+            self.db.rollback(self.connection.backend)
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,58 +177,65 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """``begin`` has tidied up."""
+        await self.rollback()
+        self._left = True
 
-    def begin(self) -> "_Begun":
-        return _Begun(self)
+    def _begin(self) -> None:
+        if self._transaction is not None:
+            return
+        if self.connection.backend.open and self.db.chaos.strikes("swap"):
+            self.db.chaos.say(f"session {self.connection.backend.pid} is swapped for another")
+            self.connection.swap()
+        backend = self.connection.backend
+        # Where the session was ended under us, whatever is asked next will fail.
+        ended = Transaction(backend, last_statement_at=float("inf"))
+        self._transaction = self.db.begin(backend) if backend.open else ended
 
-
-class _Begun:
-    """``session.begin()``: commits at its end, rolls back on any exception."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def __aenter__(self) -> None:
-        session = self._session
-        session.connection = await session.source.acquire()
-        session.db = session.connection.database
-        if session.connection.backend.open and session.db.chaos.strikes("swap"):
-            session.db.chaos.say(f"session {session.connection.backend.pid} is swapped for another")
-            session.connection.swap()
-        if session.connection.backend.open:
-            session.db.begin(session.connection.backend)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self._session.db.commit(self._session.transaction)
-        else:
-            self._session.db.rollback(self._session.connection.backend)
+    def _end(self) -> Transaction | None:
+        transaction, self._transaction = self._transaction, None
+        self.transaction_flags.clear()
+        return transaction
 
 
 class FencedSession(Session):
-    """A ``store.fencing.FencedSession``: here a transaction around it, in which the term is held."""
+    """A ``store.db.fencing.FencedSession``: one statement, which is a transaction by itself.
+
+    A read compares the term; a write locks it first. What a write finds is what was there when it began, also
+    where it had to wait for the term.
+    """
 
     now: datetime
 
-    def __init__(self, source: ConnectionSource, fence: Fence) -> None:
-        super().__init__(source)
+    def __init__(self, connection: Connection, fence: Fence, term_lasts: TermCheck) -> None:
+        super().__init__(connection)
         self._fence = fence
-        self._begun = self.begin()
+        self._term_lasts = term_lasts
+        self._found: dict[Key, Any] | None = None
+        self._failed = False
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._begun)
-            now = await terms.hold_term(self, self._fence.lock_name, self._fence.epoch)  # type: ignore[arg-type]
-            if now is None:
-                raise TermOver
-            self.now = now
-            stack.pop_all()
-        return self
+    async def statement(self, what: str, *, writes: bool = False, fits_fence: bool = True) -> None:
+        if self._found is not None:
+            raise RuntimeError("a second statement would be another transaction")
+        if not fits_fence:
+            raise TypeError(f"cannot be fenced: {what}")
+        self._failed = True  # unless it gets through
+        self._begin()
+        self.transaction.term = (self._fence.lock_name, self._fence.epoch)
+        await super().statement(what)
+        self._found = self.db.snapshot()
+        if not await self._term_lasts(self, self._fence.lock_name, self._fence.epoch, lock=writes):
+            raise TermOver("another term has begun")
+        self.now = self.db.now()
+        self._failed = False
+
+    def seen(self, table: str, key: Any) -> Any:
+        assert self._found is not None
+        return self._found.get((table, key))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._begun.__aexit__(kind, error, trace)
+        """What the one statement wrote stays, whatever the caller raises after it."""
+        if not self._failed and (kind is None or not issubclass(kind, (*DATABASE_FAILED, CancelledError))):
+            await self.commit()
+        await super().__aexit__(kind, error, trace)

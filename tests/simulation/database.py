@@ -2,10 +2,11 @@
 
 READ COMMITTED, like the real one: a statement sees what is committed and its own transaction's writes; a
 write waits for the row's lock, then judges its condition again on what is there by then; a commit makes
-everything visible at once. A session that ends, however it ends, rolls back and frees all its locks,
-advisory ones included. Time is the loop's.
+everything visible at once. After an error nothing but a rollback is accepted. A session that ends, however it
+ends, rolls back and frees all its locks, advisory ones included. Time is the loop's.
 
-What the statements *say* is in ``queries``; ``test_database.py`` compares both with the real server.
+What the statements *say* is in ``queries``; ``test_database.py`` compares both with the real server call by
+call, ``tests/integration/store/test_parity_interleaved.py`` in every order of two sessions.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.loop import Process
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-POLL_SECONDS = 0.05
 LOCK_TIMEOUT_SECONDS = 5.0
+DEADLOCK_SECONDS = 1.0
 
 Key = tuple[str, Any]
 Mode = Literal["share", "exclusive"]
@@ -43,6 +44,7 @@ class Transaction:
     locks: set[Key] = field(default_factory=set)
     term: tuple[str, int] | None = None  # whose term it was checked against
     last_statement_at: float = 0.0
+    failed: bool = False
 
 
 @dataclass(eq=False)
@@ -53,6 +55,7 @@ class Backend:
     process: Process | None
     open: bool = True
     transaction: Transaction | None = None
+    waits_for: tuple[Key, Mode] | None = None
     listeners: list[Callable[[str], None]] = field(default_factory=list)
     on_end: list[Callable[[], None]] = field(default_factory=list)
 
@@ -69,6 +72,7 @@ class Database:
         self._loop = loop
         self._tables: dict[str, dict[Any, Any]] = {}
         self._locks: dict[Key, dict[Backend, Mode]] = {}
+        self._waiters: dict[Key, list[asyncio.Future[None]]] = {}
         self._advisory: dict[int, Backend] = {}
         self._queue: dict[int, list[tuple[Backend, asyncio.Future[None]]]] = {}
         self._last_now = EPOCH
@@ -97,6 +101,8 @@ class Database:
         backend.open = False
         self.backends.remove(backend)
         self.rollback(backend)
+        if backend.waits_for is not None:
+            self._wake(backend.waits_for[0])
         for waiting in self._queue.values():
             waiting[:] = [entry for entry in waiting if entry[0] is not backend]
         for key in [key for key, holder in self._advisory.items() if holder is backend]:
@@ -125,9 +131,15 @@ class Database:
             self.end(transaction.backend)
         if not transaction.backend.open:
             raise asyncpg.ConnectionDoesNotExistError(f"the session was ended at {what}")
+        if transaction.failed:
+            raise asyncpg.InFailedSQLTransactionError("an earlier statement has failed")
         transaction.last_statement_at = self._loop.time()
 
     async def commit(self, transaction: Transaction) -> None:
+        """Make it visible. What has failed is rolled back instead, without a word, as the server does."""
+        if transaction.failed:
+            self._close(transaction)
+            return
         await self.statement(transaction, "COMMIT")
         before = {(table, key): self.get(None, table, key) for table, key in transaction.changes}
         for (table, key), value in transaction.changes.items():
@@ -148,9 +160,16 @@ class Database:
             self._close(backend.transaction)
 
     def _close(self, transaction: Transaction) -> None:
+        self._release(transaction)
+        transaction.backend.transaction = None
+
+    def _release(self, transaction: Transaction) -> None:
+        """Its locks are free and its writes gone: at its end, or when a statement of it has failed."""
+        transaction.changes.clear()
         for key in transaction.locks:
             self._locks[key].pop(transaction.backend, None)
-        transaction.backend.transaction = None
+            self._wake(key)
+        transaction.locks.clear()
 
     # Rows
 
@@ -183,23 +202,104 @@ class Database:
         """Not a transaction: somebody put another database in place."""
         self._tables[table][key] = value
 
+    def snapshot(self) -> dict[Key, Any]:
+        """What is committed now, for a statement that looks at it later."""
+        return {(table, key): row for table, found in self._tables.items() for key, row in found.items()}
+
     async def lock(self, transaction: Transaction, key: Key, mode: Mode = "exclusive") -> None:
         """Wait for a row's lock, for five seconds at most (``lock_timeout``)."""
+        await self._until_free(transaction, key, mode)
         holders = self._locks.setdefault(key, {})
-        deadline = self._loop.time() + LOCK_TIMEOUT_SECONDS
-        while any(
-            holder is not transaction.backend and "exclusive" in (mode, held)
-            for holder, held in holders.items()
-        ):
-            if self._loop.time() > deadline:
-                raise asyncpg.LockNotAvailableError("lock timeout")
-            await asyncio.sleep(POLL_SECONDS)
-            if not transaction.backend.open:
-                raise asyncpg.ConnectionDoesNotExistError("the session was ended")
-            transaction.last_statement_at = self._loop.time()
         if holders.get(transaction.backend) != "exclusive":
             holders[transaction.backend] = mode
         transaction.locks.add(key)
+
+    def try_lock(self, transaction: Transaction, key: Key) -> bool:
+        """``SKIP LOCKED``: lock it unless another has it."""
+        if self._blockers(transaction.backend, key, "exclusive"):
+            return False
+        self._locks.setdefault(key, {})[transaction.backend] = "exclusive"
+        transaction.locks.add(key)
+        return True
+
+    def is_written_elsewhere(self, transaction: Transaction, key: Key) -> bool:
+        """Whether another open transaction has written this row."""
+        others = self._blockers(transaction.backend, key, "exclusive")
+        return any(each.transaction is not None and key in each.transaction.changes for each in others)
+
+    def written_elsewhere(self, transaction: Transaction) -> list[tuple[Key, Any, Any]]:
+        """Rows that other open transactions have written: their keys, as committed, and as they will be."""
+        others = [each.transaction for each in self.backends if each is not transaction.backend]
+        return [
+            (key, self.get(None, *key), after)
+            for other in others
+            if other is not None
+            for key, after in other.changes.items()
+        ]
+
+    async def until_decided(self, transaction: Transaction, key: Key) -> None:
+        """Wait for whoever has written this row, as a unique index does; a lock alone is not waited for."""
+        while self.is_written_elsewhere(transaction, key):
+            await self._until_free(transaction, key, "exclusive")
+
+    async def _until_free(self, transaction: Transaction, key: Key, mode: Mode) -> None:
+        backend = transaction.backend
+        deadlines = [self._loop.time() + DEADLOCK_SECONDS, self._loop.time() + LOCK_TIMEOUT_SECONDS]
+        backend.waits_for = (key, mode)
+        try:
+            while self._blockers(backend, key, mode):
+                try:
+                    async with asyncio.timeout_at(deadlines[0]):
+                        await self._released(key)
+                except TimeoutError:
+                    deadlines.pop(0)
+                    if not deadlines:
+                        raise asyncpg.LockNotAvailableError("lock timeout") from None
+                    if self._is_deadlock(backend):
+                        raise asyncpg.DeadlockDetectedError("deadlock detected") from None
+                if not backend.open:
+                    raise asyncpg.ConnectionDoesNotExistError("the session was ended")
+                transaction.last_statement_at = self._loop.time()
+        except asyncpg.PostgresError:
+            transaction.failed = True
+            self._release(transaction)
+            raise
+        finally:
+            backend.waits_for = None
+
+    async def _released(self, key: Key) -> None:
+        waiter = self._loop.create_future()
+        waiters = self._waiters.setdefault(key, [])
+        waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+
+    def _wake(self, key: Key) -> None:
+        for waiter in self._waiters.pop(key, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _blockers(self, backend: Backend, key: Key, mode: Mode) -> list[Backend]:
+        holders = self._locks.get(key, {})
+        return [
+            other for other, held in holders.items() if other is not backend and "exclusive" in (mode, held)
+        ]
+
+    def _is_deadlock(self, waiting: Backend) -> bool:
+        """Whether those it waits for wait, in the end, for it."""
+        seen: set[Backend] = set()
+        ahead = [waiting]
+        while ahead:
+            each = ahead.pop()
+            blockers = self._blockers(each, *each.waits_for) if each.waits_for is not None else []
+            if waiting in blockers:
+                return True
+            ahead += [other for other in blockers if other not in seen]
+            seen.update(blockers)
+        return False
 
     # Advisory locks
 

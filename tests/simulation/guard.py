@@ -1,7 +1,7 @@
-"""The invariants of the design, watched at every write, every commit and every effect.
+"""The invariants, watched at every write, every commit and every effect.
 
 A broken one is written down with its number, and ends the run. The product never sees this: it is told by the
-simulated database, runtime and archive store what happened, and compares with what it knows of the world
+simulated database, runtime and archive store what happened, and compares with what it knows of the environment
 (which home a person last left, since when an archive has been nobody's, what was true when).
 """
 
@@ -17,15 +17,16 @@ from codehub.domain.errors import Reason
 from codehub.domain.limits import holds_place
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import FencingToken
 from tests.simulation import rows
 from tests.simulation.database import Key, Transaction
-from tests.simulation.queries import TERMS, WORKSPACES
+from tests.simulation.queries import WORKSPACES
+from tests.simulation.queries_terms import TERMS
 from tests.simulation.rows import Row
 from tests.simulation.runtime import generation
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.environment import SimulatedEnvironment
 
 PER_USER, IN_ALL = 2, 3
 GC_DELAY = timedelta(seconds=30)
@@ -50,58 +51,62 @@ MAY_CLAIM: dict[Operation, Callable[[WorkspaceView], bool]] = {
 
 
 class Guard:
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
+        self._environment = environment
         self.newest: dict[UUID, int] = defaultdict(int)  # what its person last left in each home
         self.rolled_back: set[UUID] = set()  # the database forgot their archive (a backup was restored)
-        self._highest: dict[UUID, Token] = {}
+        self._highest: dict[UUID, FencingToken] = {}
         self._last_act: dict[UUID, datetime] = {}
         self._was: dict[UUID, list[tuple[datetime, ObservedStatus]]] = defaultdict(list)
         self._nobodys_since: dict[str, datetime] = {}
         self._in_vain: dict[str, list[float]] = defaultdict(list)
-        world.database.on_write.append(self._written)
-        world.database.on_commit.append(self._committed)
+        environment.database.on_write.append(self._written)
+        environment.database.on_commit.append(self._committed)
 
     # Told by the runtime
 
-    def acts(self, workspace_id: UUID, token: Token, method: str) -> None:
+    def acts(self, workspace_id: UUID, token: FencingToken, method: str) -> None:
         highest = self._highest.get(workspace_id, token)
         if token < highest:
-            self._world.violate(f"1: {method} of {workspace_id} by {token}, after {highest} had acted")
+            self._environment.violate(f"1: {method} of {workspace_id} by {token}, after {highest} had acted")
         self._highest[workspace_id] = max(token, highest)
-        self._last_act[workspace_id] = self._world.database.now()
+        self._last_act[workspace_id] = self._environment.database.now()
 
     def effect(self, workspace_id: UUID, method: str, *, before: int | None) -> None:
         """Something may have changed in the place of this workspace."""
-        place = self._world.engine.place(workspace_id)
+        place = self._environment.engine.place(workspace_id)
         after, newest = generation(place.volume), self.newest[workspace_id]
         self.sighted(workspace_id)
         running = place.container is ContainerState.RUNNING
         if running and place.job is not None and not place.job.task.done():
-            self._world.violate(f"1: the container of {workspace_id} runs during a storage job")
-        ws = self._world.find(workspace_id)
+            self._environment.violate(f"1: the container of {workspace_id} runs during a storage job")
+        ws = self._environment.find(workspace_id)
         if ws is None or ws.deleted_at is not None:
             return
         if method == "start" and running and after not in (None, newest):
-            self._world.violate(f"2: {workspace_id} runs on generation {after} of its home, not {newest}")
+            self._environment.violate(
+                f"2: {workspace_id} runs on generation {after} of its home, not {newest}"
+            )
         if method == "provision" and before is None and after == 0:
-            if self._world.archives.committed(workspace_id):
-                self._world.violate(f"2: an empty home was made beside the archive of {workspace_id}")
+            if self._environment.archives.committed(workspace_id):
+                self._environment.violate(f"2: an empty home was made beside the archive of {workspace_id}")
             if newest:
-                self._world.violate(f"2: an empty home was made in place of that of {workspace_id}")
+                self._environment.violate(f"2: an empty home was made in place of that of {workspace_id}")
         self._judge_content(ws)
 
     def looked_in_vain(self, replica: str) -> None:
         """An engine that is away is asked again now and then, not in a tight circle."""
-        now = self._world.loop.time()
+        now = self._environment.loop.time()
         recent = [at for at in self._in_vain[replica] if now - at < 1.0]
         self._in_vain[replica] = [*recent, now]
         if len(recent) > 10:
-            self._world.violate(f"7: {replica} asked an engine that is away {len(recent)} times in a second")
+            self._environment.violate(
+                f"7: {replica} asked an engine that is away {len(recent)} times in a second"
+            )
 
     def sighted(self, workspace_id: UUID) -> None:
         """What an honest look would say now."""
-        place = self._world.engine.place(workspace_id)
+        place = self._environment.engine.place(workspace_id)
         status = ObservedStatus.PENDING
         if place.container is ContainerState.RUNNING:
             status = ObservedStatus.RUNNING
@@ -109,29 +114,29 @@ class Guard:
             status = ObservedStatus.STANDBY
         was = self._was[workspace_id]
         if not was or was[-1][1] is not status:
-            was.append((self._world.database.now(), status))
+            was.append((self._environment.database.now(), status))
 
     # Told by the archive store
 
     def archives_changed(self, workspace_id: UUID) -> None:
         """Keep account of since when each archive of a workspace has been nobody's."""
-        ws = self._world.find(workspace_id)
-        for key in self._world.archives.of(workspace_id):
+        ws = self._environment.find(workspace_id)
+        for key in self._environment.archives.of(workspace_id):
             if ws is None or self._is_needed(ws, key):
                 self._nobodys_since.pop(key, None)
             else:
-                self._nobodys_since.setdefault(key, self._world.database.now())
+                self._nobodys_since.setdefault(key, self._environment.database.now())
 
     def archive_deleted(self, path: ArchivePath) -> None:
         """Invariant 3, at the instant the meta goes."""
-        ws = self._world.find(path.workspace_id)
-        now = self._world.database.now()
+        ws = self._environment.find(path.workspace_id)
+        now = self._environment.database.now()
         if ws is None:
-            self._world.violate(f"3: {path.key} was deleted, and it is nobody's here")
+            self._environment.violate(f"3: {path.key} was deleted, and it is nobody's here")
         elif self._is_needed(ws, path.key):
-            self._world.violate(f"3: {path.key} was deleted, and it is needed")
+            self._environment.violate(f"3: {path.key} was deleted, and it is needed")
         elif now - self._nobodys_since.get(path.key, now) < GC_DELAY:
-            self._world.violate(f"3: {path.key} was deleted before its delay was over")
+            self._environment.violate(f"3: {path.key} was deleted before its delay was over")
 
     def needless_archives(self, *, since: datetime | None = None) -> list[str]:
         """Invariant 5: what the GC has to remove by and by; with ``since``, what was needless by then.
@@ -140,11 +145,11 @@ class Guard:
         asleep is archived anew, and only then is its older archive needless.
         """
         found = []
-        now = self._world.database.now()
-        for key in self._world.archives.objects:
+        now = self._environment.database.now()
+        for key in self._environment.archives.objects:
             path = parse_archive_key(key)
             assert path is not None
-            ws = self._world.find(path.workspace_id)
+            ws = self._environment.find(path.workspace_id)
             if ws is not None and not ws.in_error and not self._is_needed(ws, key):
                 began = self._nobodys_since.setdefault(key, now)
                 if since is None or began <= since:
@@ -157,7 +162,7 @@ class Guard:
             return False
         path = parse_archive_key(key)
         assert path is not None
-        committed = self._world.archives.committed(ws.id)
+        committed = self._environment.archives.committed(ws.id)
         last = max(committed, key=lambda each: (committed[each].committed_at, each), default=None)
         return key in (ws.archive_key, last) or path.op_id == ws.op_id
 
@@ -168,11 +173,11 @@ class Guard:
             return
         old, new = before.view, after.view
         if new.version < old.version or new.op_seq < old.op_seq:
-            self._world.violate(f"4: version or op_seq of {old.id} went back")
+            self._environment.violate(f"4: version or op_seq of {old.id} went back")
         if new.operation is not Operation.NONE and (new.op_id is None or new.op_started_at is None):
-            self._world.violate(f"4: {new.operation} of {old.id} has no identity")
+            self._environment.violate(f"4: {new.operation} of {old.id} has no identity")
         if _is_over(old) and not _is_over(new):
-            self._world.violate(f"4: {old.id} came back from DELETED")
+            self._environment.violate(f"4: {old.id} came back from DELETED")
         if old.operation is not new.operation:
             self._judge_transition(old, new)
         if old.observed_status is not new.observed_status:
@@ -180,55 +185,59 @@ class Guard:
         if old.home.volume and not new.home.volume and old.error_info is not None and not new.error_info:
             self._accept_loss(new)
         asleep = old.desired_state is DesiredState.RUNNING and new.desired_state is DesiredState.STANDBY
-        if asleep and transaction.term is not None and self._world.is_in_use(old.id):
-            self._world.violate(f"6: {old.id} was put to sleep while somebody used it")
+        if asleep and transaction.term is not None and self._environment.is_in_use(old.id):
+            self._environment.violate(f"6: {old.id} was put to sleep while somebody used it")
 
     def _judge_transition(self, old: WorkspaceView, new: WorkspaceView) -> None:
         if old.operation is Operation.NONE:
             if new.op_seq != old.op_seq + 1 or not MAY_CLAIM[new.operation](old):
-                self._world.violate(f"4: {new.operation} of {old.id} was claimed from {old}")
+                self._environment.violate(f"4: {new.operation} of {old.id} was claimed from {old}")
             if new.operation is Operation.ARCHIVING:
                 self._judge_patience(old)
         elif new.operation is not Operation.NONE:
-            self._world.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
+            self._environment.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
         elif rows.is_terminal(new) or new.archiving_given_up or _next_try_at(new) is not None:
             self._judge_error(old, new)
         elif not self._was_true(old.id, self._target(old), since=new.op_acted_at):
-            self._world.violate(f"4: {old.operation} of {old.id} completed; its target was not true since")
+            self._environment.violate(
+                f"4: {old.operation} of {old.id} completed; its target was not true since"
+            )
         elif new.op_acted_at is None or new.op_acted_at < self._last_act[old.id]:
-            self._world.violate(f"4: {old.operation} of {old.id} is said to have ended before it acted")
+            self._environment.violate(f"4: {old.operation} of {old.id} is said to have ended before it acted")
 
     def _judge_patience(self, old: WorkspaceView) -> None:
         """What was given up is tried again when it was promised, unless a person asks."""
         promised = _next_try_at(old)
-        if promised is not None and self._world.database.now() < promised:
-            self._world.violate(f"9: archiving {old.id} was given up, and is tried again before {promised}")
+        if promised is not None and self._environment.database.now() < promised:
+            self._environment.violate(
+                f"9: archiving {old.id} was given up, and is tried again before {promised}"
+            )
 
     def _judge_error(self, old: WorkspaceView, new: WorkspaceView) -> None:
         if old.operation is Operation.DELETING:
-            self._world.violate(f"4: DELETING of {old.id} gave up")
+            self._environment.violate(f"4: DELETING of {old.id} gave up")
         if old.operation is Operation.ARCHIVING and rows.is_terminal(new) and new.owner_may_lift_error:
-            self._world.violate(f"9: archiving took the home of {old.id} away from its owner")
-        job = self._world.engine.place(old.id).job
+            self._environment.violate(f"9: archiving took the home of {old.id} away from its owner")
+        job = self._environment.engine.place(old.id).job
         if job is not None and not job.task.done():
-            self._world.violate(f"1: {old.operation} of {old.id} gave up, and its storage job goes on")
+            self._environment.violate(f"1: {old.operation} of {old.id} gave up, and its storage job goes on")
         error = new.error_info
-        alone = self._world.chaos.kinds & {"effect", "store", "job", "half"}
+        alone = self._environment.chaos.kinds & {"effect", "store", "job", "half"}
         if error is not None and error.context.get("last_reason") == Reason.UNREACHABLE and not alone:
-            self._world.violate(f"7: {old.id} went into error because an engine was away: {error}")
+            self._environment.violate(f"7: {old.id} went into error because an engine was away: {error}")
 
     def _judge_observation(self, new: WorkspaceView) -> None:
-        """Contract 1: nothing is written down that was not so at some moment since the look began."""
+        """Nothing is written down that was not so at some moment since the look began."""
         status = new.observed_status
         wanted = ObservedStatus.PENDING if status is ObservedStatus.DELETED else status
         if not self._was_true(new.id, {wanted}, since=new.observed_at):
-            self._world.violate(f"4: {new.id} was said to be {status}, and was not")
+            self._environment.violate(f"4: {new.id} was said to be {status}, and was not")
 
     def _accept_loss(self, ws: WorkspaceView) -> None:
         """A person was told that the volume vanished and goes on without it: the archive is the home."""
-        if self._world.engine.place(ws.id).volume is None:
-            self._world.engine.hidden.pop(ws.id, None)
-            archive = self._world.archives.committed(ws.id).get(ws.archive_key or "")
+        if self._environment.engine.place(ws.id).volume is None:
+            self._environment.engine.hidden.pop(ws.id, None)
+            archive = self._environment.archives.committed(ws.id).get(ws.archive_key or "")
             self.newest[ws.id] = (generation(archive.files) or 0) if archive is not None else 0
 
     @staticmethod
@@ -238,7 +247,7 @@ class Guard:
         return {target, ObservedStatus.PENDING} if gone else {target}
 
     def _was_true(self, workspace_id: UUID, wanted: set[ObservedStatus], *, since: datetime | None) -> bool:
-        """Whether the world looked like that at some moment from ``since`` on."""
+        """Whether the environment looked like that at some moment from ``since`` on."""
         if since is None:
             return False
         current = ObservedStatus.PENDING
@@ -251,19 +260,21 @@ class Guard:
     def _committed(self, transaction: Transaction, before: dict[Key, Any]) -> None:
         if transaction.term is not None and before:
             name, epoch = transaction.term
-            term = self._world.database.get(None, TERMS, name)
+            term = self._environment.database.get(None, TERMS, name)
             if term.epoch != epoch:
-                self._world.violate(f"1: a transaction of {name}'s epoch {epoch} committed in {term.epoch}")
+                self._environment.violate(
+                    f"1: a transaction of {name}'s epoch {epoch} committed in {term.epoch}"
+                )
         for (table, key), old in before.items():
             if table != WORKSPACES:
                 continue
-            row = self._world.database.get(None, WORKSPACES, key)
+            row = self._environment.database.get(None, WORKSPACES, key)
             self._judge_limits(old, row)
             self._judge_content(row.view)
             self.archives_changed(key)
             if old is None or old.view.version != row.view.version:
-                self._world.database.notify(rows.notice(old, row))
-                self._world.say(_told(old, row))
+                self._environment.database.notify(rows.notice(old, row))
+                self._environment.say(_told(old, row))
 
     def _judge_limits(self, old: Row | None, row: Row) -> None:
         """Invariant 6: whoever is given a place finds one. (One that fails to stop may take its own back.)"""
@@ -272,25 +283,25 @@ class Guard:
             return
         if old is not None and old.view.desired_state is DesiredState.RUNNING:
             return
-        holders = [each.view for each in self._world.rows() if holds_place(each.view)]
+        holders = [each.view for each in self._environment.rows() if holds_place(each.view)]
         mine = sum(1 for each in holders if each.owner_id == ws.owner_id)
         if mine > PER_USER or len(holders) > IN_ALL:
-            self._world.violate(f"6: {mine} of one person and {len(holders)} in all hold a place")
+            self._environment.violate(f"6: {mine} of one person and {len(holders)} in all hold a place")
 
     def _judge_content(self, ws: WorkspaceView) -> None:
         """Invariant 2: what a person last left in the home is somewhere, and the row knows where."""
         newest = self.newest[ws.id]
         if ws.deleted_at is not None or newest == 0:
             return
-        engine = self._world.engine
+        engine = self._environment.engine
         if newest in (generation(engine.place(ws.id).volume), generation(engine.hidden.get(ws.id))):
             return
-        committed = self._world.archives.committed(ws.id)
+        committed = self._environment.archives.committed(ws.id)
         if ws.id in self.rolled_back:
             if not any(generation(each.files) == newest for each in committed.values()):
-                self._world.violate(f"2: the only copy of {ws.id} is gone")
+                self._environment.violate(f"2: the only copy of {ws.id} is gone")
         elif ws.archive_key not in committed or generation(committed[ws.archive_key].files) != newest:
-            self._world.violate(f"2: generation {newest} of the home of {ws.id} is lost")
+            self._environment.violate(f"2: generation {newest} of the home of {ws.id} is lost")
 
 
 def _next_try_at(ws: WorkspaceView) -> datetime | None:

@@ -1,4 +1,4 @@
-"""People: they intent for things, several at a time, edit their files, connect, and answer errors.
+"""People: they ask for things, several at a time, edit their files, connect, and answer errors.
 
 Everything goes through the services, like the API does, in one transaction each; a request that fails is
 dropped, as by somebody who looks at an error page and goes on.
@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from codehub.domain.errors import CodeHubError, FailureCode
+from codehub.domain.limits import holds_place
 from codehub.domain.states import ContainerState
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import workspaces
-from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.services.errors import LimitReached
+from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
 from codehub.store.db.session import Session as StoreSession
-from codehub.store.db.session import SingleConnection
 from codehub.store.errors import DATABASE_FAILED
 from tests.simulation.connection import Connection, Session
+from tests.simulation.determinism import seeded
 from tests.simulation.guard import IN_ALL, PER_USER
-from tests.simulation.substitution import seeded
+from tests.simulation.store import STORE
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.environment import SimulatedEnvironment
 
 ADMIN = Actor("user:simulation", is_admin=True)
 LIMITS = RunningLimits(PER_USER, IN_ALL)
@@ -33,9 +35,9 @@ Request = Callable[[StoreSession], Awaitable[Any]]
 
 
 class People:
-    def __init__(self, world: "World") -> None:
-        self._world = world
-        self._random = seeded(world.seed, 3)
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
+        self._environment = environment
+        self._random = seeded(environment.seed, 3)
         self._owners = [UUID(int=self._random.getrandbits(128), version=4) for _ in range(2)]
         self._names = 0
 
@@ -53,16 +55,16 @@ class People:
                 await self.act(self._random.choice(RARE_VERBS if rare else VERBS))
 
     async def act(self, verb: str) -> None:
-        rows = [row.view for row in self._world.rows() if row.view.deleted_at is None]
+        rows = [row.view for row in self._environment.rows() if row.view.deleted_at is None]
         if verb == "new" or not rows:
-            if len(self._world.rows()) < 5:
+            if len(self._environment.rows()) < 5:
                 await self.create(start=self._random.random() < 0.7)
             return
         wrong = [ws for ws in rows if ws.error_info is not None]
         ws = self._random.choice(wrong if verb == "recover" and wrong else rows)
         match verb:
             case "edit":
-                self._world.edit(ws.id)
+                self._environment.edit(ws.id)
             case "connect":
                 self._connect(ws.id)
             case "recover":
@@ -72,7 +74,7 @@ class People:
 
     async def create(self, *, start: bool) -> None:
         self._names += 1
-        new = NewWorkspace(
+        new = WorkspaceValues(
             name=f"home-{self._names}",
             image_ref="image",
             start=start,
@@ -81,44 +83,60 @@ class People:
         )
         owner = self._random.choice(self._owners)
         await self._ask(
-            "create", lambda s: workspaces.create(s, new, owner_id=owner, actor=ADMIN, limits=LIMITS)
+            "create",
+            lambda s: workspaces.create(s, new, owner_id=owner, actor=ADMIN, limits=LIMITS, store=STORE),
         )
 
-    async def intent(self, workspace_id: UUID, verb: str) -> None:
+    async def intent(self, workspace_id: UUID, verb: str) -> Exception | None:
+        """Ask for one thing; why it was refused, if it was."""
         requests: dict[str, Request] = {
-            "start": lambda s: workspaces.start(s, workspace_id, actor=ADMIN, limits=LIMITS),
-            "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN),
-            "archive": lambda s: workspaces.archive(s, workspace_id, actor=ADMIN),
-            "delete": lambda s: workspaces.delete(s, workspace_id, actor=ADMIN),
-            "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN, limits=LIMITS),
+            "start": lambda s: workspaces.start(s, workspace_id, actor=ADMIN, limits=LIMITS, store=STORE),
+            "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN, store=STORE),
+            "archive": lambda s: workspaces.archive(s, workspace_id, actor=ADMIN, store=STORE),
+            "delete": lambda s: workspaces.delete(s, workspace_id, actor=ADMIN, store=STORE),
+            "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN, limits=LIMITS, store=STORE),
         }
-        await self._ask(f"{verb} {workspace_id}", requests[verb])
+        return await self._ask(f"{verb} {workspace_id}", requests[verb])
 
     async def recover(self, ws: WorkspaceView) -> None:
         """Whoever is told that a volume vanished mounts the disk again before saying "go on", mostly."""
-        patient = not self._world.chaos.on or self._random.random() < 0.6
+        patient = not self._environment.chaos.on or self._random.random() < 0.6
         error = ws.error_info
         if patient and error is not None and error.context.get("code") == FailureCode.VOLUME_MISSING:
-            self._world.remount(ws.id)
-        await self.intent(ws.id, "recover")
+            self._environment.remount(ws.id)
+        refusal = await self.intent(ws.id, "recover")
+        if patient and isinstance(refusal, LimitReached):
+            await self._make_room(ws)
+            await self.intent(ws.id, "recover")
+
+    async def _make_room(self, ws: WorkspaceView) -> None:
+        """Stop one other workspace: recovering takes a running place."""
+        others = [
+            row.view for row in self._environment.rows() if row.view.id != ws.id and holds_place(row.view)
+        ]
+        own = [other for other in others if other.owner_id == ws.owner_id]
+        for other in (own or others)[:1]:
+            await self.intent(other.id, "stop")
 
     def _connect(self, workspace_id: UUID) -> None:
-        connected = self._world.presence.connected
-        place = self._world.engine.places.get(workspace_id)
+        connected = self._environment.presence.connected
+        place = self._environment.engine.places.get(workspace_id)
         if workspace_id in connected:
             del connected[workspace_id]
         elif place is not None and place.container is ContainerState.RUNNING:
-            connected[workspace_id] = self._world.loop.time()
+            connected[workspace_id] = self._environment.loop.time()
 
-    async def _ask(self, what: str, request: Request) -> None:
-        """One request, one transaction."""
-        self._world.say(f"person: {what}")
+    async def _ask(self, what: str, request: Request) -> Exception | None:
+        """One request, one transaction; why it was refused, if it was."""
+        self._environment.say(f"person: {what}")
         try:
-            connection = Connection(self._world.database)
+            connection = Connection(self._environment.database)
             try:
-                async with Session(SingleConnection(connection)) as session, session.begin():
+                async with Session(connection) as session, session.begin():
                     await request(cast(StoreSession, session))
             finally:
                 connection.terminate()
         except (CodeHubError, *DATABASE_FAILED) as error:
-            self._world.say(f"person: {what} was refused: {type(error).__name__} {error}")
+            self._environment.say(f"person: {what} was refused: {type(error).__name__} {error}")
+            return error
+        return None

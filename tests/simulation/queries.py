@@ -1,37 +1,36 @@
-"""What the statements of ``codehub.store`` do, on the simulated database: terms and claims.
+"""What the statements of ``codehub.store`` do, on the simulated database: locks and claims.
 
-Each function stands in for the one of the same name (``substitution``). One ``statement`` call per statement
-the real one sends, so that a fault can fall between any two of them.
+Each function is the twin of the one of the same name in ``codehub.store.control`` (see ``store``). One
+``statement`` call per statement the real one sends, so that a fault can fall between any two of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from codehub.coordinators.leadership import lock_key
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
-from codehub.store.cluster.terms import LAST_ERROR, LONGEST_ERROR, Term
 from codehub.store.workspaces.bulk_claims import Completion, Step
-from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.claims import ClaimedOperation
 from tests.simulation.connection import Session
 from tests.simulation.rows import Row
 
-WORKSPACES, TERMS = "workspaces", "system_locks"
-RECORD_EVERY = timedelta(seconds=1)
+WORKSPACES = "workspaces"
+
+Columns = Callable[[WorkspaceView], Mapping[str, Any]]
 
 
 async def set_actor(session: Session, actor: str, cause: str = "") -> None:
     del actor, cause
-    await session.db.statement(session.transaction, "set_actor")
+    await session.statement("set_actor")
 
 
 async def now(session: Session) -> datetime:
-    await session.db.statement(session.transaction, "now")
+    await session.statement("now")
     return session.db.now()
 
 
@@ -39,120 +38,85 @@ def views(session: Session) -> list[WorkspaceView]:
     return [row.view for row in session.db.scan(session.transaction, WORKSPACES)]
 
 
-async def lock_in_order(session: Session, ids: Any) -> None:
+async def lock_in_order(session: Session, ids: Collection[UUID]) -> None:
     if len(ids) < 2:
         return
-    await session.db.statement(session.transaction, "lock_in_order")
+    await session.statement("lock_in_order")
     for each in sorted(ids):
         await session.db.lock(session.transaction, (WORKSPACES, each))
 
 
-async def update(
-    session: Session,
-    workspace_id: UUID,
-    condition: Callable[[WorkspaceView], bool],
-    columns: Callable[[WorkspaceView], Mapping[str, Any]],
-) -> Row | None:
-    """``UPDATE workspaces … WHERE id = … AND condition``; None: it met no row.
+@dataclass(frozen=True)
+class Change:
+    """What a statement writes to one row, where it matches."""
 
-    A row that does not match is not locked. One that matches is, and judged again once the lock is there.
+    key: UUID
+    condition: Callable[[Row], bool]
+    columns: Columns
+
+
+async def update(session: Session, *changes: Change) -> list[Row]:
+    """``UPDATE workspaces … WHERE id = … AND condition RETURNING …``, for one row or several.
+
+    Which rows match is judged by what was there when the statement began; these alone are locked. Each is
+    judged again once its lock is there: another may have written it meanwhile.
     """
     db, transaction = session.db, session.transaction
-    row: Row | None = db.get(transaction, WORKSPACES, workspace_id)
-    if row is None or not condition(row.view):
-        return None
-    await db.lock(transaction, (WORKSPACES, workspace_id))
-    row = db.get(transaction, WORKSPACES, workspace_id)
-    if row is None or not condition(row.view):
-        return None
-    after = row.changed(now=db.now(), **columns(row.view))
-    db.put(transaction, WORKSPACES, workspace_id, after)
-    return after
+    written = []
+    found = [(each, session.seen(WORKSPACES, each.key)) for each in changes]
+    for change, seen in found:
+        if seen is None or not change.condition(seen):
+            continue
+        await db.lock(transaction, (WORKSPACES, change.key))
+        row = _judged_again(session, change, seen)
+        if row is not None:
+            after = row.changed(now=db.now(), **stored_columns(change.columns(row.view)))
+            db.put(transaction, WORKSPACES, change.key, after)
+            written.append(after)
+    return written
 
 
-# leadership
+def _judged_again(session: Session, change: Change, seen: Row) -> Row | None:
+    """The row as it is under the lock; None: it does not match any more."""
+    del seen
+    row: Row | None = session.db.get(session.transaction, WORKSPACES, change.key)
+    return row if row is not None and change.condition(row) else None
 
 
-async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term:
-    db, transaction = session.db, session.transaction
-    await db.statement(transaction, "acquire_term")
-    await db.lock(transaction, (TERMS, lock_name))
-    old: Term | None = db.get(transaction, TERMS, lock_name)
-    epoch, ticked, told = (old.epoch + 1, old.last_tick_at, old.detail) if old else (1, None, {})
-    detail = {key: value for key, value in told.items() if key != LAST_ERROR}
-    term = Term(lock_name, holder_id, db.now(), epoch, ticked, detail)
-    db.put(transaction, TERMS, lock_name, term)
-    return term
+def stored_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """As they come back from the table: what goes into a jsonb column has been through JSON."""
+    return {name: _stored(value) for name, value in columns.items()}
 
 
-async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
-    del actor
-    db, transaction = session.db, session.transaction
-    await db.statement(transaction, "hold_term")
-    transaction.term = (lock_name, epoch)
-    for look_again in (True, False):
-        term: Term | None = db.get(transaction, TERMS, lock_name)
-        if term is None or term.epoch != epoch:
-            return None
-        if look_again:
-            await db.lock(transaction, (TERMS, lock_name), "share")
-    return db.now()
+def _stored(value: Any) -> Any:
+    if isinstance(value, HomeContext):
+        return HomeContext.from_json(as_stored(value.as_json()))
+    if isinstance(value, ErrorInfo):
+        return ErrorInfo.from_json(as_stored(value.as_json()))
+    return value
 
 
-async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, Any]) -> None:
-    db, transaction = session.db, session.transaction
-    await db.statement(transaction, "record_tick")
-    term: Term | None = db.get(transaction, TERMS, lock_name)
-    if term is None:
-        return
-    at = db.now()
-    if term.last_tick_at is None or term.last_tick_at < at - RECORD_EVERY or term.detail != detail:
-        await db.lock(transaction, (TERMS, lock_name))
-        term = db.get(transaction, TERMS, lock_name)
-        assert term is not None
-        renewed = Term(lock_name, term.holder_id, term.acquired_at, term.epoch, db.now(), detail)
-        db.put(transaction, TERMS, lock_name, renewed)
+def as_stored(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Through JSON and back. Raises ``TypeError`` for what JSON cannot say, as the store does."""
+    stored: dict[str, Any] = json.loads(json.dumps(value))
+    return stored
 
 
-async def record_error(session: Session, lock_name: str, error: str) -> None:
-    db, transaction = session.db, session.transaction
-    await db.statement(transaction, "record_error")
-    await db.lock(transaction, (TERMS, lock_name))
-    term: Term | None = db.get(transaction, TERMS, lock_name)
-    if term is not None:
-        told = replace(term, detail={**term.detail, LAST_ERROR: error[:LONGEST_ERROR]})
-        db.put(transaction, TERMS, lock_name, told)
-
-
-async def read_terms(session: Session) -> dict[str, Term]:
-    await session.db.statement(session.transaction, "read_terms")
-    found = session.db.scan(session.transaction, TERMS)
-    return {
-        term.lock_name: replace(term, is_held=session.db.is_advisory_held(lock_key(term.lock_name)))
-        for term in found
-    }
-
-
-async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
-    await session.db.statement(session.transaction, "last_tick_at")
-    term: Term | None = session.db.get(session.transaction, TERMS, lock_name)
-    return term.last_tick_at if term else None
-
-
-# claims
+async def append_note(session: Session, workspace_id: UUID, *, actor: str, cause: str) -> None:
+    del workspace_id, actor, cause
+    await session.statement("append_note", fits_fence=False)
 
 
 async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, WorkspaceView]:
     names = " ".join(sorted({step.operation.value for step in steps}))
-    await session.db.statement(session.transaction, f"claim {names}")
-    claimed = [await _claim(session, step) for step in steps]
-    return {ws.id: ws for ws in claimed if ws is not None}
+    await session.statement(f"claim {names}", writes=True)
+    claimed = await update(session, *(_claim(session, step) for step in steps))
+    return {row.view.id: row.view for row in claimed}
 
 
-async def _claim(session: Session, step: Step) -> WorkspaceView | None:
+def _claim(session: Session, step: Step) -> Change:
     op_id = UUID(int=session.db.random.getrandbits(128), version=4)
-    after = await update(
-        session,
+    return Change(
         step.workspace.id,
         _as_planned(step.workspace),
         lambda ws: {
@@ -166,41 +130,43 @@ async def _claim(session: Session, step: Step) -> WorkspaceView | None:
             "home": step.home,
         },
     )
-    return after.view if after else None
 
 
-async def holds(session: Session, claim: Claim) -> bool:
-    await session.db.statement(session.transaction, "holds")
+async def holds(session: Session, claim: ClaimedOperation) -> bool:
+    await session.statement("holds")
     row: Row | None = session.db.get(session.transaction, WORKSPACES, claim.workspace_id)
-    return row is not None and _fence(claim)(row.view)
+    return row is not None and _fence(claim)(row)
 
 
-async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
+async def catch_up(session: Session, claim: ClaimedOperation, *, seen_op_seq: int) -> bool:
     return await _write(session, claim, "catch_up", lambda ws: {"op_seq": max(ws.op_seq, seen_op_seq + 1)})
 
 
 async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID]:
-    await session.db.statement(session.transaction, "complete")
-    columns = {"operation": Operation.NONE, "error_count": 0, "error_info": None, "last_retry_at": None}
-    written = set()
-    for each in done:
-        kept = {
-            **columns,
-            "op_acted_at": each.acted_at,
-            "home": each.home,
+    await session.statement("complete", writes=True)
+    written = await update(session, *(_completion(session, each) for each in done))
+    return {row.view.id for row in written}
+
+
+def _completion(session: Session, done: Completion) -> Change:
+    return Change(
+        done.claim.workspace_id,
+        _fence(done.claim),
+        lambda _: {
+            "operation": Operation.NONE,
+            "op_acted_at": done.acted_at,
+            "error_count": 0,
+            "error_info": None,
+            "last_retry_at": None,
+            "home": done.home,
             "last_access_at": session.db.now(),
-        }
-        if await update(session, each.claim.workspace_id, _fence(each.claim), partial(_given, kept)):
-            written.add(each.claim.workspace_id)
-    return written
+        },
+    )
 
 
-def _given(columns: Mapping[str, Any], ws: WorkspaceView) -> Mapping[str, Any]:
-    del ws
-    return columns
-
-
-async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def record_failure(
+    session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext
+) -> bool:
     return await _write(
         session,
         claim,
@@ -215,7 +181,7 @@ async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, ho
     )
 
 
-async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
+async def go_terminal(session: Session, claim: ClaimedOperation, error: ErrorInfo) -> bool:
     return await _write(
         session,
         claim,
@@ -229,7 +195,7 @@ async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
     )
 
 
-async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def release(session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext) -> bool:
     return await _write(
         session,
         claim,
@@ -244,26 +210,33 @@ async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: Hom
     )
 
 
-async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *, home: HomeContext) -> bool:
+async def commit_archive_key(
+    session: Session, claim: ClaimedOperation, archive_key: str, *, home: HomeContext
+) -> bool:
     return await _write(
-        session, claim, "commit_archive_key", lambda _: {"archive_key": archive_key, "home": home}
+        session,
+        claim,
+        "commit_archive_key",
+        lambda _: {"archive_key": archive_key, "home": home},
     )
 
 
-async def mark_restored(session: Session, claim: Claim, *, home: HomeContext) -> bool:
+async def mark_restored(session: Session, claim: ClaimedOperation, *, home: HomeContext) -> bool:
     return await _write(
-        session, claim, "mark_restored", lambda _: {"home": home, "op_acted_at": session.db.now()}
+        session,
+        claim,
+        "mark_restored",
+        lambda _: {"home": home, "op_acted_at": session.db.now()},
     )
 
 
 async def record_crash(
     session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext, wait: bool = True
 ) -> bool:
-    await session.db.statement(session.transaction, "record_crash")
-    after = await update(
+    return await _write_as_planned(
         session,
-        workspace.id,
-        _as_planned(workspace),
+        workspace,
+        "record_crash",
         lambda _: {
             "error_info": error,
             "error_count": error.error_count,
@@ -271,17 +244,15 @@ async def record_crash(
             "home": home,
         },
     )
-    return after is not None
 
 
 async def set_error_without_operation(
     session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
 ) -> bool:
-    await session.db.statement(session.transaction, "set_error_without_operation")
-    after = await update(
+    return await _write_as_planned(
         session,
-        workspace.id,
-        _as_planned(workspace),
+        workspace,
+        "set_error_without_operation",
         lambda ws: {
             "error_info": error,
             "error_count": error.error_count,
@@ -289,27 +260,29 @@ async def set_error_without_operation(
             "home": home,
         },
     )
-    return after is not None
 
 
 async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool:
-    await session.db.statement(session.transaction, "mark_home")
-    return await update(session, workspace.id, _as_planned(workspace), lambda _: {"home": home}) is not None
+    return await _write_as_planned(session, workspace, "mark_home", lambda _: {"home": home})
 
 
-async def _write(
-    session: Session, claim: Claim, what: str, columns: Callable[[WorkspaceView], Mapping[str, Any]]
-) -> bool:
-    await session.db.statement(session.transaction, what)
-    return await update(session, claim.workspace_id, _fence(claim), columns) is not None
+async def _write_as_planned(session: Session, workspace: WorkspaceView, what: str, columns: Columns) -> bool:
+    await session.statement(what, writes=True)
+    return bool(await update(session, Change(workspace.id, _as_planned(workspace), columns)))
 
 
-def _fence(claim: Claim) -> Callable[[WorkspaceView], bool]:
-    return lambda ws: ws.op_id == claim.op_id and ws.operation is claim.operation
+async def _write(session: Session, claim: ClaimedOperation, what: str, columns: Columns) -> bool:
+    await session.statement(what, writes=True)
+    return bool(await update(session, Change(claim.workspace_id, _fence(claim), columns)))
 
 
-def _as_planned(workspace: WorkspaceView) -> Callable[[WorkspaceView], bool]:
-    def condition(ws: WorkspaceView) -> bool:
+def _fence(claim: ClaimedOperation) -> Callable[[Row], bool]:
+    return lambda row: row.view.op_id == claim.op_id and row.view.operation is claim.operation
+
+
+def _as_planned(workspace: WorkspaceView) -> Callable[[Row], bool]:
+    def condition(row: Row) -> bool:
+        ws = row.view
         return ws.operation is Operation.NONE and (
             ws.op_seq,
             ws.desired_state,

@@ -1,16 +1,17 @@
 """Statements that ask what there is to do: due work, limits, TTLs, orphan archives."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from codehub.domain.limits import holds_place
 from codehub.domain.states import DesiredState, Operation
 from codehub.domain.tick_plan import Lane
+from codehub.domain.ttl import kept_awake, may_sleep
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.cluster.orphans import ArchiveOwner
-from codehub.store.workspaces.due import Work
-from codehub.store.workspaces.limits import LIMITS_LOCK_KEY, Usage
+from codehub.store.workspaces.due import DueWork
+from codehub.store.workspaces.limits import LIMITS_LOCK_KEY, PlacesHeld
 from codehub.store.workspaces.records import WorkspaceRecord
 from tests.simulation import rows
 from tests.simulation.connection import Session
@@ -18,11 +19,12 @@ from tests.simulation.database import Gone
 from tests.simulation.queries import WORKSPACES, views
 
 ORPHANS = "archive_orphans"
+LIMITS_LOCKED = "limits locked"
 
 # due
 
 
-async def load_work(session: Session, *, limit: int, retried_before: datetime) -> Work:
+async def load_work(session: Session, *, limit: int, retried_before: datetime) -> DueWork:
     in_flight = await load_in_flight(session, retried_before=retried_before)
     rested = [
         ws
@@ -31,7 +33,7 @@ async def load_work(session: Session, *, limit: int, retried_before: datetime) -
         or ((ws.last_retry_at is None or ws.last_retry_at <= retried_before) and _not_given_up(ws, session))
     ]
     by_age = sorted(rested, key=lambda ws: (rows.due_since(ws), ws.id))
-    return Work(
+    return DueWork(
         in_flight, {lane: [ws for ws in by_age if rows.due_lane(ws) is lane][:limit] for lane in Lane}
     )
 
@@ -42,7 +44,7 @@ def _not_given_up(ws: WorkspaceView, session: Session) -> bool:
 
 
 async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:
-    await session.db.statement(session.transaction, "load_in_flight")
+    await session.statement("load_in_flight")
     found = [
         ws
         for ws in views(session)
@@ -56,21 +58,25 @@ async def load_in_flight(session: Session, *, retried_before: datetime) -> list[
 
 
 async def lock_limits(session: Session) -> None:
-    await session.db.statement(session.transaction, "lock_limits")
+    if session.transaction_flags.get(LIMITS_LOCKED):
+        return
+    await session.statement("lock_limits", fits_fence=False)
     await session.db.lock(session.transaction, ("advisory", LIMITS_LOCK_KEY))
+    session.transaction_flags[LIMITS_LOCKED] = True
 
 
-async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
+async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> PlacesHeld:
     del actor, cause
-    await session.db.statement(session.transaction, "usage_for")
+    await session.statement("usage_for")
     holders = [ws for ws in views(session) if holds_place(ws)]
-    return Usage(user=sum(1 for ws in holders if ws.owner_id == owner_id), total=len(holders))
+    return PlacesHeld(user=sum(1 for ws in holders if ws.owner_id == owner_id), total=len(holders))
 
 
 async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
-    await session.db.statement(session.transaction, "running_of")
+    await session.statement("running_of")
     found = session.db.scan(session.transaction, WORKSPACES)
-    return [rows.record(row) for row in found if row.view.owner_id == owner_id and holds_place(row.view)]
+    mine = [row for row in found if row.view.owner_id == owner_id and holds_place(row.view)]
+    return [rows.record(row) for row in sorted(mine, key=lambda row: row.view.id)]
 
 
 # ttl
@@ -79,20 +85,13 @@ async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
 async def load_standby_candidates(
     session: Session, *, now: datetime, after: UUID, limit: int
 ) -> list[WorkspaceView]:
-    await session.db.statement(session.transaction, "load_standby_candidates")
-    found = [
-        ws
-        for ws in views(session)
-        if rows.may_sleep(ws)
-        and ws.id > after
-        and (ws.awake_until is None or ws.awake_until <= now)
-        and (ws.active_until is None or ws.active_until <= now)
-    ]
+    await session.statement("load_standby_candidates")
+    found = [ws for ws in views(session) if may_sleep(ws) and ws.id > after and not kept_awake(ws, now=now)]
     return sorted(found, key=lambda ws: ws.id)[:limit]
 
 
 async def load_archive_candidates(session: Session, *, now: datetime, limit: int) -> list[WorkspaceView]:
-    await session.db.statement(session.transaction, "load_archive_candidates")
+    await session.statement("load_archive_candidates")
     due = [(at, ws) for ws in views(session) if (at := rows.archive_due_at(ws)) is not None and at < now]
     return [ws for _, ws in sorted(due, key=lambda each: each[0])][:limit]
 
@@ -101,7 +100,7 @@ async def load_archive_candidates(session: Session, *, now: datetime, limit: int
 
 
 async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]:
-    await session.db.statement(session.transaction, "load_owners")
+    await session.statement("load_owners")
     return {
         ws.id: ArchiveOwner(
             ws.id,
@@ -118,21 +117,34 @@ async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Arc
 
 
 async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:
+    await session.statement("replace_seen", fits_fence=False)
     db, transaction = session.db, session.transaction
-    await db.statement(transaction, "replace_seen")
-    for path, _ in list(db.scan(transaction, ORPHANS)):
-        if path not in paths:
-            db.put(transaction, ORPHANS, path, Gone.GONE)
-    await db.statement(transaction, "replace_seen")
-    for path in paths:
-        if db.get(transaction, ORPHANS, path) is None:
-            db.put(transaction, ORPHANS, path, (path, db.now()))
+    await _delete(session, [path for path, _ in db.scan(transaction, ORPHANS) if path not in paths])
+    await session.statement("replace_seen")
+    for path in sorted(set(paths)):
+        if db.get(transaction, ORPHANS, path) is None or db.is_written_elsewhere(
+            transaction, (ORPHANS, path)
+        ):
+            await db.lock(transaction, (ORPHANS, path))
+            if db.get(transaction, ORPHANS, path) is None:
+                db.put(transaction, ORPHANS, path, (path, db.now()))
+    await session.statement("replace_seen")
     return dict(db.scan(transaction, ORPHANS))
 
 
 async def forget(session: Session, paths: Collection[str]) -> int:
-    await session.db.statement(session.transaction, "forget")
-    known = [path for path in paths if session.db.get(session.transaction, ORPHANS, path) is not None]
-    for path in known:
-        session.db.put(session.transaction, ORPHANS, path, Gone.GONE)
-    return len(known)
+    await session.statement("forget", fits_fence=False)
+    known = [path for path in sorted(set(paths)) if session.seen(ORPHANS, path) is not None]
+    return await _delete(session, known)
+
+
+async def _delete(session: Session, paths: Sequence[str]) -> int:
+    """``DELETE FROM archive_orphans``: what another has deleted meanwhile does not count."""
+    db, transaction = session.db, session.transaction
+    deleted = 0
+    for path in paths:
+        await db.lock(transaction, (ORPHANS, path))
+        if db.get(transaction, ORPHANS, path) is not None:
+            db.put(transaction, ORPHANS, path, Gone.GONE)
+            deleted += 1
+    return deleted

@@ -1,26 +1,33 @@
 """Statements about what people want and what the Observer saw."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.busy import Busy
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.errors import NameTaken
+from codehub.store.workspaces.intents import DETAILS
 from codehub.store.workspaces.observations import Observable, Observed
 from codehub.store.workspaces.records import WorkspaceRecord
 from tests.simulation import rows
 from tests.simulation.connection import Session
-from tests.simulation.queries import WORKSPACES, lock_in_order, update, views
+from tests.simulation.queries import WORKSPACES, Change, as_stored, lock_in_order, update, views
 from tests.simulation.rows import Row
+
+
+def not_gone(ws: WorkspaceView) -> bool:
+    return ws.observed_status is not ObservedStatus.DELETED
+
 
 # observations
 
 
 async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Observable]:
-    await session.db.statement(session.transaction, "load_watched")
+    await session.statement("load_watched")
     watched = sorted(
         (ws for ws in views(session) if rows.watched(ws) and ws.id > after), key=lambda ws: ws.id
     )
@@ -28,7 +35,7 @@ async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Obs
 
 
 async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:
-    await session.db.statement(session.transaction, "load_named")
+    await session.statement("load_named")
     return [_observable(ws) for ws in views(session) if ws.id in ids and rows.not_final(ws)]
 
 
@@ -38,20 +45,21 @@ async def write_observations(
     if not observed:
         return []
     await lock_in_order(session, [each.id for each in observed])
-    await session.db.statement(session.transaction, "write_observations")
-    changed = []
-    for each in observed:
-        row: Row | None = session.db.get(session.transaction, WORKSPACES, each.id)
-        if row is not None and _is_news(row, each, observed_at):
-            after = row.changed(
-                now=session.db.now(),
-                observed_status=each.observed_status,
-                health_status=each.health_status,
-                observed_at=observed_at,
-            )
-            session.db.put(session.transaction, WORKSPACES, each.id, after)
-            changed.append(each.id)
-    return changed
+    await session.statement("write_observations", writes=True)
+    written = await update(session, *(_observation(each, observed_at) for each in observed))
+    return [row.view.id for row in written]
+
+
+def _observation(seen: Observed, observed_at: datetime) -> Change:
+    return Change(
+        seen.id,
+        lambda row: _is_news(row, seen, observed_at),
+        lambda _: {
+            "observed_status": seen.observed_status,
+            "health_status": seen.health_status,
+            "observed_at": observed_at,
+        },
+    )
 
 
 def _is_news(row: Row, seen: Observed, observed_at: datetime) -> bool:
@@ -71,47 +79,42 @@ def _is_news(row: Row, seen: Observed, observed_at: datetime) -> bool:
 
 async def stamp_in_flight(session: Session, ids: Collection[UUID], *, observed_at: datetime) -> int:
     await lock_in_order(session, ids)
-    await session.db.statement(session.transaction, "stamp_in_flight")
-    stamped = [
-        await update(
-            session,
-            each,
-            lambda ws: (
-                ws.operation is not Operation.NONE
-                and (ws.observed_at is None or ws.observed_at < observed_at)
-            ),
-            lambda _: {"observed_at": observed_at},
-        )
-        for each in ids
-    ]
-    return sum(1 for each in stamped if each is not None)
+    await session.statement("stamp_in_flight", writes=True)
+
+    def is_older(row: Row) -> bool:
+        ws = row.view
+        in_flight = ws.operation is not Operation.NONE
+        return in_flight and (ws.observed_at is None or ws.observed_at < observed_at)
+
+    stamped = [Change(each, is_older, lambda _: {"observed_at": observed_at}) for each in ids]
+    return len(await update(session, *stamped))
 
 
 async def stamp_coarse(
     session: Session, *, observed_at: datetime, older_than: datetime, limit: int = 5000
 ) -> int:
-    await session.db.statement(session.transaction, "stamp_coarse")
+    await session.statement("stamp_coarse", writes=True)
+    db, transaction = session.db, session.transaction
     old = [
-        ws
+        (ws.observed_at, ws.id)
         for ws in views(session)
-        if ws.observed_status is not ObservedStatus.DELETED
-        and ws.observed_at is not None
-        and ws.observed_at < older_than
+        if not_gone(ws) and ws.observed_at is not None and ws.observed_at < older_than
     ]
-    for ws in sorted(old, key=lambda ws: ws.observed_at or older_than)[:limit]:
-        await update(session, ws.id, lambda _: True, lambda _: {"observed_at": observed_at})
-    return len(old)
+    stamped: list[Change] = []
+    for _, each in sorted(old):
+        if len(stamped) < limit and db.try_lock(transaction, (WORKSPACES, each)):
+            stamped.append(Change(each, lambda _: True, lambda _: {"observed_at": observed_at}))
+    return len(await update(session, *stamped))
 
 
 async def set_invariant_error(session: Session, workspace_id: UUID, error: ErrorInfo) -> bool:
-    await session.db.statement(session.transaction, "set_invariant_error")
-    after = await update(
-        session,
+    await session.statement("set_invariant_error", writes=True)
+    change = Change(
         workspace_id,
-        lambda ws: ws.error_info is None and ws.observed_status is not ObservedStatus.DELETED,
+        lambda row: row.view.error_info is None and not_gone(row.view),
         lambda _: {"error_info": error},
     )
-    return after is not None
+    return bool(await update(session, change))
 
 
 def _observable(ws: WorkspaceView) -> Observable:
@@ -131,13 +134,13 @@ def _observable(ws: WorkspaceView) -> Observable:
 
 
 async def find(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
-    await session.db.statement(session.transaction, "find")
+    await session.statement("find")
     row: Row | None = session.db.get(session.transaction, WORKSPACES, workspace_id)
     return rows.record(row) if row else None
 
 
 async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
-    await session.db.statement(session.transaction, "find_locked")
+    await session.statement("find_locked")
     await session.db.lock(session.transaction, (WORKSPACES, workspace_id))
     row: Row | None = session.db.get(session.transaction, WORKSPACES, workspace_id)
     return rows.record(row) if row else None
@@ -156,11 +159,9 @@ async def create(
     archive_ttl_seconds: int = 86400,
     desired_state: DesiredState = DesiredState.PENDING,
 ) -> WorkspaceRecord:
-    del description, memo
-    await session.db.statement(session.transaction, "create")
-    for other in session.db.scan(session.transaction, WORKSPACES):
-        if (other.view.owner_id, other.name, other.view.deleted_at) == (owner_id, name, None):
-            raise NameTaken(name)
+    await session.statement("create", fits_fence=False)
+    if await _is_name_taken(session, owner_id, name):
+        raise NameTaken(name)
     at = session.db.now()
     view = WorkspaceView(
         id=workspace_id,
@@ -174,9 +175,42 @@ async def create(
         standby_ttl_seconds=standby_ttl_seconds,
         archive_ttl_seconds=archive_ttl_seconds,
     )
-    row = Row(view=view, name=name, created_at=at, updated_at=at)
+    row = Row(view=view, name=name, created_at=at, updated_at=at, description=description, memo=memo)
+    await session.db.lock(session.transaction, (WORKSPACES, workspace_id))
     session.db.put(session.transaction, WORKSPACES, workspace_id, row)
     return rows.record(row)
+
+
+async def _is_name_taken(session: Session, owner_id: UUID, name: str, *, but: UUID | None = None) -> bool:
+    """What the unique index says, once every transaction that has written a rival is over."""
+    db, transaction = session.db, session.transaction
+
+    def has_name(row: object) -> bool:
+        return isinstance(row, Row) and row.view.id != but and _is_named(row, owner_id, name)
+
+    while rivals := [key for key, *rows in db.written_elsewhere(transaction) if any(map(has_name, rows))]:
+        await db.until_decided(transaction, rivals[0])
+    return any(map(has_name, db.scan(transaction, WORKSPACES)))
+
+
+def _is_named(row: Row, owner_id: UUID, name: str) -> bool:
+    return (row.view.owner_id, row.name, row.view.deleted_at) == (owner_id, name, None)
+
+
+async def update_details(
+    session: Session, workspace_id: UUID, **details: str | int
+) -> WorkspaceRecord | None:
+    if unknown := details.keys() - DETAILS:
+        raise ValueError(f"not a detail of a workspace: {', '.join(sorted(unknown))}")
+    await session.statement("update_details", writes=True)
+    row: Row | None = session.seen(WORKSPACES, workspace_id)
+    name = details.get("name")
+    if row is not None and isinstance(name, str) and name != row.name:
+        await session.db.lock(session.transaction, (WORKSPACES, workspace_id))
+        if await _is_name_taken(session, row.view.owner_id, name, but=workspace_id):
+            raise NameTaken(name)
+    written = await update(session, Change(workspace_id, lambda _: True, lambda _: details))
+    return rows.record(written[0]) if written else None
 
 
 async def set_desired(
@@ -187,54 +221,69 @@ async def set_desired(
     expected: DesiredState | None = None,
     touch: bool = True,
 ) -> WorkspaceRecord | None:
-    await session.db.statement(session.transaction, "set_desired")
+    await session.statement("set_desired", writes=True)
     columns: dict[str, Any] = {"desired_state": desired_state}
     if touch:
         columns["last_access_at"] = session.db.now()
-    after = await update(
-        session,
+    change = Change(
         workspace_id,
-        lambda ws: ws.deleted_at is None and expected in (None, ws.desired_state),
+        lambda row: row.view.deleted_at is None and expected in (None, row.view.desired_state),
         lambda _: columns,
     )
-    return rows.record(after) if after is not None else None
+    written = await update(session, change)
+    return rows.record(written[0]) if written else None
 
 
 async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
-    await session.db.statement(session.transaction, "mark_deleted")
-    after = await update(
-        session,
-        workspace_id,
-        lambda ws: ws.deleted_at is None,
-        lambda _: {"deleted_at": session.db.now()},
+    await session.statement("mark_deleted", writes=True)
+    change = Change(workspace_id, _is_live, lambda _: {"deleted_at": session.db.now()})
+    return bool(await update(session, change))
+
+
+async def set_awake_until(session: Session, workspace_id: UUID, until: datetime | None) -> bool:
+    await session.statement("set_awake_until", writes=True)
+    change = Change(
+        workspace_id, _is_live, lambda _: {"awake_until": until, "last_access_at": session.db.now()}
     )
-    return after is not None
+    return bool(await update(session, change))
+
+
+async def set_busy(session: Session, workspace_id: UUID, busy: Busy | None) -> bool:
+    await session.statement("set_busy", writes=True)
+    return bool(await update(session, Change(workspace_id, _is_live, lambda _: {"busy": busy})))
+
+
+def _is_live(row: Row) -> bool:
+    return row.view.deleted_at is None
 
 
 async def touch(session: Session, ids: Collection[UUID]) -> int:
-    await session.db.statement(session.transaction, "touch")
+    await session.statement("touch", writes=True)
     touched = [
-        await update(
-            session,
-            each,
-            lambda ws: ws.observed_status is not ObservedStatus.DELETED,
-            lambda _: {"last_access_at": session.db.now()},
-        )
+        Change(each, lambda row: not_gone(row.view), lambda _: {"last_access_at": session.db.now()})
         for each in ids
     ]
-    return sum(1 for each in touched if each is not None)
+    return len(await update(session, *touched))
 
 
 async def recover(session: Session, workspace_id: UUID, *, home: HomeContext) -> bool:
-    await session.db.statement(session.transaction, "recover")
-    after = await update(
-        session,
+    await session.statement("recover", writes=True)
+    change = Change(
         workspace_id,
-        lambda ws: ws.error_info is not None and ws.deleted_at is None,
+        lambda row: row.view.error_info is not None and _is_live(row),
         lambda _: {"error_info": None, "error_count": 0, "home": home},
     )
-    return after is not None
+    return bool(await update(session, change))
 
 
-async def append_audit(session: Session, **_: Any) -> None:
-    await session.db.statement(session.transaction, "audit")
+async def append_audit(
+    session: Session,
+    *,
+    actor: str,
+    action: str,
+    subject: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    del actor, action, subject
+    as_stored(detail or {})
+    await session.statement("audit", fits_fence=False)

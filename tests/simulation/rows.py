@@ -1,19 +1,26 @@
 """A row of ``workspaces`` in the simulated database, and what PostgreSQL derives from it.
 
-The plain columns are a ``WorkspaceView``; the derived ones are functions here, written a second time in
-Python. ``test_database.py`` holds them to the generated columns of the real schema.
+The plain columns are a ``WorkspaceView``. The derived ones are asked of the domain; ``watched`` and
+``not_final``, which only the Observer's statements say, are written here. ``test_database.py`` holds all of them
+to the generated columns of the real schema.
 """
 
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from codehub.domain import ttl
 from codehub.domain.limits import holds_place
-from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
-from codehub.domain.tick_plan import Lane
+from codehub.domain.plan import Claim, Crashed, Halt, Mark, plan
+from codehub.domain.policy import ErrorPolicy
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
+from codehub.domain.status import status_of
+from codehub.domain.tick_plan import Lane, lane_of
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.workspaces.records import WorkspaceRecord
+
+POLICY = ErrorPolicy()
 
 VISIBLE = (
     "desired_state",
@@ -29,6 +36,9 @@ VISIBLE = (
     "awake_until",
 )
 
+OWN = ("name", "description", "memo")
+"""Visible too; no rule reads them, so they are not in a view."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -36,12 +46,17 @@ class Row:
     name: str
     created_at: datetime
     updated_at: datetime
+    description: str = ""
+    memo: str = ""
 
     def changed(self, *, now: datetime, **columns: Any) -> "Row":
         """With these columns written; the version counts what people can see, as the trigger does."""
+        own = {name: columns.pop(name) for name in OWN if name in columns}
         after = replace(self.view, **columns)
-        if any(getattr(self.view, name) != getattr(after, name) for name in VISIBLE if name in columns):
-            return replace(self, view=replace(after, version=after.version + 1), updated_at=now)
+        visible = any(getattr(self.view, name) != getattr(after, name) for name in VISIBLE if name in columns)
+        if visible or any(getattr(self, name) != value for name, value in own.items()):
+            after = replace(after, version=after.version + 1)
+            return replace(self, view=after, updated_at=now, **own)
         return replace(self, view=after)
 
 
@@ -49,8 +64,8 @@ def record(row: Row) -> WorkspaceRecord:
     return WorkspaceRecord(
         view=row.view,
         name=row.name,
-        description="",
-        memo="",
+        description=row.description,
+        memo=row.memo,
         created_at=row.created_at,
         updated_at=row.updated_at,
         status=status(row.view),
@@ -73,30 +88,18 @@ def is_terminal(ws: WorkspaceView) -> bool:
 
 
 def due_lane(ws: WorkspaceView) -> Lane | None:
+    """The lane of the step that ``plan`` gives this row, pauses aside: those are asked for beside the column."""
     if ws.operation is not Operation.NONE:
         return None
-    if ws.deleted_at is not None:
-        return Lane.CONTROL if ws.observed_status is not ObservedStatus.DELETED else None
-    if ws.in_error:
-        return None
-    if ws.observed_status is ObservedStatus.PENDING:
-        if ws.home.volume:
+    if ws.last_retry_at or ws.home.crashes or ws.home.archive_retry_at:
+        ws = replace(ws, last_retry_at=None, home=replace(ws.home, crashes=0, archive_retry_at=None))
+    match plan(ws, now=ws.last_access_at, policy=POLICY):
+        case Claim(operation=operation):
+            return lane_of(operation)
+        case Halt() | Mark() | Crashed():
             return Lane.CONTROL
-        if ws.desired_state is DesiredState.PENDING:
+        case _:
             return None
-        return Lane.CONTROL if ws.archive_key is None else Lane.STORAGE
-    if ws.observed_status is ObservedStatus.STANDBY:
-        if not ws.volume_is_trusted:
-            return Lane.STORAGE
-        if not ws.home.volume:
-            return Lane.CONTROL
-        if ws.desired_state is DesiredState.STANDBY:
-            return None
-        return Lane.CONTROL if ws.desired_state is DesiredState.RUNNING else Lane.STORAGE
-    if ws.observed_status is ObservedStatus.RUNNING:
-        unmarked = ws.volume_is_trusted and not ws.home.volume
-        return Lane.CONTROL if unmarked or ws.desired_state is not DesiredState.RUNNING else None
-    return None
 
 
 def due_since(ws: WorkspaceView) -> datetime:
@@ -104,24 +107,8 @@ def due_since(ws: WorkspaceView) -> datetime:
 
 
 def archive_due_at(ws: WorkspaceView) -> datetime | None:
-    quiet = ws.deleted_at is None and not ws.in_error and ws.operation is Operation.NONE
-    asleep = ws.desired_state is DesiredState.STANDBY and ws.observed_status is ObservedStatus.STANDBY
-    if not (quiet and asleep and ws.archive_ttl_seconds > 0):
-        return None
-    at = ws.last_access_at + timedelta(seconds=ws.archive_ttl_seconds)
-    return max(at, ws.awake_until) if ws.awake_until else at
-
-
-def may_sleep(ws: WorkspaceView) -> bool:
-    """``STANDBY_CANDIDATE``."""
-    return (
-        ws.desired_state is DesiredState.RUNNING
-        and ws.observed_status is ObservedStatus.RUNNING
-        and ws.health_status is HealthStatus.OK
-        and ws.operation is Operation.NONE
-        and ws.deleted_at is None
-        and ws.standby_ttl_seconds > 0
-    )
+    """As ``domain/ttl`` says. The column does not wait for the Observer to set health after a terminal error."""
+    return None if ws.in_error else ttl.archive_due_at(ws)
 
 
 def watched(ws: WorkspaceView) -> bool:
@@ -143,17 +130,7 @@ def not_final(ws: WorkspaceView) -> bool:
 
 
 def status(ws: WorkspaceView) -> str:
-    if ws.observed_status is ObservedStatus.DELETED:
-        return "deleted"
-    if ws.deleted_at is not None:
-        return "deleting"
-    if ws.in_error:
-        return "error"
-    if ws.operation is not Operation.NONE:
-        return ws.operation.value.lower()
-    if ws.observed_status is not ObservedStatus.PENDING:
-        return ws.observed_status.value.lower()
-    return "archived" if ws.archive_key is not None else "new"
+    return status_of(ws).value
 
 
 DERIVED = {

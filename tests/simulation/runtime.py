@@ -1,4 +1,4 @@
-"""The runtime of the simulated world: ``FakeRuntime`` with interruptible steps and half-done effects.
+"""The runtime of the simulated environment: ``FakeRuntime`` with interruptible steps and half-done effects.
 
 The lock of a workspace is the kernel's: it is free when its holder dies, and kept while it is frozen. Storage
 jobs are processes of their own; they outlive the replica that began them.
@@ -12,13 +12,13 @@ from uuid import UUID
 
 from codehub.archives.keys import ArchivePath
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.base import StorageJob, StorageKind, StorageProgress, StorageResult, Token
+from codehub.runtimes.base import FencingToken, StorageJob, StorageKind, StorageProgress, StorageResult
 from tests.simulation.loop import CURRENT, Process
 from tests.simulation.stores import fresh_context
 from tests.support.fake_runtime import Call, FakeEngine, FakeRuntime, Moment, Place, _Job
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.environment import SimulatedEnvironment
 
 Step = Callable[[int], Awaitable[None]]
 
@@ -72,9 +72,9 @@ class KernelLock:
 class Backend(FakeEngine):
     check_tokens = True
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
         super().__init__(images=("image",))
-        self._world = world
+        self._environment = environment
         self._locks: dict[UUID, KernelLock] = {}
         self.gate = self._gate
         self.hidden: dict[UUID, dict[str, bytes]] = {}  # volumes on a disk that is not mounted
@@ -87,11 +87,11 @@ class Backend(FakeEngine):
             await super().pass_gate(call)
         except EffectError:
             if call.method == "observe":
-                self._world.guard.looked_in_vain(call.replica)
+                self._environment.guard.looked_in_vain(call.replica)
             raise
 
     async def _gate(self, call: Call) -> None:
-        chaos = self._world.chaos
+        chaos = self._environment.chaos
         what = f"{call.method} {call.moment}"
         await chaos.gate(what)
         if chaos.strikes("effect"):
@@ -106,13 +106,13 @@ class Backend(FakeEngine):
 class Runtime(FakeRuntime):
     """One replica's hands."""
 
-    def __init__(self, world: "World", replica: str) -> None:
-        super().__init__(world.engine, replica=replica)
-        self._world = world
-        self._engine: Backend = world.engine
+    def __init__(self, environment: "SimulatedEnvironment", replica: str) -> None:
+        super().__init__(environment.engine, replica=replica)
+        self._environment = environment
+        self._engine: Backend = environment.engine
 
-    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
-        if self._world.chaos.strikes("half"):
+    async def delete_volume(self, workspace_id: UUID, *, token: FencingToken) -> None:
+        if self._environment.chaos.strikes("half"):
             async with self._acting("delete_volume", workspace_id, token) as place:
                 if place.volume is not None:
                     place.volume = home_of(HALF)
@@ -120,7 +120,9 @@ class Runtime(FakeRuntime):
         await super().delete_volume(workspace_id, token=token)
 
     @asynccontextmanager
-    async def _acting(self, method: str, workspace_id: UUID, token: Token | None) -> AsyncIterator[Place]:
+    async def _acting(
+        self, method: str, workspace_id: UUID, token: FencingToken | None
+    ) -> AsyncIterator[Place]:
         place = self._engine.place(workspace_id)
         await self._pass(method, Moment.BEFORE, workspace_id, token)
         async with self._engine.lock_of(workspace_id):
@@ -131,60 +133,65 @@ class Runtime(FakeRuntime):
                         "a newer actor has taken this workspace over",
                         highest=[place.highest.op_seq, place.highest.epoch],
                     )
-                self._world.guard.acts(workspace_id, token, method)
+                self._environment.guard.acts(workspace_id, token, method)
                 place.highest = max(token, place.highest)
             before = generation(place.volume)
-            self._world.say(f"{self._replica}: {method} {workspace_id} {token}")
+            self._environment.say(f"{self._replica}: {method} {workspace_id} {token}")
             try:
                 yield place
             finally:
-                self._world.guard.effect(workspace_id, method, before=before)
+                self._environment.guard.effect(workspace_id, method, before=before)
         await self._pass(method, Moment.AFTER, workspace_id, token)
 
-    def _begin_job(self, place: Place, job: StorageJob, token: Token) -> _Job:
+    def _begin_job(self, place: Place, job: StorageJob, token: FencingToken) -> _Job:
         progress: asyncio.Queue[StorageProgress | None] = asyncio.Queue()
-        work = _run_job(self._world, place, job, progress)
+        work = _run_job(self._environment, place, job, progress)
         task = asyncio.get_running_loop().create_task(work, context=fresh_context())
         task.add_done_callback(lambda _: progress.put_nowait(None))
         return _Job(token=token, task=task, progress=progress)
 
 
 async def _run_job(
-    world: "World", place: Place, job: StorageJob, progress: "asyncio.Queue[StorageProgress | None]"
+    environment: "SimulatedEnvironment",
+    place: Place,
+    job: StorageJob,
+    progress: "asyncio.Queue[StorageProgress | None]",
 ) -> StorageResult:
     """A storage job. It ends, fails or is killed between any two steps, and leaves what it has done."""
 
     async def step(done: int) -> None:
         progress.put_nowait(StorageProgress(done_bytes=done, total_bytes=3))
-        await asyncio.sleep(world.random.uniform(0.05, 0.4))
-        if world.archives.away:
+        await asyncio.sleep(environment.random.uniform(0.05, 0.4))
+        if environment.archives.away:
             raise EffectError(FailureCode.S3_ACCESS_ERROR, "the store does not answer")
-        if world.chaos.strikes("job"):
+        if environment.chaos.strikes("job"):
             codes = JOB_FAILURES if job.kind is StorageKind.ARCHIVE else RESTORE_FAILURES
-            raise EffectError(world.chaos.random.choice(codes), "the job failed")
-        if world.chaos.strikes("hang"):
+            raise EffectError(environment.chaos.random.choice(codes), "the job failed")
+        if environment.chaos.strikes("hang"):
             await asyncio.sleep(10_000)
 
     await step(0)
     if job.kind is StorageKind.RESTORE:
-        return await _restore(world, place, job, step)
-    return await _archive(world, place, job, step)
+        return await _restore(environment, place, job, step)
+    return await _archive(environment, place, job, step)
 
 
-async def _archive(world: "World", place: Place, job: StorageJob, step: Step) -> StorageResult:
-    for key in world.archives.committed(job.workspace_id):
+async def _archive(
+    environment: "SimulatedEnvironment", place: Place, job: StorageJob, step: Step
+) -> StorageResult:
+    for key in environment.archives.committed(job.workspace_id):
         if key.startswith(f"{job.workspace_id}/{job.op_id}/"):
             return StorageResult(archive_key=key, bytes=1, files=1, sha256=checksum(job.workspace_id, key))
     if place.volume is None:
         raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
     files = dict(place.volume)
-    attempt = f"{world.random.getrandbits(128):032x}"
+    attempt = f"{environment.random.getrandbits(128):032x}"
     path = ArchivePath(job.workspace_id, job.op_id, attempt)
-    world.archives.put(path.key, files)
+    environment.archives.put(path.key, files)
     await step(1)
     await step(2)  # reads it back
-    world.archives.put_meta(path.key)
-    world.say(f"job archived generation {generation(files)} of {job.workspace_id} as {path.key}")
+    environment.archives.put_meta(path.key)
+    environment.say(f"job archived generation {generation(files)} of {job.workspace_id} as {path.key}")
     await step(3)
     return StorageResult(archive_key=path.key, bytes=1, files=1, sha256=checksum(job.workspace_id, path.key))
 
@@ -194,9 +201,11 @@ def checksum(workspace_id: UUID, key: str) -> str:
     return f"sum of {workspace_id} {key}"
 
 
-async def _restore(world: "World", place: Place, job: StorageJob, step: Step) -> StorageResult:
+async def _restore(
+    environment: "SimulatedEnvironment", place: Place, job: StorageJob, step: Step
+) -> StorageResult:
     assert job.archive_key is not None
-    stored = world.archives.objects.get(job.archive_key)
+    stored = environment.archives.objects.get(job.archive_key)
     if stored is None or stored.committed_at is None:
         raise EffectError(FailureCode.ARCHIVE_NOT_FOUND, "no such archive", archive_key=job.archive_key)
     if job.archive_sha256 != checksum(job.workspace_id, job.archive_key):
@@ -204,11 +213,11 @@ async def _restore(world: "World", place: Place, job: StorageJob, step: Step) ->
     await step(1)
     if place.volume is None:
         place.volume = home_of(HALF)  # the volume exists before its content does
-        world.guard.effect(job.workspace_id, "restore begins", before=None)
+        environment.guard.effect(job.workspace_id, "restore begins", before=None)
     await step(2)
     before = generation(place.volume)
     place.volume = dict(stored.files)
-    world.guard.effect(job.workspace_id, "restored", before=before)
-    world.say(f"job restored generation {generation(stored.files)} of {job.workspace_id}")
+    environment.guard.effect(job.workspace_id, "restored", before=before)
+    environment.say(f"job restored generation {generation(stored.files)} of {job.workspace_id}")
     await step(3)
     return StorageResult(archive_key=job.archive_key, bytes=1, files=1)

@@ -12,11 +12,11 @@ from typing import Any
 
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
+from tests.simulation.determinism import in_environment
+from tests.simulation.environment import REPLICAS, SimulatedEnvironment
 from tests.simulation.events import Events
 from tests.simulation.loop import Process, VirtualLoop, run_virtually
 from tests.simulation.person import People
-from tests.simulation.substitution import in_world
-from tests.simulation.world import REPLICAS, World
 
 BUSY_SECONDS = 60.0
 SETTLE_SECONDS = 240.0
@@ -43,17 +43,17 @@ class Outcome:
 
 
 def run(seed: int, *, traced: bool = False, focus: Mapping[str, float] | None = None) -> Outcome:
-    """Run one seed. The product must have been put on the simulation (``substituted``) before."""
+    """Run one seed. The product must have been put on the simulation (``deterministic``) before."""
     trace: list[str] | None = [] if traced else None
     processes: list[Process] = []
 
     async def main(loop: VirtualLoop) -> Outcome:
-        world = World(seed, loop, trace=trace, focus=focus)
-        world.processes = processes
-        with in_world(world):
-            await _until_broken(world, _play(world))
-            world.chaos.on = False
-            problem = world.problems[0] if world.problems else None
+        environment = SimulatedEnvironment(seed, loop, trace=trace, focus=focus)
+        environment.processes = processes
+        with in_environment(environment):
+            await _until_broken(environment, _play(environment))
+            environment.chaos.on = False
+            problem = environment.problems[0] if environment.problems else None
             return Outcome(seed, problem, loop.steps, loop.time())
 
     outcome = run_virtually(main, processes)
@@ -70,17 +70,17 @@ def investigate(seed: int) -> Outcome:
     return second
 
 
-def play(script: Callable[[World, People], Coroutine[Any, Any, None]]) -> str | None:
+def play(script: Callable[[SimulatedEnvironment, People], Coroutine[Any, Any, None]]) -> str | None:
     """A scenario without chance: one replica, no faults but those of the script. Returns what it broke."""
     processes: list[Process] = []
 
     async def main(loop: VirtualLoop) -> str | None:
-        world = World(0, loop)
-        world.chaos.on, world.processes = False, processes
-        with in_world(world):
-            world.start_replica(REPLICAS[0])
-            await _until_broken(world, script(world, People(world)))
-            return world.problems[0] if world.problems else None
+        environment = SimulatedEnvironment(0, loop)
+        environment.chaos.on, environment.processes = False, processes
+        with in_environment(environment):
+            environment.start_replica(REPLICAS[0])
+            await _until_broken(environment, script(environment, People(environment)))
+            return environment.problems[0] if environment.problems else None
 
     return run_virtually(main, processes)
 
@@ -90,9 +90,9 @@ async def until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None
     assert await _wait(condition, seconds=seconds)
 
 
-async def _until_broken(world: World, play: Coroutine[Any, Any, None]) -> None:
+async def _until_broken(environment: SimulatedEnvironment, play: Coroutine[Any, Any, None]) -> None:
     playing = asyncio.ensure_future(play)
-    broken = asyncio.ensure_future(world.broken.wait())
+    broken = asyncio.ensure_future(environment.broken.wait())
     await asyncio.wait({playing, broken}, return_when=asyncio.FIRST_COMPLETED)
     if playing.done():
         playing.result()
@@ -100,27 +100,29 @@ async def _until_broken(world: World, play: Coroutine[Any, Any, None]) -> None:
     broken.cancel()
 
 
-async def _play(world: World) -> None:
-    people, events = People(world), Events(world)
+async def _play(environment: SimulatedEnvironment) -> None:
+    people, events = People(environment), Events(environment)
     for name in REPLICAS:
-        world.start_replica(name)
+        environment.start_replica(name)
     busy = asyncio.ensure_future(events.happen(BUSY_SECONDS))
     await people.live(BUSY_SECONDS)
     await busy
     events.end()
-    world.say("from here on nothing fails")
-    await _settle(world, "after the faults")
+    environment.say("from here on nothing fails")
+    await _settle(environment, "after the faults")
     for _ in range(RECOVERIES):
-        if not await _recover(world, people):
+        if not await _recover(environment, people):
             break
-        await _settle(world, "after recovery")
-    await _judge_rest(world)
+        await _settle(environment, "after recovery")
+    await _judge_rest(environment)
 
 
-async def _recover(world: World, people: People) -> bool:
+async def _recover(environment: SimulatedEnvironment, people: People) -> bool:
     """Lift what a person can lift; False: nothing was left to lift."""
     wrong = [
-        ws for ws in _views(world) if (_in_error(ws) or _given_up(ws)) and not world.is_lost_for_good(ws)
+        ws
+        for ws in _views(environment)
+        if (_in_error(ws) or _given_up(ws)) and not environment.is_lost_for_good(ws)
     ]
     for ws in wrong:
         await people.recover(ws)
@@ -129,46 +131,46 @@ async def _recover(world: World, people: People) -> bool:
     return bool(wrong)
 
 
-async def _settle(world: World, when: str) -> None:
+async def _settle(environment: SimulatedEnvironment, when: str) -> None:
     """Invariant 7: everything converges, nothing is stuck."""
 
     def restless() -> list[str]:
         return [
             f"{ws.id} {ws.operation} seen {ws.observed_status} wants {ws.desired_state}"
-            for ws in _views(world)
+            for ws in _views(environment)
             if not _at_rest(ws)
         ]
 
     if not await _wait(lambda: not restless(), seconds=SETTLE_SECONDS):
-        world.violate(f"7: not at rest {when}: {'; '.join(restless())}")
+        environment.violate(f"7: not at rest {when}: {'; '.join(restless())}")
         await asyncio.sleep(1)
 
 
-async def _judge_rest(world: World) -> None:
+async def _judge_rest(environment: SimulatedEnvironment) -> None:
     """What must be true when nothing happens any more."""
-    for ws in _views(world):
+    for ws in _views(environment):
         if _given_up(ws):
-            world.violate(f"7: {ws.id} could not be archived after every recovery: {ws.error_info}")
-        if _in_error(ws) and not world.is_lost_for_good(ws):
-            world.violate(f"7: {ws.id} is in error after every recovery: {ws.error_info}")
-    calm_at = world.database.now()
-    while world.guard.needless_archives():
-        allowed = world.database.now() - GC_ALLOWANCE
-        if allowed >= calm_at and (overdue := world.guard.needless_archives(since=allowed)):
-            world.violate(f"5: archives nobody needs: {overdue}")
+            environment.violate(f"7: {ws.id} could not be archived after every recovery: {ws.error_info}")
+        if _in_error(ws) and not environment.is_lost_for_good(ws):
+            environment.violate(f"7: {ws.id} is in error after every recovery: {ws.error_info}")
+    calm_at = environment.database.now()
+    while environment.guard.needless_archives():
+        allowed = environment.database.now() - GC_ALLOWANCE
+        if allowed >= calm_at and (overdue := environment.guard.needless_archives(since=allowed)):
+            environment.violate(f"5: archives nobody needs: {overdue}")
         await asyncio.sleep(0.5)
-    await _settle(world, "in the end")
-    if not await _wait(lambda: not _strangers(world), seconds=20):
-        world.violate(f"5: {', '.join(_strangers(world))}")
-    if not await _wait(lambda: _told(world), seconds=30):
-        world.violate("8: a browser does not know what the database says")
+    await _settle(environment, "in the end")
+    if not await _wait(lambda: not _strangers(environment), seconds=20):
+        environment.violate(f"5: {', '.join(_strangers(environment))}")
+    if not await _wait(lambda: _told(environment), seconds=30):
+        environment.violate("8: a browser does not know what the database says")
 
 
-def _strangers(world: World) -> list[str]:
+def _strangers(environment: SimulatedEnvironment) -> list[str]:
     """Containers, volumes and jobs that no row accounts for."""
     found = []
-    for workspace_id, place in world.engine.places.items():
-        ws = world.find(workspace_id)
+    for workspace_id, place in environment.engine.places.items():
+        ws = environment.find(workspace_id)
         assert ws is not None
         if place.job is not None and not place.job.task.done() and ws.operation is Operation.NONE:
             found.append(f"a storage job of {workspace_id} goes on")
@@ -177,13 +179,13 @@ def _strangers(world: World) -> list[str]:
         if place.container is ContainerState.RUNNING and ws.observed_status is not ObservedStatus.RUNNING:
             found.append(f"a container of {workspace_id} runs unseen")
         unseen = ws.observed_status in (ObservedStatus.PENDING, ObservedStatus.DELETED)
-        if place.volume is not None and unseen and not world.is_of_nobody(ws):
+        if place.volume is not None and unseen and not environment.is_of_nobody(ws):
             found.append(f"a volume of {workspace_id} exists unseen")
     return found
 
 
-def _told(world: World) -> bool:
-    return all(world.live.known.get(ws.id) == ws.version for ws in _views(world))
+def _told(environment: SimulatedEnvironment) -> bool:
+    return all(environment.live.known.get(ws.id) == ws.version for ws in _views(environment))
 
 
 def _at_rest(ws: WorkspaceView) -> bool:
@@ -205,8 +207,8 @@ def _in_error(ws: WorkspaceView) -> bool:
     return ws.deleted_at is None and ws.in_error
 
 
-def _views(world: World) -> list[WorkspaceView]:
-    return [row.view for row in world.rows()]
+def _views(environment: SimulatedEnvironment) -> list[WorkspaceView]:
+    return [row.view for row in environment.rows()]
 
 
 async def _wait(condition: Callable[[], bool], *, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""The archive store, hints, live events and activity of the simulated world, with their faults."""
+"""The archive store, hints, live events and activity of the simulated environment, with their faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
@@ -10,9 +10,11 @@ from uuid import UUID
 
 from codehub.archives.keys import ArchivePath, parse_key
 from codehub.archives.store import ArchiveObject
+from codehub.domain.busy import BusySign, BusyWith
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.domain.ttl import Activity
+from codehub.domain.workspace import WorkspaceView
 from codehub.signals.activity import ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintSource, HintTarget, LocalHints
@@ -20,7 +22,7 @@ from codehub.signals.notices import Change
 from tests.simulation.database import Database
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.environment import SimulatedEnvironment
 
 
 @dataclass
@@ -33,8 +35,8 @@ class StoredObject:
 class Archives:
     """Objects and metas. One for all replicas; ``away`` is the store as a whole."""
 
-    def __init__(self, world: "World", database: Database) -> None:
-        self._world = world
+    def __init__(self, environment: "SimulatedEnvironment", database: Database) -> None:
+        self._environment = environment
         self._database = database
         self.objects: dict[str, StoredObject] = {}
         self.away = False
@@ -42,11 +44,11 @@ class Archives:
     def put(self, key: str, files: dict[str, bytes]) -> None:
         assert key not in self.objects, "attempts have names of their own"
         self.objects[key] = StoredObject(files, self._database.now())
-        self._world.guard.archives_changed(parse_workspace(key))
+        self._environment.guard.archives_changed(parse_workspace(key))
 
     def put_meta(self, key: str) -> None:
         self.objects[key].committed_at = self._database.now()
-        self._world.guard.archives_changed(parse_workspace(key))
+        self._environment.guard.archives_changed(parse_workspace(key))
 
     def committed(self, workspace_id: UUID) -> dict[str, StoredObject]:
         prefix = f"{workspace_id}/"
@@ -81,16 +83,16 @@ class Archives:
         for path in paths:
             await self._pass("archives.delete meta")
             if path.key in self.objects:
-                self._world.guard.archive_deleted(path)
+                self._environment.guard.archive_deleted(path)
                 self.objects[path.key].committed_at = None
         for path in paths:
             await self._pass("archives.delete")
             self.objects.pop(path.key, None)
-            self._world.guard.archives_changed(path.workspace_id)
+            self._environment.guard.archives_changed(path.workspace_id)
 
     async def _pass(self, what: str) -> None:
-        await self._world.chaos.gate(what)
-        if self.away or self._world.chaos.strikes("store"):
+        await self._environment.chaos.gate(what)
+        if self.away or self._environment.chaos.strikes("store"):
             raise EffectError(FailureCode.S3_ACCESS_ERROR, "the store does not answer")
 
 
@@ -116,20 +118,20 @@ class _InOrder(dict[object, None]):
 class Hints(LocalHints):
     """Hints that arrive a little later, sometimes twice, sometimes never."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
         super().__init__()
-        self._world = world
+        self._environment = environment
         self._sources = {target: _InOrder() for target in HintTarget}  # type: ignore[misc]
 
     async def publish(self, target: HintTarget, ids: Collection[UUID] = ()) -> bool:
-        chaos = self._world.chaos
+        chaos = self._environment.chaos
         times = 1
         if chaos.has("hints"):
             times = chaos.random.choice((0, 0, 1, 2))
         hint = Hint(frozenset(ids))
         for source in self._sources[target]:
             for _ in range(times):
-                self._world.later(chaos.random.uniform(0.001, 0.01), source.add, hint)
+                self._environment.later(chaos.random.uniform(0.001, 0.01), source.add, hint)
         return True
 
     def subscribe(self, target: HintTarget) -> HintSource:
@@ -139,49 +141,78 @@ class Hints(LocalHints):
 class Live:
     """A browser that knows a version of each workspace: what it was told, or all of them after a resync."""
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
+        self._environment = environment
         self.known: dict[UUID, int] = {}
 
     async def publish_changes(self, changes: Sequence[Change], *, each: Sequence[Change] = ()) -> bool:
         del each
-        if self._world.chaos.strikes("redis"):
+        if self._environment.chaos.strikes("redis"):
             return False
         for change in changes:
             self.known[change.id] = max(change.version, self.known.get(change.id, 0))
         return True
 
     async def publish_resync(self) -> bool:
-        if self._world.chaos.strikes("redis"):
+        if self._environment.chaos.strikes("redis"):
             return False
-        for row in self._world.rows():
+        for row in self._environment.rows():
             self.known[row.view.id] = max(row.view.version, self.known.get(row.view.id, 0))
         return True
 
     async def publish_progress(self, *_: object) -> bool:
         return True
 
+    async def publish_activity(self, *_: object) -> bool:
+        return True
+
+    async def publish_wait(self, *_: object, **__: object) -> bool:
+        return True
+
 
 class Presence:
     """Who is using what. Somebody who is connected is never put to sleep."""
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
+        self._environment = environment
         self.connected: dict[UUID, float] = {}  # since when
 
     async def read(self, workspace_ids: Sequence[UUID]) -> ActivityReading:
-        if self._world.chaos.strikes("redis"):
+        if self._environment.chaos.strikes("redis"):
             raise RedisUnavailable("no answer")
         await asyncio.sleep(0.001)
         identity = RedisIdentity("run", "epoch", age_seconds=1e6)
         return ActivityReading(identity, {each: self._of(each) for each in workspace_ids})
 
     def _of(self, workspace_id: UUID) -> Activity:
-        place = self._world.engine.places.get(workspace_id)
+        place = self._environment.engine.places.get(workspace_id)
         running = place is not None and place.container is ContainerState.RUNNING
         return Activity(connections=int(running and workspace_id in self.connected))
 
 
+class Workload:
+    """What workspaces do by themselves: every other stretch of time, each in turn. Work is never put to sleep."""
+
+    STRETCH_SECONDS = 60.0
+
+    def __init__(self, environment: "SimulatedEnvironment") -> None:
+        self._environment = environment
+
+    def works_for(self, workspace_id: UUID) -> float:
+        """Seconds since it began to work; zero: it does not."""
+        stretch, since = divmod(self._environment.loop.time(), self.STRETCH_SECONDS)
+        return since if (int(stretch) + workspace_id.int) % 3 == 0 else 0.0
+
+    async def sample(self, workspaces: Sequence[WorkspaceView]) -> dict[UUID, BusySign | None]:
+        await asyncio.sleep(0.01)
+        return {
+            ws.id: self._sign(ws.id) for ws in workspaces if not self._environment.chaos.strikes("effect")
+        }
+
+    def _sign(self, workspace_id: UUID) -> BusySign | None:
+        return BusySign(BusyWith.CPU) if self.works_for(workspace_id) else None
+
+
 def fresh_context() -> Context:
-    """For what belongs to the world and not to the process that happened to cause it."""
+    """For what belongs to the environment and not to the process that happened to cause it."""
     return Context()

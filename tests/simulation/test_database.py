@@ -1,6 +1,6 @@
 """The simulated database does what PostgreSQL does: the same calls, the same answers, the same rows.
 
-Random calls of every function that ``substitution`` replaces, valid ones and stale ones, go to both. Times
+Random calls of every function of the store, valid ones and stale ones, go to both. Times
 are compared by their order, operations by the order of their claims.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
@@ -17,32 +17,31 @@ from uuid import UUID
 import pytest
 from sqlalchemy import select
 
+from codehub.domain.busy import Busy, BusySign, BusyWith
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
+from codehub.store import control
 from codehub.store.accounts import users
-from codehub.store.db.session import Sessions, SingleConnection
+from codehub.store.db.session import Sessions
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces.bulk_claims import Completion, Step
-from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.claims import ClaimedOperation
 from codehub.store.workspaces.observations import FIRST_PAGE, Observed
-from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
+from codehub.store.workspaces.records import VIEW
 from tests.simulation import rows
 from tests.simulation.chaos import Chaos
+from tests.simulation.comparison import comparable, order_of_times
 from tests.simulation.connection import Connection, Session
 from tests.simulation.database import Database
 from tests.simulation.queries import WORKSPACES
-from tests.simulation.substitution import SUBSTITUTES
+from tests.simulation.store import STORE
 
-FUNCTIONS = {
-    name: (getattr(real, name), getattr(fake, name))
-    for real, (fake, names) in SUBSTITUTES.items()
-    for name in names
-}
 IDS = [UUID(int=number, version=4) for number in (1, 2, 3)]
 OWNER = UUID(int=9, version=4)
 LOCK = "coordinator:test"
 CALLS = 100
+JOB = BusySign(BusyWith.JOB, "make")
 
 
 @dataclass
@@ -51,7 +50,7 @@ class Side:
 
     real: bool
     factory: Any
-    claims: dict[UUID, list[Claim]] = field(default_factory=dict)
+    claims: dict[UUID, list[ClaimedOperation]] = field(default_factory=dict)
     old_views: dict[UUID, WorkspaceView] = field(default_factory=dict)
     times: list[datetime] = field(default_factory=list)
 
@@ -62,15 +61,15 @@ class Side:
 
     async def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
         async with self.session() as session:
-            return await FUNCTIONS[function][0 if self.real else 1](session, *args, **kwargs)
+            return await getattr(control if self.real else STORE, function)(session, *args, **kwargs)
 
     async def everything(self) -> list[tuple[WorkspaceView, dict[str, Any]]]:
         """All rows, with their derived columns."""
         async with self.session() as session:
             if self.real:
                 derived = [w.c[name] for name in rows.DERIVED]
-                found = await session.execute(select(*VIEW_COLUMNS, *derived).order_by(w.c.id))
-                return [(to_view(row), {name: getattr(row, name) for name in rows.DERIVED}) for row in found]
+                found = await session.exec(select(VIEW, *derived).order_by(w.c.id))
+                return [(ws, dict(zip(rows.DERIVED, rest, strict=True))) for ws, *rest in found]
             views = sorted((row.view for row in session.db.scan(None, WORKSPACES)), key=lambda ws: ws.id)
             return [(ws, {name: rule(ws) for name, rule in rows.DERIVED.items()}) for ws in views]
 
@@ -119,6 +118,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         ),
         "mark_deleted": lambda: side.call("mark_deleted", each) if dice.random() < 0.15 else _nothing(),
         "touch": lambda: side.call("touch", [each]),
+        "set_busy": lambda: side.call("set_busy", each, dice.choice((None, Busy(JOB, seen_at, now)))),
         "recover": lambda: side.call("recover", each, home=home),
         "find": lambda: side.call("find", each),
         "usage_for": lambda: side.call("usage_for", OWNER, actor="user:a", cause="b"),
@@ -164,7 +164,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
     if name == "claim_all":
         result = dict(sorted(result.items()))
         for workspace_id, made in result.items():
-            side.claims.setdefault(workspace_id, []).append(Claim.of(made))
+            side.claims.setdefault(workspace_id, []).append(ClaimedOperation.of(made))
     return name, result
 
 
@@ -178,46 +178,15 @@ def _several_steps(side: Side, planned: WorkspaceView, operation: Operation, hom
     return [Step(ws, operation, home) for ws in (planned, *others)]
 
 
-def _latest_claims(side: Side, but: UUID) -> list[Claim]:
+def _latest_claims(side: Side, but: UUID) -> list[ClaimedOperation]:
     return [held[-1] for each, held in sorted(side.claims.items()) if each != but]
 
 
-def _claim(side: Side, view: WorkspaceView, *, stale: bool) -> Claim | None:
+def _claim(side: Side, view: WorkspaceView, *, stale: bool) -> ClaimedOperation | None:
     held = side.claims.get(view.id, [])
     if stale and len(held) > 1:
         return held[-2]
-    return Claim.of(view) if view.operation is not Operation.NONE else (held[-1] if held else None)
-
-
-def comparable(value: Any, labels: dict[Any, str]) -> Any:
-    """Without what differs by nature: times and operations' ids become the order they came in."""
-    match value:
-        case datetime():
-            return "time"
-        case UUID():
-            return value if value in (*IDS, OWNER) else labels.setdefault(value, f"op {len(labels)}")
-        case dict():
-            return {key: comparable(item, labels) for key, item in value.items()}
-        case list() | tuple():
-            return [comparable(item, labels) for item in value]
-        case ErrorInfo():
-            return comparable(value.as_json() | {"occurred_at": None}, labels)
-        case str() | int() | float() | None:
-            return value
-        case _ if hasattr(value, "__dataclass_fields__"):
-            return comparable(asdict(value), labels)
-        case _:
-            raise AssertionError(f"cannot compare {value!r}")
-
-
-def order_of_times(ws: WorkspaceView) -> list[str]:
-    """The names of a row's times, the earliest first; those that are equal stand together."""
-    named = {
-        name: getattr(ws, name)
-        for name in ("observed_at", "op_started_at", "op_acted_at", "last_retry_at", "deleted_at")
-        if getattr(ws, name) is not None
-    }
-    return sorted(named, key=lambda name: (named[name], name))
+    return ClaimedOperation.of(view) if view.operation is not Operation.NONE else (held[-1] if held else None)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -225,7 +194,7 @@ async def test_both_databases_answer_alike(seed: int, session_factory: Sessions)
     database = Database(chaos=Chaos(seed, on=False), loop=asyncio.get_running_loop())
     sides = (
         Side(True, session_factory),
-        Side(False, lambda: Session(SingleConnection(Connection(database)))),
+        Side(False, lambda: Session(Connection(database))),
     )
     async with session_factory.begin() as session:
         await users.create(session, user_id=OWNER, username="owner", password_hash="-")

@@ -7,47 +7,47 @@ import pytest
 from codehub.domain.errors import FailureCode
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
+from tests.simulation.environment import SimulatedEnvironment
 from tests.simulation.person import People
 from tests.simulation.simulation import play, until
-from tests.simulation.world import World
 
 
-def the_home(world: World) -> WorkspaceView:
-    return world.rows()[0].view
+def the_home(environment: SimulatedEnvironment) -> WorkspaceView:
+    return environment.rows()[0].view
 
 
-async def a_stopped_home(world: World, people: People) -> WorkspaceView:
+async def a_stopped_home(environment: SimulatedEnvironment, people: People) -> WorkspaceView:
     """Edited once, then stopped; never archived."""
     await people.create(start=True)
-    await until(lambda: the_home(world).observed_status is ObservedStatus.RUNNING)
-    assert world.edit(the_home(world).id)
-    await people.intent(the_home(world).id, "stop")
-    await until(lambda: the_home(world).observed_status is ObservedStatus.STANDBY)
-    return the_home(world)
+    await until(lambda: the_home(environment).observed_status is ObservedStatus.RUNNING)
+    assert environment.edit(the_home(environment).id)
+    await people.intent(the_home(environment).id, "stop")
+    await until(lambda: the_home(environment).observed_status is ObservedStatus.STANDBY)
+    return the_home(environment)
 
 
 @pytest.mark.usefixtures("simulated")
 def test_a_vanished_volume_is_never_replaced_in_silence() -> None:
-    async def script(world: World, people: People) -> None:
-        ws = await a_stopped_home(world, people)
-        world.unmount(ws.id)
-        await until(lambda: the_home(world).health_status is HealthStatus.ERROR)
-        assert the_home(world).home.volume
+    async def script(environment: SimulatedEnvironment, people: People) -> None:
+        ws = await a_stopped_home(environment, people)
+        environment.unmount(ws.id)
+        await until(lambda: the_home(environment).health_status is HealthStatus.ERROR)
+        assert the_home(environment).home.volume
 
     assert play(script) is None
 
 
 @pytest.mark.usefixtures("simulated")
 def test_a_disk_that_came_back_is_marked_again() -> None:
-    async def script(world: World, people: People) -> None:
-        ws = await a_stopped_home(world, people)
-        world.unmount(ws.id)
-        await until(lambda: the_home(world).health_status is HealthStatus.ERROR)
-        world.remount(ws.id)
+    async def script(environment: SimulatedEnvironment, people: People) -> None:
+        ws = await a_stopped_home(environment, people)
+        environment.unmount(ws.id)
+        await until(lambda: the_home(environment).health_status is HealthStatus.ERROR)
+        environment.remount(ws.id)
         await people.intent(ws.id, "recover")  # before the Observer has looked again
-        await until(lambda: the_home(world).observed_status is ObservedStatus.STANDBY)
-        world.unmount(ws.id)
-        await until(lambda: the_home(world).health_status is HealthStatus.ERROR)
+        await until(lambda: the_home(environment).observed_status is ObservedStatus.STANDBY)
+        environment.unmount(ws.id)
+        await until(lambda: the_home(environment).health_status is HealthStatus.ERROR)
 
     assert play(script) is None
 
@@ -57,17 +57,17 @@ def test_what_a_failed_restore_of_a_deleted_workspace_left_is_removed() -> None:
     """Deleted while its restore waits for the store: nothing exists, so it is seen DELETED. Then the restore
     goes on, makes a volume, and fails for good: nobody would ever look at that volume again."""
 
-    async def script(world: World, people: People) -> None:
-        ws = await a_stopped_home(world, people)
+    async def script(environment: SimulatedEnvironment, people: People) -> None:
+        ws = await a_stopped_home(environment, people)
         await people.intent(ws.id, "archive")
-        await until(lambda: the_home(world).observed_status is ObservedStatus.PENDING)
-        await until(lambda: the_home(world).operation is Operation.NONE)
-        world.archives.away = True
+        await until(lambda: the_home(environment).observed_status is ObservedStatus.PENDING)
+        await until(lambda: the_home(environment).operation is Operation.NONE)
+        environment.archives.away = True
         await people.intent(ws.id, "start")
-        await until(lambda: the_home(world).operation is Operation.RESTORING)
+        await until(lambda: the_home(environment).operation is Operation.RESTORING)
         await people.intent(ws.id, "delete")
-        await until(lambda: the_home(world).observed_status is ObservedStatus.DELETED)
-        place = world.engine.place(ws.id)
+        await until(lambda: the_home(environment).observed_status is ObservedStatus.DELETED)
+        place = environment.engine.place(ws.id)
         failed = asyncio.Event()
 
         def fails_once_there_is_a_volume(kind: str) -> bool:
@@ -76,11 +76,11 @@ def test_what_a_failed_restore_of_a_deleted_workspace_left_is_removed() -> None:
                 return True
             return False
 
-        world.chaos.strikes = fails_once_there_is_a_volume  # type: ignore[method-assign]
-        world.chaos.random.choice = lambda _: FailureCode.CHECKSUM_MISMATCH  # type: ignore
-        world.archives.away = False
+        environment.chaos.strikes = fails_once_there_is_a_volume  # type: ignore[method-assign]
+        environment.chaos.random.choice = lambda _: FailureCode.CHECKSUM_MISMATCH  # type: ignore
+        environment.archives.away = False
         await asyncio.wait_for(failed.wait(), 400)
-        await until(lambda: the_home(world).operation is Operation.NONE, seconds=400)
+        await until(lambda: the_home(environment).operation is Operation.NONE, seconds=400)
         await until(lambda: place.volume is None)
 
     assert play(script) is None

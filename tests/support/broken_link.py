@@ -27,9 +27,9 @@ class Break(StrEnum):
 
 
 class BrokenLink:
-    """``port`` on loopback is what the client is given; ``target`` is the server's Unix socket."""
+    """``port`` on loopback is what the client is given; ``target`` is the server's Unix socket, or host and port."""
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path | tuple[str, int]) -> None:
         self._target = target
         self._server: asyncio.Server | None = None
         self._broken: Break | None = None
@@ -80,7 +80,7 @@ class BrokenLink:
             if self._broken is Break.CUT:
                 return
             await self._flowing.wait()
-            there_reader, there_writer = await asyncio.open_unix_connection(self._target)
+            there_reader, there_writer = await self._connect()
             writers.append(there_writer)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pump(reader, there_writer, pair=pair, answers=False))
@@ -91,6 +91,11 @@ class BrokenLink:
             self._pairs.discard(pair)
             for each in writers:
                 each.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._target, Path):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection(*self._target)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, pair: "_Pair", answers: bool

@@ -10,7 +10,6 @@ Building takes minutes. ``python -m tests.support.built_images`` does it ahead o
 content is not asked to build it again. If a builder dies, its lock goes with it and the next one starts over.
 """
 
-import fcntl
 import hashlib
 import inspect
 import os
@@ -19,8 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.docker_api import DockerApi
+from tests.support.docker_images import engine_lock
 from tests.support.requirements import require_docker, require_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +58,7 @@ RECIPES = {
             "requirements",
             "pyproject.toml",
             "hatch_build.py",
+            "inside",
             "src",
             "web",
             ".npmrc",
@@ -74,7 +74,7 @@ def built_image(name: str) -> str:
     reference = f"{REPOSITORY}/{name}:{_version(name)}"
     if api.has_image(reference):
         return reference
-    with _lock(api, name):
+    with engine_lock(api, f"build-{name}"):
         if not api.has_image(reference):
             _build(RECIPES[name], reference, base=_base(api))
     return reference
@@ -83,7 +83,7 @@ def built_image(name: str) -> str:
 def _build(recipe: Recipe, reference: str, *, base: str) -> None:
     proxies = [name for name in os.environ if name.lower() in {"http_proxy", "https_proxy", "no_proxy"}]
     command = ["docker", "build", "--tag", reference, "--network", "host"]
-    for argument in (f"NODE={base}", f"PYTHON={base}", *proxies):  # an unused one is a warning
+    for argument in (f"GO={base}", f"NODE={base}", f"PYTHON={base}", *proxies):  # an unused one is a warning
         command += ["--build-arg", argument]
     _run(*command, "--file", str(ROOT / recipe.dockerfile), str(ROOT / recipe.context))
 
@@ -98,7 +98,7 @@ def _base(api: DockerApi) -> str:
     debootstrap = require_program("debootstrap", package="debootstrap")
     if os.geteuid() != 0:
         pytest.skip("needs root: debootstrap makes the base of images")
-    with _lock(api, "debian"):
+    with engine_lock(api, "build-debian"):
         if not api.has_image(reference):
             _make_base(debootstrap, reference)
     return reference
@@ -198,14 +198,6 @@ def _version(name: str) -> str:
         if (ROOT / path).is_file():
             digest.update(path.encode() + (ROOT / path).read_bytes())
     return digest.hexdigest()[:12]
-
-
-@contextmanager
-def _lock(api: DockerApi, name: str) -> Iterator[None]:
-    mark = hashlib.sha256(api.address.encode()).hexdigest()[:12]
-    with open(Path(tempfile.gettempdir()) / f"codehub-test-build-{name}-{mark}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _run(*command: str) -> None:

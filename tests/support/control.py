@@ -5,12 +5,15 @@ on them inside the test process and talks to them only as people do: through the
 looking at rows, directories and processes.
 """
 
+import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from codehub.archives.store import ArchiveStore
@@ -18,16 +21,21 @@ from codehub.domain.states import Role
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
 from codehub.runtimes.base import Runtime
+from codehub.runtimes.kubernetes.runtime import KubernetesRuntime
 from codehub.runtimes.local.runtime import LocalRuntime
+from codehub.server.busy_sampling import build_busy_sampler
 from codehub.server.control_plane import Archives, ControlPlane, CoordinatorDeps, build_control_plane
+from codehub.server.runtime_choice import HostedRuntime
 from codehub.server.settings.tree import Settings, load_settings
 from codehub.services import workspaces
-from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LivePublisher
+from codehub.store import control
 from codehub.store.accounts import users
+from codehub.store.db.connections import coordinator_connector
 from codehub.store.db.session import Sessions
 from codehub.store.workspaces import events
 from codehub.store.workspaces.queries import find
@@ -75,6 +83,8 @@ class ControlEnvironment:
     owner_id: UUID = field(default_factory=uuid7)
     installation_id: str = field(default_factory=lambda: str(uuid7()))
     settings: Settings = field(default_factory=fast_settings)
+    patience: float = 30.0
+    """How many seconds a workspace may take to get anywhere."""
 
     @property
     def archive_url(self) -> str:
@@ -103,6 +113,19 @@ class ControlEnvironment:
         await runtime.prepare()
         return runtime
 
+    async def make_runtime(self) -> LocalRuntime | KubernetesRuntime:
+        """What a replica has unless it is given another one."""
+        return await self.runtime()
+
+    @property
+    def runtime_config(self) -> dict[str, Any]:
+        """What a replica in another process needs to use the same runtime and archives."""
+        return {
+            "installation_id": self.installation_id,
+            "archive_url": self.archive_url,
+            "store_options": {},
+        }
+
     @asynccontextmanager
     async def replica(
         self,
@@ -115,21 +138,24 @@ class ControlEnvironment:
         redis_url: str | None = None,
         session_settings: Mapping[str, str] | None = None,
         keep_workspaces: bool = False,
+        samples: bool = False,
     ) -> AsyncIterator[ControlPlane]:
-        """One running replica's coordinators."""
+        """One running replica's coordinators. ``samples``: whether workspaces work by themselves."""
         settings = settings or self.settings
         settings = settings.model_copy(
             update={"coordinator": settings.coordinator.model_copy(update={"node_id": node_id})}
         )
         link = RedisLink(redis_url or self.redis_url)
-        own = runtime or await self.runtime()
+        own = runtime or await self.make_runtime()
         parts = CoordinatorDeps(
-            database_url=database_url or self.database_url,
+            store=control,
+            connectors=partial(coordinator_connector, database_url or self.database_url),
             runtime=own,
             archives=archives or self.archives(),
             hints=Hints(link),
             live=LivePublisher(link),
             activity=ActivityLog(link),
+            busy=build_busy_sampler(settings, cast(HostedRuntime, own)) if samples else None,
             session_settings=session_settings or {},
         )
         plane = build_control_plane(settings, parts)
@@ -138,9 +164,9 @@ class ControlEnvironment:
             yield plane
         finally:
             await plane.stop()
-            if isinstance(own, LocalRuntime):
-                if not keep_workspaces:
-                    await own.stop_all()
+            if isinstance(own, LocalRuntime) and not keep_workspaces:
+                await own.stop_all()
+            if isinstance(own, LocalRuntime | KubernetesRuntime):
                 await own.close()
             await link.close()
 
@@ -148,7 +174,7 @@ class ControlEnvironment:
         async with self.sessions() as session, session.begin():
             record = await workspaces.create(
                 session,
-                NewWorkspace(name=name, image_ref=image, start=start, **kw),
+                WorkspaceValues(name=name, image_ref=image, start=start, **kw),
                 owner_id=self.owner_id,
                 actor=ADMIN,
                 limits=RunningLimits(1000, 1000),
@@ -184,11 +210,11 @@ class ControlEnvironment:
     async def view(self, workspace_id: UUID) -> WorkspaceView:
         return (await self.record(workspace_id)).view
 
-    async def until_status(self, workspace_id: UUID, status: str, *, seconds: float = 30) -> WorkspaceView:
+    async def until_status(self, workspace_id: UUID, status: str, *, seconds: float = 0) -> WorkspaceView:
         async def reached() -> bool:
             return (await self.record(workspace_id)).status == status
 
-        await until(reached, seconds=seconds, what=f"{workspace_id} to be {status}")
+        await until(reached, seconds=max(seconds, self.patience), what=f"{workspace_id} to be {status}")
         return await self.view(workspace_id)
 
     async def history(self, workspace_id: UUID) -> list[Any]:
@@ -199,3 +225,40 @@ class ControlEnvironment:
 
     def home(self, workspace_id: UUID) -> Path:
         return self.data_dir / "volumes" / f"ws-{workspace_id}-home"
+
+    def servers_of(self, workspace_id: UUID) -> int:
+        """How many servers of this workspace run: the tiny server listens, its starter does not count twice."""
+        commands = [_command(folder) for folder in self._processes_of(workspace_id)]
+        return len([each for each in commands if b"tiny_server.py" in each and b"bwrap" not in each])
+
+    async def kill_workspace(self, workspace_id: UUID) -> None:
+        for folder in self._processes_of(workspace_id):
+            with suppress(ProcessLookupError):  # a sandbox takes what is inside with it
+                os.kill(int(folder.name), signal.SIGKILL)
+
+    async def end_workspaces(self) -> None:
+        """End what replicas left running."""
+        runtime = await self.runtime()
+        await runtime.stop_all()
+        await runtime.close()
+
+    def _processes_of(self, workspace_id: UUID) -> list[Path]:
+        wanted = (str(workspace_id).encode(), str(self.data_dir).encode())
+        return [
+            folder
+            for folder, environ in environ_of_processes()
+            if all(any(word in each for each in environ) for word in wanted)
+        ]
+
+
+def environ_of_processes() -> Iterator[tuple[Path, list[bytes]]]:
+    """The folder below /proc and the environment of every process that may be looked at."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            yield folder, (folder / "environ").read_bytes().split(b"\0")
+
+
+def _command(folder: Path) -> bytes:
+    with suppress(OSError):
+        return (folder / "cmdline").read_bytes()
+    return b""

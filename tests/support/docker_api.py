@@ -72,8 +72,11 @@ class DockerApi:
             self._remove_network(each["Id"])
 
     def _remove_network(self, network: str) -> None:
-        """The engine lets go of endpoints a moment after their containers are gone (403 until then)."""
-        for _ in range(100):
+        """The engine lets go of endpoints after their containers are gone (403 until then).
+
+        A moment for one container; many seconds for fifty on a busy machine.
+        """
+        for _ in range(600):
             answer = self.call("DELETE", f"/networks/{network}", expect=(403, 404))
             if not (isinstance(answer, dict) and "active endpoints" in answer.get("message", "")):
                 return

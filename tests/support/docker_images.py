@@ -1,12 +1,14 @@
 """Images for tests, made of what is on this machine: nothing is pulled.
 
-``tiny`` and its relatives are busybox alone and start in no time. ``job`` holds this Python, GNU tar and
+``tiny`` and its relatives are busybox alone and start in no time; ``bare`` is one program and no shell, ``inside``
+what CodeHub runs in workspaces. ``job`` holds this Python, GNU tar and
 CodeHub's own source, with every library they load: what ``images/job`` builds from a distribution.
 """
 
 import fcntl
 import hashlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -24,17 +26,28 @@ import zstandard
 
 import codehub
 from tests.support.docker_api import DockerApi
-from tests.support.requirements import require_program
+from tests.support.requirements import require_inside, require_program
 
 REPOSITORY = "codehub-test"
+HOME, PORT = "/home/person", 8081
+BARE_COMMAND = ["/busybox-server", "httpd", "-f", "-p", str(PORT), "-h", "/www"]
 APP = "/app"
 PYTHON = os.path.realpath(sys.executable)
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 JOB_SCRIPT = Path(__file__).with_name("docker_job.py")
+JOB_MODULES = [Path(__file__).with_name(name) for name in ("__init__.py", "killed_at.py", "trees.py")]
+"""Of ``tests.support``: what the script imports."""
 
 _SERVE = 'echo "listens on $CODEHUB_PORT as $(id -u) in $HOME"; exec httpd -f -p "$CODEHUB_PORT" -h /www'
+TWO_WRITERS = ".two-writers"
 SCRIPTS = {
     "tiny": _SERVE,
+    # Writes its mark into its home again and again; whoever finds the mark of another one tells it.
+    "writer": (
+        'read -r me </proc/sys/kernel/random/uuid; echo "$me" >"$HOME/.turn"; while sleep 0.2; do '
+        'read -r now <"$HOME/.turn"; [ "$now" = "$me" ] || echo "$me $now" >>"$HOME/.two-writers"; '
+        'echo "$me" >"$HOME/.turn"; done & exec httpd -f -p "$CODEHUB_PORT" -h /www'
+    ),
     "wrong": 'echo "this command is wrong"; exit 3',
     "stubborn": f"trap '' TERM; {_SERVE}",
     # Serves until there is a file "eat" in its home, then takes all the memory there is.
@@ -45,6 +58,16 @@ SCRIPTS = {
     "greedy": 'echo "wants it all"; exec busybox tail /dev/zero',
     "fragile": 'echo "listens"; httpd -p "$CODEHUB_PORT" -h /www; sleep 0.5; exit 7',
 }
+_NOTES = b"""#!/bin/sh
+# A page with which a person writes into the home, and sees what is there.
+[ "$REQUEST_METHOD" != POST ] || cat >"$HOME/notes.txt"
+printf 'Content-Type: text/html\\r\\n\\r\\n'
+cat <<END
+<!doctype html><title>Notes</title>
+<form method="post" enctype="text/plain"><label>Note <input name="note"></label> <button>Save</button></form>
+<pre>$(cat "$HOME/notes.txt")</pre>
+END
+"""
 _SKIPPED = re.compile(
     r"/(site-packages|dist-packages|test|tests|idlelib|tkinter|ensurepip|lib2to3)/|\.opt-\d\.pyc$|/config-"
 )
@@ -59,7 +82,7 @@ def ensure_images(api: DockerApi, names: Iterable[str]) -> None:
     for name in names:
         if api.has_image(image(name)):
             continue
-        with _lock(api):
+        with engine_lock(api, "images"):
             if not api.has_image(image(name)):
                 _make(api, name)
 
@@ -67,16 +90,16 @@ def ensure_images(api: DockerApi, names: Iterable[str]) -> None:
 def _make(api: DockerApi, name: str) -> None:
     if name == "job":
         changes = [f"ENV PYTHONPATH={APP}", "ENV PATH=/usr/bin:/bin", f'ENTRYPOINT ["{PYTHON}"]']
-        api.import_image(image(name), _job_tar(), changes=changes)
+        api.import_image(image(name), job_tar(), changes=changes)
         return
-    script = SCRIPTS[name].replace('"', '\\"')
+    command = BARE_COMMAND if name == "bare" else ["/bin/sh", "-c", SCRIPTS[name]]
     changes = [
         "USER 1000:1000",
-        "LABEL codehub.home=/home/person",
-        "LABEL codehub.port=8081",
-        f'ENTRYPOINT ["/bin/sh", "-c", "{script}"]',
+        f"LABEL codehub.home={HOME}",
+        f"LABEL codehub.port={PORT}",
+        f"ENTRYPOINT {json.dumps(command)}",
     ]
-    api.import_image(image(name), busybox_tar(), changes=changes)
+    api.import_image(image(name), bare_tar() if name == "bare" else busybox_tar(), changes=changes)
 
 
 @cache
@@ -84,34 +107,67 @@ def _version(name: str) -> str:
     """Changes with what is inside, so that an image of yesterday's source is never used."""
     digest = hashlib.sha256(SCRIPTS.get(name, "").encode())
     digest.update(Path(__file__).read_bytes())
+    if name == "inside":
+        digest.update(require_inside().read_bytes())
     if name == "job":
-        for path in [JOB_SCRIPT, *sorted(_source_files())]:
+        for path in [JOB_SCRIPT, *JOB_MODULES, *sorted(_source_files())]:
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
 def _source_files() -> list[Path]:
-    """The rooms a storage job lives in."""
+    """The packages a storage job imports."""
     source = Path(codehub.__file__).parent
-    rooms = [each for room in ("archives", "domain", "kit") for each in (source / room).rglob("*.py")]
-    return [source / "__init__.py", *rooms]
+    files = [each for name in ("archives", "domain", "kit") for each in (source / name).rglob("*.py")]
+    return [source / "__init__.py", *files]
 
 
 def busybox_tar(*, page: bytes = b"a workspace\n") -> bytes:
     busybox = require_program("busybox", package="busybox-static")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for folder, owner in (("bin", 0), ("tmp", 0), ("www", 0), ("home", 0), ("home/person", 1000)):
+        for folder, owner in (
+            ("bin", 0),
+            ("tmp", 0),
+            ("www", 0),
+            ("www/cgi-bin", 0),
+            ("home", 0),
+            ("home/person", 1000),
+        ):
             _add_folder(tar, folder, owner=owner)
         tar.add(busybox, "bin/busybox")
         for applet in ("sh", "httpd", "sleep", "id", "cat", "wget", "nc", "ls", "rm"):
             _add_link(tar, f"bin/{applet}", "busybox")
         _add_file(tar, "home/person/.profile", b"# from the image\n", owner=1000)
         _add_file(tar, "www/index.html", page)
+        _add_file(
+            tar, "www/cgi-bin/wait", b'#!/bin/sh\necho yes >"$HOME/asked"; exec sleep 1000\n', mode=0o755
+        )
+        _add_file(tar, "www/cgi-bin/notes", _NOTES, mode=0o755)
     return buffer.getvalue()
 
 
-def _job_tar() -> bytes:
+def bare_tar() -> bytes:
+    """One program, under a name that nobody takes for a shell."""
+    busybox = require_program("busybox", package="busybox-static")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder, owner in (("www", 0), ("home", 0), ("home/person", 1000)):
+            _add_folder(tar, folder, owner=owner)
+        tar.add(busybox, "busybox-server")  # it looks at its own name
+        _add_file(tar, "www/index.html", b"a workspace\n")
+    return buffer.getvalue()
+
+
+def inside_tar() -> bytes:
+    """The program that CodeHub runs in workspaces, and nothing else."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        _add_file(tar, "inside", require_inside().read_bytes(), mode=0o755)
+    return buffer.getvalue()
+
+
+def job_tar() -> bytes:
     binaries = [Path(PYTHON), require_program("tar", package="tar")]
     paths: dict[str, Path] = {}
     for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:
@@ -122,6 +178,7 @@ def _job_tar() -> bytes:
     source = Path(codehub.__file__).parent.parent
     paths.update({f"{APP}/{each.relative_to(source)}": each for each in _source_files()})
     paths[f"{APP}/{JOB_SCRIPT.name}"] = JOB_SCRIPT
+    paths.update({f"{APP}/tests/support/{each.name}": each for each in JOB_MODULES})
     paths.update({str(each): each for each in binaries})
     if CERTIFICATES.exists():  # without any, obstore makes no client at all
         paths[str(CERTIFICATES)] = CERTIFICATES
@@ -162,15 +219,16 @@ def _add_link(tar: tarfile.TarFile, name: str, target: str) -> None:
     tar.addfile(member)
 
 
-def _add_file(tar: tarfile.TarFile, name: str, content: bytes, *, owner: int = 0) -> None:
+def _add_file(tar: tarfile.TarFile, name: str, content: bytes, *, owner: int = 0, mode: int = 0o644) -> None:
     member = tarfile.TarInfo(name)
-    member.size, member.mode, member.uid, member.gid = len(content), 0o644, owner, owner
+    member.size, member.mode, member.uid, member.gid = len(content), mode, owner, owner
     tar.addfile(member, io.BytesIO(content))
 
 
 @contextmanager
-def _lock(api: DockerApi) -> Iterator[None]:
+def engine_lock(api: DockerApi, name: str) -> Iterator[None]:
+    """Let one test process at a time make the images of this name on this engine."""
     mark = hashlib.sha256(api.address.encode()).hexdigest()[:12]
-    with open(Path(tempfile.gettempdir()) / f"codehub-test-images-{mark}.lock", "w") as file:
+    with open(Path(tempfile.gettempdir()) / f"codehub-test-{name}-{mark}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""A runtime in memory, for simulations: one ``FakeEngine`` is the world, each replica has a ``FakeRuntime``.
+"""A runtime in memory, for simulations: one ``FakeEngine`` for all, each replica has a ``FakeRuntime``.
 
 Keeps the whole contract (it passes ``tests/contract``), tokens included, with asyncio alone: no threads,
 no clock but the loop's, nothing random, so a seeded loop with virtual time replays it exactly.
@@ -11,7 +11,7 @@ storage jobs, which are processes of their own, go on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,16 +22,20 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import (
     Address,
-    Limits,
+    FencingToken,
+    LeftVolume,
     Observation,
+    OnWait,
     ProgressCallback,
+    ResourceLimits,
     Sighting,
     StorageJob,
     StorageKind,
     StorageProgress,
     StorageResult,
-    Token,
 )
+from codehub.runtimes.exec_stream import ExecStream, TerminalSize
+from tests.support.fake_exec import FakeExec, FakeProcess, Program, cat, not_running, true
 
 
 class Moment(StrEnum):
@@ -55,12 +59,12 @@ class Call:
     method: str
     moment: Moment
     workspace_id: UUID | None = None
-    token: Token | None = None
+    token: FencingToken | None = None
     replica: str = ""
 
 
 RequestMiddleware = Callable[[Call], Awaitable[None]]
-_NOBODY = Token(-1, -1)
+_NOBODY = FencingToken(-1, -1)
 
 
 @dataclass
@@ -73,7 +77,7 @@ class Archive:
 
 @dataclass
 class _Job:
-    token: Token
+    token: FencingToken
     task: "asyncio.Task[StorageResult]"
     progress: "asyncio.Queue[StorageProgress | None]"
 
@@ -86,18 +90,20 @@ class Place:
     container: ContainerState = ContainerState.NONE
     address: Address | None = None
     output: list[bytes] = field(default_factory=list)
-    highest: Token = _NOBODY
+    highest: FencingToken = _NOBODY
     job: _Job | None = None
     unreadable: bool = False  # an observation cannot tell
     ending: Ending | None = None  # what is known of a dead container
     stranger: str | None = None  # who else uses the home
     behaviour: Behaviour = Behaviour.HAPPY
+    execs: list[FakeExec] = field(default_factory=list)
+    processes: set[int] = field(default_factory=set)  # of execs, by pid
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: asyncio.Event = field(default_factory=asyncio.Event)  # output or container
 
 
 class FakeEngine:
-    """The one world all replicas act on."""
+    """The engine all replicas act on: containers, volumes, jobs."""
 
     def __init__(
         self, *, images: Collection[str] = ("fake",), job_steps: int = 3, step_seconds: float = 0.01
@@ -109,9 +115,13 @@ class FakeEngine:
         self.places: dict[UUID, Place] = {}
         self.archives: dict[str, Archive] = {}
         self.away = False
+        self.no_node: str | None = None  # why no node takes a container
+        self.left_volumes: list[LeftVolume] = []
         self.gate: RequestMiddleware | None = None
         self.history: list[Call] = []
+        self.programs: dict[str, Program] = {"cat": cat, "true": true}  # by name; of a shell by script
         self._next_port = 20000
+        self._next_pid = 100
         self._failures: list[tuple[str, Moment, Exception]] = []
 
     def place(self, workspace_id: UUID) -> Place:
@@ -126,6 +136,7 @@ class FakeEngine:
         place = self.place(workspace_id)
         if place.container is ContainerState.RUNNING:
             place.container, place.address = ContainerState.DEAD, None
+            _end_execs(place)
             place.changed.set()
 
     async def pass_gate(self, call: Call) -> None:
@@ -138,6 +149,17 @@ class FakeEngine:
                 raise planned[2]
         if self.gate is not None:
             await self.gate(call)
+
+    def go_away(self) -> None:
+        """The engine is away from now on, and open streams are cut."""
+        self.away = True
+        for place in self.places.values():
+            for stream in place.execs:
+                stream.lose(EffectError(FailureCode.LOCAL_RUNTIME_ERROR, "the engine is away"))
+
+    def new_pid(self) -> int:
+        self._next_pid += 10
+        return self._next_pid
 
     def new_address(self) -> Address:
         self._next_port += 1
@@ -173,7 +195,7 @@ class FakeRuntime:
         present = {key: value for key, value in seen.items() if value != Sighting() and key not in dark}
         return Observation(sightings=present, unreadable=dark)
 
-    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+    async def provision(self, workspace_id: UUID, *, token: FencingToken, image_ref: str = "") -> None:
         async with self._acting("provision", workspace_id, token) as place:
             if place.volume is None:
                 place.volume = {}
@@ -182,10 +204,11 @@ class FakeRuntime:
         self,
         workspace_id: UUID,
         *,
-        token: Token,
+        token: FencingToken,
         image_ref: str,
         env: Mapping[str, str],
-        limits: Limits,
+        limits: ResourceLimits,
+        on_wait: OnWait = None,
     ) -> None:
         if image_ref not in self._engine.images:
             raise EffectError(FailureCode.IMAGE_UNKNOWN, f"no image is called {image_ref!r}")
@@ -197,6 +220,7 @@ class FakeRuntime:
                 return
             _require_no_stranger(place)
             place.container, place.address = ContainerState.NONE, None  # sweep
+            await self._wait_for_node(on_wait)
             if image_ref in self._engine.failing_images:
                 place.output.append(b"this command is wrong\n")
                 raise EffectError(
@@ -208,7 +232,7 @@ class FakeRuntime:
             place.output.append(b"it listens\n")
             place.changed.set()
 
-    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+    async def stop(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting("stop", workspace_id, token) as place:
             _remove_container(place)
 
@@ -216,7 +240,7 @@ class FakeRuntime:
         async with self._acting("remove_orphan_container", workspace_id, None) as place:
             _remove_container(place)
 
-    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+    async def delete_volume(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting("delete_volume", workspace_id, token) as place:
             await _end_outranked_job(place, token)
             if place.container is not ContainerState.NONE:
@@ -225,7 +249,12 @@ class FakeRuntime:
             place.volume = None
 
     async def run_storage_job(
-        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+        self,
+        job: StorageJob,
+        *,
+        token: FencingToken,
+        on_progress: ProgressCallback,
+        on_wait: OnWait = None,
     ) -> StorageResult:
         async with self._acting("run_storage_job", job.workspace_id, token) as place:
             if place.container is ContainerState.RUNNING:
@@ -234,6 +263,7 @@ class FakeRuntime:
                 raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to archive")
             _require_no_stranger(place)
             await _end_job(place)
+            await self._wait_for_node(on_wait)
             running = place.job = self._begin_job(place, job, token)
         try:
             while (progress := await running.progress.get()) is not None:
@@ -254,7 +284,7 @@ class FakeRuntime:
         await self._pass("run_storage_job_done", Moment.AFTER, job.workspace_id, token)
         return result
 
-    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+    async def kill_storage_job(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting("kill_storage_job", workspace_id, token) as place:
             await _end_job(place)
 
@@ -277,8 +307,38 @@ class FakeRuntime:
                 return
             await place.changed.wait()
 
+    async def exec(
+        self,
+        workspace_id: UUID,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        tty: TerminalSize | None = None,
+    ) -> ExecStream:
+        await self._pass("exec", Moment.BEFORE, workspace_id)
+        place = self._engine.place(workspace_id)
+        if place.container is not ContainerState.RUNNING or place.volume is None:
+            raise not_running()
+        process = FakeProcess(
+            argv=tuple(argv),
+            env={**(env or {}), "CODEHUB_WORKSPACE_ID": str(workspace_id)},
+            cwd=cwd or "/home",
+            size=tty,
+            pid=self._engine.new_pid(),
+            files=place.volume,
+            alive=place.processes,
+        )
+        name = argv[2] if argv[0] == "sh" else argv[0]
+        stream = FakeExec(process, self._engine.programs.get(name))
+        place.execs.append(stream)
+        return stream
+
     async def images(self) -> list[str]:
         return list(self._engine.images)
+
+    async def left_volumes(self) -> list[LeftVolume]:
+        return list(self._engine.left_volumes)
 
     async def probe(self) -> None:
         await self._pass("probe", Moment.BEFORE)
@@ -286,14 +346,26 @@ class FakeRuntime:
     async def close(self) -> None:
         return
 
-    def _begin_job(self, place: Place, job: StorageJob, token: Token) -> _Job:
+    async def _wait_for_node(self, on_wait: OnWait) -> None:
+        if self._engine.no_node is None:
+            return
+        while self._engine.no_node is not None:
+            if on_wait is not None:
+                await on_wait(self._engine.no_node)
+            await asyncio.sleep(self._engine.step_seconds)
+        if on_wait is not None:
+            await on_wait(None)
+
+    def _begin_job(self, place: Place, job: StorageJob, token: FencingToken) -> _Job:
         progress: asyncio.Queue[StorageProgress | None] = asyncio.Queue()
         task = asyncio.create_task(_run_job(self._engine, place, job, progress))
         task.add_done_callback(lambda _: progress.put_nowait(None))
         return _Job(token=token, task=task, progress=progress)
 
     @asynccontextmanager
-    async def _acting(self, method: str, workspace_id: UUID, token: Token | None) -> AsyncIterator[Place]:
+    async def _acting(
+        self, method: str, workspace_id: UUID, token: FencingToken | None
+    ) -> AsyncIterator[Place]:
         """The workspace's lock, then the token, then the effect: in the order every runtime has."""
         place = self._engine.place(workspace_id)
         await self._pass(method, Moment.BEFORE, workspace_id, token)
@@ -312,7 +384,7 @@ class FakeRuntime:
         await self._pass(method, Moment.AFTER)
 
     async def _pass(
-        self, method: str, moment: Moment, workspace_id: UUID | None = None, token: Token | None = None
+        self, method: str, moment: Moment, workspace_id: UUID | None = None, token: FencingToken | None = None
     ) -> None:
         if self._crashed:
             await asyncio.Event().wait()  # a dead process never gets an answer
@@ -360,7 +432,7 @@ async def _steps(engine: FakeEngine, progress: "asyncio.Queue[StorageProgress | 
         progress.put_nowait(StorageProgress(done_bytes=step + 1, total_bytes=engine.job_steps))
 
 
-async def _end_outranked_job(place: Place, token: Token) -> None:
+async def _end_outranked_job(place: Place, token: FencingToken) -> None:
     if place.job is None or place.job.task.done():
         return
     if place.job.token >= token:
@@ -385,8 +457,14 @@ def _require_no_stranger(place: Place) -> None:
         )
 
 
+def _end_execs(place: Place) -> None:
+    while place.execs:
+        place.execs.pop().kill(9)
+
+
 def _remove_container(place: Place) -> None:
     place.container, place.address = ContainerState.NONE, None
+    _end_execs(place)
     place.changed.set()
 
 
@@ -404,7 +482,7 @@ def _result(key: str, archive: Archive) -> StorageResult:
     return StorageResult(archive_key=key, bytes=size, files=len(archive.files))
 
 
-def _stale(token: Token, highest: Token) -> EffectError:
+def _stale(token: FencingToken, highest: FencingToken) -> EffectError:
     return EffectError(
         FailureCode.STALE_TOKEN,
         "a newer actor has taken this workspace over",

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import httpx
+
 from codehub.server.processes.supervisor import RunAs, launch_argv
 
 COMMAND = (sys.executable, "-m", "codehub.cli.main")
@@ -27,7 +29,7 @@ OURS = re.compile(
 )
 
 
-def environment(**variables: str) -> dict[str, str]:
+def process_variables(**variables: str) -> dict[str, str]:
     """The environment of this process without CodeHub's variables, plus these."""
     return {**{key: value for key, value in os.environ.items() if not OURS.match(key)}, **variables}
 
@@ -88,7 +90,7 @@ async def codehub_up(
     with tempfile.TemporaryFile("a+b") as log:  # appending: reading it does not move where it is written
         process = await asyncio.create_subprocess_exec(
             *((*COMMAND, "up") if run_as is None else launch_argv((*COMMAND, "up"), run_as=run_as)),
-            env=environment(CODEHUB_DATA_DIR=str(data_dir), CODEHUB_BIND=bind, **variables),
+            env=process_variables(CODEHUB_DATA_DIR=str(data_dir), CODEHUB_BIND=bind, **variables),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
@@ -117,7 +119,7 @@ async def codehub(*arguments: str, stdin: str = "", **variables: str) -> Outcome
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
-        env=environment(**variables),
+        env=process_variables(**variables),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -167,3 +169,12 @@ def proxy_pids(instance: Instance) -> list[int]:
 
 def _parent(entry: Path) -> int:
     return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+async def status_of(url: str) -> int:
+    """Return what the address answers, 0 while nobody does."""
+    try:
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            return (await client.get(url)).status_code
+    except httpx.TransportError:
+        return 0

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from codehub.runtimes.base import Limits, StorageJob, StorageKind, StorageProgress, Token
-from tests.support.local_bench import LocalBench
+from codehub.runtimes.base import FencingToken, ResourceLimits, StorageJob, StorageKind, StorageProgress
+from tests.support.local_environment import LocalEnvironment
 
-TOKEN = Token(1, 1)
+TOKEN = FencingToken(1, 1)
 
 
 async def ignore(progress: StorageProgress) -> None:
@@ -26,17 +26,19 @@ async def ignore(progress: StorageProgress) -> None:
 
 
 async def act(root: Path, what: str, workspace_id: UUID, ready_fd: int) -> None:
-    bench = LocalBench(root)
-    runtime = await bench.open()
+    environment = LocalEnvironment(root)
+    runtime = await environment.open()
     await runtime.provision(workspace_id, token=TOKEN)
     if what == "stop":
-        await runtime.start(workspace_id, token=TOKEN, image_ref="family", env={}, limits=Limits())
+        await runtime.start(workspace_id, token=TOKEN, image_ref="family", env={}, limits=ResourceLimits())
     if what == "job":
-        await bench.let_jobs(workspace_id, "slow")
+        await environment.let_jobs(workspace_id, "slow")
     os.write(ready_fd, b"!")
     match what:
         case "start":
-            await runtime.start(workspace_id, token=TOKEN, image_ref="family", env={}, limits=Limits())
+            await runtime.start(
+                workspace_id, token=TOKEN, image_ref="family", env={}, limits=ResourceLimits()
+            )
         case "stop":
             await runtime.stop(workspace_id, token=TOKEN)
         case "job":

@@ -68,8 +68,8 @@ class S3Server:
 
 
 @contextmanager
-def moto_server() -> Iterator[S3Server]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+def moto_server(address: str = "127.0.0.1") -> Iterator[S3Server]:
+    server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
@@ -79,11 +79,11 @@ def moto_server() -> Iterator[S3Server]:
 
 
 @contextmanager
-def rclone_server(directory: Path) -> Iterator[S3Server]:
+def rclone_server(directory: Path, address: str = "127.0.0.1") -> Iterator[S3Server]:
     """``rclone serve s3``: buckets are the folders of ``directory``."""
     rclone = Path(sys.executable).with_name("rclone")
     process = subprocess.Popen(
-        [rclone, "serve", "s3", "--addr", "127.0.0.1:0", "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}",
+        [rclone, "serve", "s3", "--addr", f"{address}:0", "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}",
          "--config", os.devnull, "--vfs-cache-mode", "off", "--no-cleanup", str(directory)],
         stderr=subprocess.PIPE,
         text=True,
@@ -96,7 +96,7 @@ def rclone_server(directory: Path) -> Iterator[S3Server]:
         said = ""
         for line in process.stderr:
             said += line
-            if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+            if match := re.search(rf"http://{re.escape(address)}:(\d+)", line):
                 break
         else:
             raise RuntimeError(f"rclone did not start: {said}")

@@ -54,6 +54,22 @@ def read_only_folders(folder: Path) -> None:
     (folder / "read-only").chmod(0o555)
 
 
+def closed_to_its_owner(folder: Path) -> None:
+    """Mode 000: of a file, and of a folder with something in it."""
+    (folder / "closed-file").write_bytes(b"x")
+    (folder / "closed-file").chmod(0)
+    (folder / "closed" / "inner").mkdir(parents=True)
+    (folder / "closed" / "file").write_bytes(b"x")
+    (folder / "closed" / "inner").chmod(0)
+    (folder / "closed").chmod(0)
+
+
+def deep_folders(folder: Path) -> None:
+    deepest = folder.joinpath("deep-a", *["d" * 40] * 8)
+    deepest.mkdir(parents=True)
+    (deepest / "leaf").write_bytes(b"x")
+
+
 def very_deep_folders(folder: Path) -> None:
     """Deeper than Python's recursion, shorter than a path may be."""
     deepest = folder / "deep"
@@ -69,7 +85,15 @@ def very_deep_folders(folder: Path) -> None:
 
 
 def names_of_every_kind(folder: Path) -> None:
-    for raw in (b"-rf", b"new\nline", b"broken-\xff", b"*", b"a" * 255, b".codehub-restore-mine"):
+    for raw in (
+        b"-rf",
+        b"new\nline",
+        b"broken-\xff",
+        b"\xe4\xf6\xfc",
+        b"*",
+        b"a" * 255,
+        b".codehub-restore-mine",
+    ):
         with open(os.path.join(os.fsencode(folder), raw), "wb") as file:
             file.write(raw)
 
@@ -95,12 +119,18 @@ ODDITIES: dict[str, Oddity] = {
         link_to_a_folder_outside,
         link_nowhere,
         read_only_folders,
+        deep_folders,
         very_deep_folders,
         names_of_every_kind,
         a_pipe,
         hard_links,
     )
 }
+if os.geteuid() == 0:  # others can neither archive nor compare it
+    ODDITIES[closed_to_its_owner.__name__] = closed_to_its_owner
+
+SHALLOW = sorted(set(ODDITIES) - {very_deep_folders.__name__})
+"""Without the thousand folders, which are thousands of steps: tests of their own."""
 
 
 def make_odd_home(home: Path, oddities: list[str], *, mode: int = 0o755, nested: bool = False) -> None:

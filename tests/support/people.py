@@ -75,8 +75,8 @@ class Person:
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
-    async def add_user(self, username: str) -> dict[str, Any]:
-        body = {"username": username, "password": PASSWORD, "role": "user"}
+    async def add_user(self, username: str, *, role: str = "user") -> dict[str, Any]:
+        body = {"username": username, "password": PASSWORD, "role": role}
         return dict(await self.api("POST", "/users", json=body))
 
     async def create(self, name: str, *, image: str = "echo", start: bool = True, **more: Any) -> str:
@@ -104,7 +104,9 @@ class Person:
             seen = await self.workspace(workspace_id)
             return seen if seen["status"] == status else None
 
-        found = await until(reached, seconds=seconds, what=f"{workspace_id} to be {status}")
+        found: dict[str, Any] | None = await until(
+            reached, seconds=seconds, what=f"{workspace_id} to be {status}"
+        )
         assert found is not None
         return found
 

@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -150,12 +149,6 @@ def run_server(*, port: int | None = None, **settings: str) -> Iterator[Postgres
 def run_sql(url: str, statement: str) -> None:
     """With psql, and blocking: nothing of this process runs meanwhile."""
     subprocess.run([_binary("psql"), url, "-qXc", statement], check=True, capture_output=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def ensure_template(server: PostgresServer) -> str:

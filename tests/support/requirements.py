@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from codehub.proxy.upstream.relay import load as load_relay
+from codehub.runtimes.inside import find_inside
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -65,6 +66,13 @@ def require_relay() -> None:
     """The proxy's relay, which is built where there is a C compiler."""
     if load_relay() is None:
         pytest.skip("needs the relay: apt-get install gcc libc6-dev, touch pyproject.toml, make setup")
+
+
+def require_inside() -> Path:
+    """The program that runs inside workspaces, which is built where there is Go."""
+    if (found := find_inside()) is None:
+        pytest.skip("needs the program for workspaces: install Go, then make inside")
+    return found / "inside"
 
 
 def require_node() -> Path:

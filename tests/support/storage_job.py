@@ -47,7 +47,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Bench:
+class StorageJobEnvironment:
     """A workspace with a volume, a staging place and an archive store."""
 
     root: Path
@@ -67,7 +67,7 @@ class Bench:
     def staging(self) -> Path:
         return self.root / "staging"
 
-    def with_(self, **changes: Any) -> "Bench":
+    def with_(self, **changes: Any) -> "StorageJobEnvironment":
         return replace(self, **changes)
 
     def order(self, kind: str, **more: Any) -> dict[str, Any]:

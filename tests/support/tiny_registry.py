@@ -1,4 +1,4 @@
-"""A registry with one image of one layer, on loopback: for pulling without the Internet."""
+"""A registry with one image of one layer, on this machine: for pulling without the Internet."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ _LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 
 class TinyRegistry:
-    def __init__(self, layer: bytes, config: dict[str, Any]) -> None:
+    def __init__(self, layer: bytes, config: dict[str, Any], host: str) -> None:
         packed = gzip.compress(layer, mtime=0)
         described = {
             "architecture": "amd64",
@@ -36,10 +36,10 @@ class TinyRegistry:
             }
         ).encode()
         self.layer_digest = _digest(packed)
-        self.port = 0
+        self.host, self.port = host, 0
 
     def reference(self, name: str) -> str:
-        return f"127.0.0.1:{self.port}/{name}:1"
+        return f"{self.host}:{self.port}/{name}:1"
 
     def answer(self, path: str) -> tuple[bytes, str] | None:
         self.requests[path] += 1
@@ -53,8 +53,8 @@ class TinyRegistry:
 
 
 @contextmanager
-def run_registry(layer: bytes, config: dict[str, Any]) -> Iterator[TinyRegistry]:
-    registry = TinyRegistry(layer, config)
+def run_registry(layer: bytes, config: dict[str, Any], *, host: str = "127.0.0.1") -> Iterator[TinyRegistry]:
+    registry = TinyRegistry(layer, config, host)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -76,7 +76,7 @@ def run_registry(layer: bytes, config: dict[str, Any]) -> Iterator[TinyRegistry]
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     registry.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

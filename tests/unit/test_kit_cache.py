@@ -1,4 +1,4 @@
-"""The cache and the single flight every room uses."""
+"""The cache and the single flight every package uses."""
 
 import asyncio
 

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 
-import argon2
 import pytest
 
 from codehub.services import passwords as module
 from codehub.services.passwords import Passwords, generate, why_unfit
+from tests.support.accounts import cheap_passwords
 
 
 @pytest.fixture
 def passwords() -> Iterator[Passwords]:
-    cheap = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    passwords = Passwords(threads=2, hasher=cheap)
+    passwords = cheap_passwords(threads=2)
     yield passwords
     passwords.close()
 

@@ -11,7 +11,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
-import { images, makeWorld, orphans } from "./fake-world.mjs";
+import { images, makeInstallation, orphans } from "./fake-installation.mjs";
 
 const STATIC = fileURLToPath(new URL("../../src/codehub/api/static", import.meta.url));
 const CSP =
@@ -24,17 +24,17 @@ const TYPES = {
   ".svg": "image/svg+xml",
 };
 
-const world = makeWorld();
+const installation = makeInstallation();
 const sessions = new Map();
 const streams = new Set();
 /** Requests answered with this problem instead ("unavailable"), set by tests over POST /dev/fail. */
 let failing = null;
 let refuseStreams = false;
 
-world.onChange((event, ws) => {
+installation.onChange((event, ws) => {
   for (const stream of streams)
     if (stream.wants(ws))
-      stream.send(event, world.show(ws), event === "progress" ? null : `${ws.id}:${ws.version}`);
+      stream.send(event, installation.show(ws), event === "progress" ? null : `${ws.id}:${ws.version}`);
 });
 
 const server = createServer(async (request, response) => {
@@ -42,7 +42,7 @@ const server = createServer(async (request, response) => {
   try {
     if (url.pathname.startsWith("/dev/")) return develop(url, response);
     if (url.pathname.startsWith("/api/v1/")) return await api(request, response, url);
-    if (url.pathname === "/health/coordinator") return json(response, 200, world.health());
+    if (url.pathname === "/health/coordinator") return json(response, 200, installation.health());
     if (url.pathname.startsWith("/w/")) return text(response, 200, "Here would be the IDE.");
     return file(response, url.pathname);
   } catch (error) {
@@ -58,7 +58,7 @@ function develop(url, response) {
     refuseStreams = url.searchParams.get("on") === "1";
     if (refuseStreams) for (const stream of streams) stream.end();
   }
-  if (url.pathname === "/dev/reset") world.reset();
+  if (url.pathname === "/dev/reset") installation.reset();
   response.writeHead(204).end();
 }
 
@@ -66,7 +66,7 @@ async function api(request, response, url) {
   const path = url.pathname.slice("/api/v1".length);
   const body = ["POST", "PATCH"].includes(request.method) ? await read(request) : null;
   if (request.method === "POST" && path === "/auth/login") return signIn(response, body);
-  const user = world.users.find((u) => u.id === sessions.get(cookie(request)));
+  const user = installation.users.find((u) => u.id === sessions.get(cookie(request)));
   if (!user) return problem(response, 401, "unauthorized", "Not signed in.");
   if (failing && !path.startsWith("/auth")) return problem(response, 503, failing, "Made to fail.");
   for (const [method, pattern, handler] of ROUTES) {
@@ -77,7 +77,7 @@ async function api(request, response, url) {
 }
 
 function signIn(response, { username, password }) {
-  const user = world.users.find((u) => u.username === username);
+  const user = installation.users.find((u) => u.username === username);
   if (username === "eager")
     return problem(response, 429, "rate_limited", "Slow down.", {}, { "Retry-After": "30" });
   if (!user || password !== "password" || user.disabled_at)
@@ -88,7 +88,8 @@ function signIn(response, { username, password }) {
   return json(response, 200, { user });
 }
 
-const desire = (state) => (c) => json(c.response, 202, world.show(world.setDesired(mine(c), state, c.user)));
+const desire = (state) => (c) =>
+  json(c.response, 202, installation.show(installation.setDesired(mine(c), state, c.user)));
 
 const ROUTES = [
   ["GET", /^\/auth\/session$/, (c) => json(c.response, 200, { user: c.user })],
@@ -110,19 +111,23 @@ const ROUTES = [
   [
     "GET",
     /^\/workspaces$/,
-    (c) => json(c.response, 200, { items: world.all().map(world.show), next_cursor: null }),
+    (c) => json(c.response, 200, { items: installation.all().map(installation.show), next_cursor: null }),
   ],
-  ["POST", /^\/workspaces$/, (c) => json(c.response, 201, world.show(world.create(c.user, c.body)))],
-  ["GET", /^\/workspaces\/([^/]+)$/, (c) => json(c.response, 200, world.show(mine(c)))],
+  [
+    "POST",
+    /^\/workspaces$/,
+    (c) => json(c.response, 201, installation.show(installation.create(c.user, c.body))),
+  ],
+  ["GET", /^\/workspaces\/([^/]+)$/, (c) => json(c.response, 200, installation.show(mine(c)))],
   [
     "PATCH",
     /^\/workspaces\/([^/]+)$/,
-    (c) => json(c.response, 200, world.show(world.edit(mine(c), c.body, c.user))),
+    (c) => json(c.response, 200, installation.show(installation.edit(mine(c), c.body, c.user))),
   ],
   [
     "DELETE",
     /^\/workspaces\/([^/]+)$/,
-    (c) => json(c.response, 202, world.show(world.remove(mine(c), c.user))),
+    (c) => json(c.response, 202, installation.show(installation.remove(mine(c), c.user))),
   ],
   ["POST", /^\/workspaces\/([^/]+)\/start$/, desire("RUNNING")],
   ["POST", /^\/workspaces\/([^/]+)\/stop$/, desire("STANDBY")],
@@ -130,44 +135,48 @@ const ROUTES = [
   [
     "POST",
     /^\/workspaces\/([^/]+)\/keep-awake$/,
-    (c) => json(c.response, 202, world.show(world.keepAwake(mine(c), c.body.hours, c.user))),
+    (c) => json(c.response, 202, installation.show(installation.keepAwake(mine(c), c.body.hours, c.user))),
   ],
   [
     "POST",
     /^\/workspaces\/([^/]+)\/recover$/,
-    (c) => json(c.response, 202, world.show(world.recover(mine(c), c.user))),
+    (c) => json(c.response, 202, installation.show(installation.recover(mine(c), c.user))),
   ],
   ["GET", /^\/workspaces\/([^/]+)\/events$/, (c) => follow(c, (ws) => ws.id === c.id)],
   [
     "GET",
     /^\/workspaces\/([^/]+)\/history$/,
-    (c) => json(c.response, 200, { items: world.history(mine(c)), next_cursor: null }),
+    (c) => json(c.response, 200, { items: installation.history(mine(c)), next_cursor: null }),
   ],
   [
     "GET",
     /^\/workspaces\/([^/]+)\/archives$/,
-    (c) => json(c.response, 200, { items: world.archives(mine(c)), next_cursor: null }),
+    (c) => json(c.response, 200, { items: installation.archives(mine(c)), next_cursor: null }),
   ],
   ["GET", /^\/workspaces\/([^/]+)\/logs$/, (c) => logs(c)],
   ["GET", /^\/images$/, (c) => json(c.response, 200, images)],
-  ["GET", /^\/limits$/, (c) => json(c.response, 200, world.limits(c.user))],
+  ["GET", /^\/limits$/, (c) => json(c.response, 200, installation.limits(c.user))],
   ["GET", /^\/tokens$/, (c) => json(c.response, 200, { items: c.user.tokens, next_cursor: null })],
-  ["POST", /^\/tokens$/, (c) => json(c.response, 201, world.createToken(c.user, c.body))],
+  ["POST", /^\/tokens$/, (c) => json(c.response, 201, installation.createToken(c.user, c.body))],
   [
     "DELETE",
     /^\/tokens\/([^/]+)$/,
     (c) => ((c.user.tokens = c.user.tokens.filter((t) => t.id !== c.id)), c.response.writeHead(204).end()),
   ],
-  ["GET", /^\/users$/, (c) => json(c.response, 200, { items: world.users, next_cursor: null })],
-  ["POST", /^\/users$/, (c) => json(c.response, 201, world.addUser(c.body))],
-  ["PATCH", /^\/users\/([^/]+)$/, (c) => json(c.response, 200, world.changeUser(c.id, c.body))],
-  ["GET", /^\/admin\/overview$/, (c) => json(c.response, 200, world.overview())],
+  ["GET", /^\/users$/, (c) => json(c.response, 200, { items: installation.users, next_cursor: null })],
+  ["POST", /^\/users$/, (c) => json(c.response, 201, installation.addUser(c.body))],
+  ["PATCH", /^\/users\/([^/]+)$/, (c) => json(c.response, 200, installation.changeUser(c.id, c.body))],
+  ["GET", /^\/admin\/overview$/, (c) => json(c.response, 200, installation.overview())],
   ["GET", /^\/admin\/orphans$/, (c) => json(c.response, 200, { items: orphans(), next_cursor: null })],
-  ["GET", /^\/admin\/audit$/, (c) => json(c.response, 200, { items: world.audit(), next_cursor: null })],
+  [
+    "GET",
+    /^\/admin\/audit$/,
+    (c) => json(c.response, 200, { items: installation.audit(), next_cursor: null }),
+  ],
 ];
 
 function mine({ id, user }) {
-  const ws = world.find(id);
+  const ws = installation.find(id);
   if (!ws || (ws.owner_id !== user.id && user.role !== "admin"))
     throw { status: 404, code: "not_found", detail: "No such workspace." };
   return ws;
@@ -188,17 +197,21 @@ function follow({ response }, wants) {
   if (refuseStreams) return problem(response, 503, "unavailable", "Made to fail.");
   const stream = openStream(response);
   stream.wants = wants;
-  const shown = world.all().filter(wants);
+  const shown = installation.all().filter(wants);
   stream.send("snapshot", { ids: shown.map((ws) => ws.id) });
-  for (const ws of shown) stream.send("state_changed", world.show(ws), `${ws.id}:${ws.version}`);
+  for (const ws of shown) stream.send("state_changed", installation.show(ws), `${ws.id}:${ws.version}`);
 }
 
 function logs(c) {
   const ws = mine(c);
   if (c.url.searchParams.get("follow") !== "true")
-    return text(c.response, 200, ws.observed_status === "RUNNING" ? world.logLines(ws).join("\n") : "");
+    return text(
+      c.response,
+      200,
+      ws.observed_status === "RUNNING" ? installation.logLines(ws).join("\n") : "",
+    );
   const stream = openStream(c.response);
-  for (const line of world.logLines(ws)) stream.send("log", { text: `${line}\n` });
+  for (const line of installation.logLines(ws)) stream.send("log", { text: `${line}\n` });
   const more = setInterval(
     () =>
       stream.send("log", {

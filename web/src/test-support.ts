@@ -25,6 +25,8 @@ export function aWorkspace(change: Partial<Workspace> = {}): Workspace {
     op_started_at: null,
     op_acted_at: null,
     archive_key: null,
+    archived_at: null,
+    node_local_home: false,
     error_count: 0,
     error_info: null,
     last_retry_at: null,
@@ -35,8 +37,9 @@ export function aWorkspace(change: Partial<Workspace> = {}): Workspace {
     status: "standby",
     holds_place: false,
     progress: null,
+    waiting_for: null,
     url: "/w/x/",
-    activity: { connections: 0, last_seen_at: null, kind: null, next: null },
+    activity: { connections: 0, last_seen_at: null, kind: null, awake: null, next: null },
     ...change,
   };
 }

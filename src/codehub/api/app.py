@@ -14,7 +14,10 @@ from codehub.api.routes import (
     auth,
     catalogue,
     events,
+    exec,
+    files,
     health,
+    ssh,
     tokens,
     users,
     workspace_details,
@@ -23,8 +26,21 @@ from codehub.api.routes import (
 from codehub.api.routes.router import PREFIX, add_flat
 from codehub.api.state import AppState
 
-# Routes match in this order: ``events`` and ``workspace_details`` are more specific than ``/workspaces/{id}``.
-RESOURCES = (events, workspace_details, workspaces, auth, tokens, catalogue, users, admin, health)
+# Routes match in this order: those up to ``workspace_details`` are more specific than ``/workspaces/{id}``.
+RESOURCES = (
+    events,
+    ssh,
+    exec,
+    files,
+    workspace_details,
+    workspaces,
+    auth,
+    tokens,
+    catalogue,
+    users,
+    admin,
+    health,
+)
 
 
 def create_app(dependencies: ApiDependencies) -> FastAPI:
@@ -54,7 +70,7 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
     )
     app.state.codehub = state
     problems.install(app)
-    add_flat(app, (each.router for each in RESOURCES))
+    add_flat(app, (*(each.router for each in RESOURCES), ssh.sockets))
     dashboard.install(app)
     openapi.install(app)
     app.add_middleware(RequestMiddleware, https=dependencies.settings.is_https)

@@ -9,30 +9,50 @@ domain can be pointed at this machine, and ``Origin`` and ``Host`` then agree (D
 sends a token by itself, so requests with a token are not checked.
 """
 
+import re
 import socket
 from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, WebSocket
+from starlette.requests import HTTPConnection
 
 from codehub.api.problems import Refused
-from codehub.api.state import AppState, State
+from codehub.api.state import AppState, state_of
+from codehub.kit.addresses import client_of
 from codehub.services.identity import TOKEN_PREFIX, Principal
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Reading with this starts a workspace: another site's link must not.
+_WAKES = re.compile(rb"(^|&)wake=(?!false(&|$))")
 PRINCIPAL_HEADER = "x-codehub-principal"
 MAX_SECRET_LENGTH = 512
 
 
-async def current(request: Request, state: State) -> Principal:
-    """Return the principal, or raise 401. Raises 403 for unsafe cross-site requests."""
-    principal = await find_caller(request, state)
+async def current(request: Request) -> Principal:
+    """Return the principal, or raise 401. Raises 403 for unsafe cross-site requests.
+
+    Pays for: one workspace by API. The state is read, not depended on: FastAPI solves each dependency for itself.
+    """
+    state = state_of(request)
+    is_safe = request.method in SAFE_METHODS and not _WAKES.search(request.scope["query_string"])
+    principal = await find_caller(request, state, fresh=not is_safe)
     if principal is None:
         raise Refused("unauthorized")
-    if principal.by_browser and request.method not in SAFE_METHODS and not is_same_site(request, state):
+    if principal.by_browser and not is_safe and not is_same_site(request, state):
         raise _cross_site(request)
     request.scope["codehub.user_id"] = principal.user.id  # for the access log
+    return principal
+
+
+async def caller_of_socket(socket: WebSocket, state: AppState) -> Principal:
+    """Return the principal of a WebSocket, or raise 401. Raises 403 if a browser opens it from another site's page."""
+    principal = await find_caller(socket, state, fresh=True)
+    if principal is None:
+        raise Refused("unauthorized")
+    if principal.by_browser and not is_same_site(socket, state):
+        raise _cross_site(socket)
     return principal
 
 
@@ -43,18 +63,20 @@ async def admin(principal: "Caller") -> Principal:
     return principal
 
 
-async def require_same_site(request: Request, state: State) -> None:
+async def require_same_site(request: Request) -> None:
     """Refuse cross-site sign-ins: no other site may sign a person in as another.
 
     Programs without a browser send no origin, and are admitted.
     """
-    if _names_origin(request) and not is_same_site(request, state):
+    if _names_origin(request) and not is_same_site(request, state_of(request)):
         raise _cross_site(request)
 
 
-async def find_caller(request: Request, state: AppState) -> Principal | None:
-    """Find the principal by token, else by the proxy's header, else by session cookie."""
-    fresh = request.method not in SAFE_METHODS
+async def find_caller(request: HTTPConnection, state: AppState, *, fresh: bool) -> Principal | None:
+    """Find the principal by token, else by the proxy's header, else by session cookie.
+
+    ``fresh``: not from the cache, for whatever changes something.
+    """
     authorization = request.headers.get("authorization")
     if authorization is not None:
         scheme, _, token = authorization.partition(" ")
@@ -70,7 +92,7 @@ async def find_caller(request: Request, state: AppState) -> Principal | None:
     return await state.identities.of_session(secret, fresh=fresh) if secret is not None else None
 
 
-def session_secret(request: Request, state: AppState) -> str | None:
+def session_secret(request: HTTPConnection, state: AppState) -> str | None:
     """Return the session cookie's value.
 
     None if it occurs twice: another origin may have set one.
@@ -99,14 +121,15 @@ def cookie_name(state: AppState) -> str:
 def client_address(request: Request, state: AppState) -> str:
     """Return the client's address: the peer's, or that a trusted peer forwards."""
     peer = request.client.host if request.client else ""
-    if came_through_socket(request) or peer in state.settings.trusted_peers:
-        forwarded = request.headers.get("x-forwarded-for", "")
-        # Only the last entry was added by the trusted peer; those before it can be forged.
-        return forwarded.rpartition(",")[2].strip()[:64] or peer or "local"
-    return peer
+    trusted = state.settings.trusted_peers
+    if not came_through_socket(request) and peer not in trusted:
+        return peer
+    forwarded = request.headers.get("x-forwarded-for", "")
+    chain = [each.strip() for each in forwarded.split(",") if each.strip()]
+    return client_of(chain, trusted)[:64] or peer or "local"
 
 
-def came_through_socket(request: Request) -> bool:
+def came_through_socket(request: HTTPConnection) -> bool:
     """Whether the request came through the Unix socket, which has no peer address.
 
     File permissions decide which processes can open it.
@@ -114,7 +137,7 @@ def came_through_socket(request: Request) -> bool:
     return request.client is None or not request.client.host
 
 
-def is_same_site(request: Request, state: AppState) -> bool:
+def is_same_site(request: HTTPConnection, state: AppState) -> bool:
     """Whether ``Sec-Fetch-Site`` and ``Origin`` name a page of this CodeHub.
 
     False if both are missing.
@@ -144,7 +167,7 @@ def _is_our_name(name: str | None, base: str | None) -> bool:
     return True
 
 
-def _cross_site(request: Request) -> Refused:
+def _cross_site(request: HTTPConnection) -> Refused:
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
     if urlsplit(origin).netloc.lower() != host.lower():
         return Refused("csrf")

@@ -1,14 +1,18 @@
 """Protocols and settings the API depends on. ``server/wiring`` supplies them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from codehub.archives.keys import ArchivePath
+from codehub.archives.meta import ArchiveMeta
 from codehub.archives.store import ArchiveObject, CommittedArchive
-from codehub.domain.ttl import Activity
+from codehub.domain.ttl import Activity, UsePolicy
+from codehub.kit.addresses import AddressSet
+from codehub.runtimes.exec_stream import ExecStream
 from codehub.services.passwords import Passwords
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.live import LiveFeed, LivePublisher
@@ -18,11 +22,16 @@ from codehub.store.db.session import Sessions
 WhyNotReady = Callable[[], Awaitable[str | None]]
 """Returns None when ready, otherwise the reason as a sentence."""
 
-CoordinatorHealth = Callable[[], Awaitable[Mapping[str, Any]]]
+ReadCoordinatorHealth = Callable[[], Awaitable[Mapping[str, Any]]]
 """Returns the body of ``/health/coordinator``; times may be datetimes."""
 
 VerifyPrincipal = Callable[[str], UUID | None]
 """Verifies ``X-CodeHub-Principal`` and returns the user's id; None: not signed by the proxy, or expired."""
+
+
+def never_tied(image_ref: str) -> bool:
+    """Homes of no image are on one node of several: there are no nodes, or every node reaches them."""
+    return False
 
 
 class RuntimeView(Protocol):
@@ -35,12 +44,16 @@ class RuntimeView(Protocol):
     async def observe(self, ids: Collection[UUID] | None = None) -> Any: ...
 
 
-class ArchiveCatalogue(Protocol):
+class ArchiveReader(Protocol):
     """The read-only part of the archive store that the API uses."""
 
     async def find_committed(
         self, workspace_id: UUID, op_id: UUID | None = None
     ) -> Sequence[CommittedArchive]: ...
+
+    async def read_meta(self, key: str) -> ArchiveMeta: ...
+
+    def stream(self, path: ArchivePath, *, size: int) -> AsyncGenerator[bytes, None]: ...
 
     def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
 
@@ -54,13 +67,57 @@ class ActivityReader(Protocol):
         """Set the running idle timer to another length."""
 
 
+class SshTunnel(Protocol):
+    """``inside ssh`` in one workspace, started for one connection."""
+
+    async def read(self) -> bytes:
+        """The next bytes for the client; empty: it has ended."""
+
+    async def write(self, data: bytes) -> None:
+        """Pass on bytes of the client. Waits while the other side does not read."""
+
+    async def close(self) -> None:
+        """End it, and wait until it has ended. Idempotent."""
+
+
+class Leases(Protocol):
+    """Keeps a workspace awake while a connection is open. Both raise ``RedisUnavailable``."""
+
+    async def take(self, workspace_id: UUID, lease_id: str, *, ttl_seconds: float) -> None: ...
+
+    async def release(self, workspace_id: UUID, lease_id: str, *, ttl_seconds: float) -> None: ...
+
+
+class SshAccess(Protocol):
+    """Connects people to ``inside ssh`` in their workspaces."""
+
+    @property
+    def leases(self) -> Leases: ...
+
+    async def host_key(self, workspace_id: UUID) -> str:
+        """The workspace's public host key, as ``known_hosts`` has it: ``ssh-ed25519 …``."""
+
+    async def open(self, workspace_id: UUID, *, keep: bool) -> SshTunnel:
+        """Start ``inside ssh``. ``keep``: what is started there outlives the connection. Raises ``EffectError``."""
+
+
+class InsideAccess(Protocol):
+    """Starts ``inside`` in workspaces, to run commands and use files there."""
+
+    @property
+    def leases(self) -> Leases: ...
+
+    async def request(self, workspace_id: UUID) -> ExecStream:
+        """Start ``inside request``. Raises ``EffectError``."""
+
+
 @dataclass(frozen=True)
 class ApiSettings:
     """Settings of the API.
 
     ``base_url``: the public URL; with ``https`` cookies are Secure and named ``__Host-…``. ``trusted_peers``:
     addresses whose ``X-Forwarded-For`` is used, besides the Unix socket's. ``max_retries`` is the Reconciler's,
-    shown to people.
+    shown to people. ``ties_home_to_node``: whether homes of an image are on one node of several, and lost with it.
     """
 
     base_url: str
@@ -68,10 +125,12 @@ class ApiSettings:
     limits: RunningLimits = field(default_factory=RunningLimits)
     standby_ttl_seconds: int = 300
     archive_ttl_seconds: int = 86400
+    use_policy: UsePolicy = field(default_factory=UsePolicy)
     default_image: str | None = None
     max_retries: int = 3
-    trusted_peers: frozenset[str] = frozenset()
+    trusted_peers: AddressSet = field(default_factory=AddressSet)
     heartbeat_seconds: float = 30.0
+    ties_home_to_node: Callable[[str], bool] = never_tied
 
     @property
     def is_https(self) -> bool:
@@ -84,7 +143,7 @@ class ApiDependencies:
 
     ``read_sessions``: autocommit, for requests that change nothing. ``activity`` None: there is no Redis.
     ``publisher`` None: changed rights are not announced to other replicas. ``verify_principal`` None: the header
-    ``X-CodeHub-Principal`` is ignored.
+    ``X-CodeHub-Principal`` is ignored. ``ssh``, ``inside`` None: workspaces do not have the program for it.
     """
 
     settings: ApiSettings
@@ -92,12 +151,14 @@ class ApiDependencies:
     read_sessions: Sessions
     live: LiveFeed
     runtime: RuntimeView
-    archives: ArchiveCatalogue
+    archives: ArchiveReader
     rate_limit: RateLimit
     passwords: Passwords
     why_not_ready: WhyNotReady
-    coordinator_health: CoordinatorHealth
+    coordinator_health: ReadCoordinatorHealth
     activity: ActivityReader | None = None
     publisher: LivePublisher | None = None
     verify_principal: VerifyPrincipal | None = None
+    ssh: SshAccess | None = None
+    inside: InsideAccess | None = None
     metrics: CollectorRegistry = REGISTRY

@@ -9,9 +9,9 @@ slow upload does not count. A response that has begun has no deadline, so stream
 """
 
 import asyncio
+import logging
 import re
 import secrets
-import time
 from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any
@@ -25,9 +25,12 @@ from codehub.api import problems
 from codehub.kit.clock import monotonic
 
 log = structlog.get_logger("codehub.access")
+_stdlib_log = logging.getLogger("codehub.access")
 
 MAX_BODY_BYTES = 1024 * 1024
+MAX_UPLOAD_BYTES = 64 * 1024**3
 DEADLINE_SECONDS = 10.0
+UPLOAD_DEADLINE_SECONDS = 60.0
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -50,6 +53,12 @@ _HEADERS: Sequence[tuple[bytes, bytes]] = (
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
+# WebSockets of workspaces' own programs go through the proxy; the API has this one.
+_SOCKETS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/ssh")
+# Bodies of any kind and size, which are passed on and not kept.
+_UPLOADS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/files/(content|archive)")
+
+
 class RequestMiddleware:
     """The outermost ASGI layer."""
 
@@ -57,10 +66,9 @@ class RequestMiddleware:
         self._app = app
         self._headers = [*_HEADERS, _HSTS] if https else list(_HEADERS)
         self._durations = Durations()
-        self._date = (0, b"")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # the API has none; WebSockets of workspaces go through the proxy
+        if scope["type"] == "websocket" and not _SOCKETS.fullmatch(scope["path"]):
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -73,19 +81,17 @@ class RequestMiddleware:
     ) -> list[tuple[bytes, bytes]]:
         """Add the headers that every response carries."""
         names = {name for name, _ in headers}
-        finished = [*headers, *self._headers, (b"date", self._now()), (b"x-request-id", request_id.encode())]
+        finished = [
+            *headers,
+            *self._headers,
+            (b"date", formatdate(usegmt=True).encode()),
+            (b"x-request-id", request_id.encode()),
+        ]
         if b"content-security-policy" not in names:
             finished.append((b"content-security-policy", DENY_ALL_POLICY))
         if b"cache-control" not in names:
             finished.append((b"cache-control", b"no-store"))
         return finished
-
-    def _now(self) -> bytes:
-        """Format the ``Date`` header (RFC 9110), at most once a second."""
-        now = int(time.time())
-        if self._date[0] != now:
-            self._date = (now, formatdate(now, usegmt=True).encode())
-        return self._date[1]
 
     def measure(self, scope: Scope, status: int, seconds: float) -> None:
         """Record the time to the first byte."""
@@ -105,6 +111,9 @@ class _Request:
         self._deadline: asyncio.Timeout | None = None
         self.status = 0
         self.request_id = ""
+        self._is_upload = scope["method"] == "PUT" and _UPLOADS.fullmatch(scope["path"]) is not None
+        self._max_bytes = MAX_UPLOAD_BYTES if self._is_upload else MAX_BODY_BYTES
+        self._deadline_seconds = UPLOAD_DEADLINE_SECONDS if self._is_upload else DEADLINE_SECONDS
         self._length = b""
         self._media_type = b""
         self._chunked = False
@@ -139,7 +148,7 @@ class _Request:
             self._log_access()
 
     async def _run_with_deadline(self, app: ASGIApp) -> None:
-        deadline = asyncio.timeout(DEADLINE_SECONDS)
+        deadline = asyncio.timeout(self._deadline_seconds)
         try:
             async with deadline:
                 self._deadline = deadline
@@ -154,8 +163,10 @@ class _Request:
             await answer(self._scope, self._receive, self.send)
 
     def _find_refusal(self) -> str | None:
-        if self._length and (len(self._length) > 15 or int(self._length) > MAX_BODY_BYTES):
+        if self._length and (len(self._length) > 15 or int(self._length) > self._max_bytes):
             return "too_large"
+        if self._is_upload:
+            return None
         if self._scope["method"] not in _WITH_BODY or not (self._chunked or self._length.strip(b"0")):
             return None
         media_type = self._media_type.partition(b";")[0].strip().lower()
@@ -165,10 +176,10 @@ class _Request:
         message = await self._receive()
         if message["type"] == "http.request":
             self._received += len(message.get("body", b""))
-            if self._received > MAX_BODY_BYTES:
+            if self._received > self._max_bytes:
                 raise HTTPException(413)
             if not self.status:
-                self._set_deadline(asyncio.get_running_loop().time() + DEADLINE_SECONDS)
+                self._set_deadline(asyncio.get_running_loop().time() + self._deadline_seconds)
         return message
 
     async def send(self, message: Message) -> None:
@@ -186,7 +197,7 @@ class _Request:
             self._deadline.reschedule(at)
 
     def _log_access(self) -> None:
-        if not log.is_enabled_for(20):
+        if not _stdlib_log.isEnabledFor(logging.INFO):  # asked of structlog, it builds a logger first
             return
         fields: dict[str, Any] = {}
         if (user_id := self._scope.get("codehub.user_id")) is not None:

@@ -8,9 +8,12 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from codehub.api import problems
-from codehub.api.schemas import models
+from codehub.api.schemas import examples
+from codehub.api.schemas.base import RequestBody, ResponseBody
+from codehub.api.schemas.problems import Problem
 
 _EVERYWHERE = ("validation_failed", "unavailable")
 _WITH_BODY = ("bad_request", "too_large", "unsupported_media_type")
@@ -39,13 +42,15 @@ def install(app: FastAPI) -> None:
 def _complete(document: dict[str, Any]) -> None:
     components = document.setdefault("components", {})
     described: dict[str, Any] = components.setdefault("schemas", {})
-    problem = models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     described.update(problem.pop("$defs", {}))
     described["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
         described.pop(unused, None)
+    examples = _examples()
     for name, schema in described.items():
-        _set_example(name, schema)
+        if name in examples:
+            schema["example"] = examples[name]
     components["securitySchemes"] = _SECURITY
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -55,11 +60,17 @@ def _complete(document: dict[str, Any]) -> None:
                 operation["responses"].pop("422", None)
 
 
-def _set_example(name: str, schema: dict[str, Any]) -> None:
-    """Set the example again: FastAPI drops every null, and null is a value in our examples."""
-    extra = getattr(getattr(models, name, None), "model_config", {}).get("json_schema_extra")
-    if isinstance(extra, dict) and "example" in extra:
-        schema["example"] = extra["example"]
+def _examples() -> dict[str, Any]:
+    """Collect the models' examples as they are: FastAPI drops every null, and null is a value in them."""
+    found: dict[str, Any] = {}
+    remaining: list[type[BaseModel]] = [RequestBody, ResponseBody]
+    while remaining:
+        model = remaining.pop()
+        remaining.extend(model.__subclasses__())
+        extra = model.model_config.get("json_schema_extra")
+        if isinstance(extra, dict) and "example" in extra:
+            found[model.__name__] = extra["example"]
+    return found | {"Workspace": examples.WORKSPACE}  # a typed dictionary
 
 
 def _complete_call(path: str, method: str, operation: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from codehub.store.db.session import Sessions
 from codehub.store.workspaces import queries
 
 
-class Pages:
+class WorkspacePages:
     def __init__(
         self,
         reading: Sessions,
@@ -32,10 +32,11 @@ class Pages:
 
     async def first(self, owner_id: UUID | None, limit: int) -> bytes:
         """This person's newest; None: everybody's."""
+        # Pays for: list of 50 by API.
         return await self._first.get((owner_id, limit))
 
     async def read(self, owner_id: UUID | None, *, limit: int, **filters: Any) -> bytes:
         async with self._reading() as session:
             page = await queries.list_page(session, owner_id=owner_id, limit=limit, **filters)
         activities = await self._activity.read_many([record.view.id for record in page.items])
-        return self._renderer.page(list(page.items), activities, next_cursor=page.next_cursor).encode()
+        return self._renderer.page(page.items, activities, next_cursor=page.next_cursor)

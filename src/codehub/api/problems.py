@@ -4,7 +4,7 @@ Every error CodeHub raises on purpose has a stable ``code`` for programs and a `
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from codehub.api.field_errors import describe
 from codehub.api.routes.methods import methods_at
 from codehub.domain.errors import CodeHubError, EffectError
 from codehub.services.errors import LimitReached
@@ -45,7 +46,9 @@ KINDS: Mapping[str, Kind] = {
     "forbidden": Kind(403, "Not allowed", "Only administrators may do that."),
     "csrf": Kind(403, "Not from this site", "The request did not come from a page of this site."),
     "wrong_password": Kind(403, "Wrong password", "The current password is not right."),
+    "file_refused": Kind(403, "The workspace does not allow it", "open /etc/shadow: permission denied"),
     "not_found": Kind(404, "Not found", "There is no such workspace."),
+    "file_not_found": Kind(404, "No such file", "open notes.md: no such file or directory"),
     "method_not_allowed": Kind(405, "Method not allowed", "This address does not know that method."),
     "name_taken": Kind(409, "Name taken", "a workspace named 'thesis' exists already"),
     "username_taken": Kind(409, "Username taken", "there is a user 'ann' already"),
@@ -53,6 +56,14 @@ KINDS: Mapping[str, Kind] = {
     "archived": Kind(
         409, "Archived", "The workspace is archived or on its way there; there is nothing to stop."
     ),
+    "home_not_given_up": Kind(
+        409,
+        "The home is not given up",
+        "Nothing was changed: the home is not on a node that is unavailable, or that is not its last archive.",
+    ),
+    "not_running": Kind(409, "It does not run", "thesis is asleep. To wake it: codehub ssh --wake thesis"),
+    "waking": Kind(409, "It is starting", "thesis is starting. Try again in a moment."),
+    "file_conflict": Kind(409, "Not with what is there", "mkdir notes: file exists"),
     "last_admin": Kind(409, "The last admin", "admin is the last admin. Make another one first."),
     "too_large": Kind(413, "Too large", "A body may have 1 MiB at most."),
     "unsupported_media_type": Kind(415, "Unsupported media type", "Bodies are application/json."),
@@ -61,13 +72,18 @@ KINDS: Mapping[str, Kind] = {
     "unfit_username": Kind(422, "Unfit username", "'ann!' cannot be a username."),
     "unfit_password": Kind(422, "Unfit password", "A password needs at least 8 characters."),
     "rate_limited": Kind(429, "Too many attempts", "Too many failed attempts. Try again in 42 s."),
+    "busy": Kind(429, "Too much at once", "thesis has 16 commands and transfers under way. Try again later."),
     "limit_user": Kind(429, "Your limit is reached", "You run 2 of 2 workspaces that may run at a time."),
     "limit_global": Kind(
         429, "The limit is reached", "All together run 100 of 100 workspaces that may run at a time."
     ),
+    "downloads_busy": Kind(
+        429, "Too many downloads", "Two downloads of yours are open. Try again when one has ended."
+    ),
     "internal": Kind(500, "CodeHub made a mistake", "It is in the log, under this request's id."),
     "unavailable": Kind(503, "Not available", "The database does not answer. Try again in a moment."),
     "not_ready": Kind(503, "Not ready", "The database does not answer."),
+    "no_space": Kind(507, "No space left", "write notes.md: no space left on device"),
 }
 
 FIELD_OF: Mapping[str, str] = {
@@ -97,6 +113,11 @@ class Refused(CodeHubError):
         self.code = code
 
 
+def _own_error(field: str, message: str, *, code: str = "not_valid") -> dict[str, Any]:
+    """An error that CodeHub found, not the validator."""
+    return {"field": field, "message": message, "code": code, "params": {}}
+
+
 class Invalid(CodeHubError):
     """One field of a request is not valid."""
 
@@ -104,7 +125,7 @@ class Invalid(CodeHubError):
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
-        self.errors = [{"field": field, "message": message}]
+        self.errors = [_own_error(field, message)]
 
 
 def document(code: str, detail: str, **more: Any) -> dict[str, Any]:
@@ -152,7 +173,7 @@ def of_error(error: CodeHubError) -> Response:
     if isinstance(error, Invalid):
         more["errors"] = error.errors
     elif code in FIELD_OF:
-        more["errors"] = [{"field": FIELD_OF[code], "message": str(error)}]
+        more["errors"] = [_own_error(FIELD_OF[code], str(error), code=code)]
     headers = {"WWW-Authenticate": 'Bearer realm="codehub"'} if code == "unauthorized" else None
     return problem(code, str(error), headers=headers, **more)
 
@@ -176,9 +197,9 @@ async def _on_refusal(_request: Request, error: Exception) -> Response:
 
 async def _on_invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"field": field_of(each["loc"]), "message": each["msg"]} for each in error.errors()]
-    detail = "; ".join(f"{each['field']}: {each['message']}" for each in errors[:3])
-    return problem("validation_failed", detail, errors=errors)
+    errors = [describe(each) for each in error.errors()]
+    detail = "; ".join(f"{each.field}: {each.message}" for each in errors[:3])
+    return problem("validation_failed", detail, errors=[each.model_dump() for each in errors])
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -210,14 +231,6 @@ def of_database_error(error: Exception) -> Response:
     return unavailable("The database does not answer. Try again in a moment.")
 
 
-def field_of(location: Sequence[Any]) -> str:
-    """Name a field: ``("body", "tags", 0)`` → ``tags.0``; unreadable body → ``body``."""
-    parts = [str(part) for part in location]
-    if len(parts) > 1 and parts[0] in {"body", "query", "path", "header"}:
-        parts = parts[1:] if not (parts[0] == "body" and parts[1].isdigit()) else parts[:1]
-    return ".".join(parts)
-
-
 def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Build the ``responses`` of a route that may refuse with these codes."""
     by_status: dict[int, list[str]] = {}
@@ -242,7 +255,8 @@ def _response(status: int, codes: Iterable[str]) -> dict[str, Any]:
 def _example(code: str) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if KINDS[code].status == 422:
-        more["errors"] = [{"field": FIELD_OF.get(code, "name"), "message": KINDS[code].example}]
+        found = code if code in FIELD_OF else "not_valid"
+        more["errors"] = [_own_error(FIELD_OF.get(code, "name"), KINDS[code].example, code=found)]
     if code.startswith("limit_"):
         running = {"id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f", "name": "thesis", "status": "running"}
         more |= {"used": 2, "allowed": 2, "running": [running]}

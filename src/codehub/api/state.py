@@ -9,11 +9,13 @@ from fastapi import Depends, Request, Response
 
 from codehub.api.dependencies import ApiDependencies
 from codehub.api.live.activity import ActivityCache
+from codehub.api.live.downloads import Downloads
 from codehub.api.live.progress import ProgressCache
 from codehub.api.live.renderer import EventRenderer
 from codehub.api.live.revocation import PeopleRevocation, StreamRevoker
-from codehub.api.pages import Pages
+from codehub.api.pages import WorkspacePages
 from codehub.api.rendering import WorkspaceRenderer
+from codehub.api.ssh.endings import EndedClients
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.batching import Batched
 from codehub.services.identity import Identities
@@ -53,13 +55,18 @@ class AppState:
             base_url=deps.settings.base_url,
             base_domain=deps.settings.base_domain,
             progress=self.progress,
+            use_policy=deps.settings.use_policy,
+            ties_home_to_node=deps.settings.ties_home_to_node,
         )
+        # Pays for: one workspace by API; POST → ready, 50 at once.
         self.workspaces: Batched[UUID, WorkspaceRecord] = Batched(self._load_workspaces)
-        self.pages = Pages(deps.read_sessions, activity=self.activity, renderer=self.renderer)
+        self.pages = WorkspacePages(deps.read_sessions, activity=self.activity, renderer=self.renderer)
         self.frames = EventRenderer(self.workspaces, activity=self.activity, renderer=self.renderer)
         self.revoker = StreamRevoker(self.identities)
+        self.downloads = Downloads(self.revoker)
         self.people = PeopleRevocation(deps.live, identities=self.identities, revoker=self.revoker)
         self.intent_batcher = IntentBatcher(deps.sessions)
+        self.ended_clients = EndedClients(deps.rate_limit)
         self.snapshot_slots = asyncio.Semaphore(MAX_SNAPSHOTS)
         self.overviews = Overviews(reading=deps.read_sessions, runtime=deps.runtime, archives=deps.archives)
 
@@ -95,9 +102,14 @@ class AppState:
             return {record.view.id: record for record in await queries.find_many(session, ids)}
 
 
-async def _state(request: Request) -> AppState:
+def state_of(request: Request) -> AppState:
+    """The state of the application that handles this request."""
     state: AppState = request.app.state.codehub
     return state
 
 
-State = Annotated[AppState, Depends(_state)]
+async def _depend_on_state(request: Request) -> AppState:  # async: others run in a thread
+    return state_of(request)
+
+
+State = Annotated[AppState, Depends(_depend_on_state)]

@@ -35,7 +35,7 @@ _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectedStore:
     """A store and its name for people. ``directory`` is set for ``file://``."""
 
     backend: ObjectStore
@@ -43,14 +43,14 @@ class Connection:
     directory: Path | None = None
 
 
-def open_backend(url: str, *, options: Mapping[str, Any], create: bool) -> Connection:
+def open_backend(url: str, *, options: Mapping[str, Any], create: bool) -> ConnectedStore:
     """Open the object store of ``url``. Raises ``EffectError``; contacts nothing."""
     parts = urlsplit(url)
     endpoint = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"  # without user:password@ and ?query
     if parts.scheme not in _SCHEMES:
         raise _refused(endpoint, "use file:///directory, s3://bucket/prefix, gs://… or az://…")
     if parts.scheme == "memory":
-        return Connection(backend=MemoryStore(), endpoint=endpoint)
+        return ConnectedStore(backend=MemoryStore(), endpoint=endpoint)
     if parts.scheme == "file":
         return _open_directory(Path(unquote(parts.path)), endpoint=endpoint, create=create)
     config = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
@@ -62,7 +62,7 @@ def open_backend(url: str, *, options: Mapping[str, Any], create: bool) -> Conne
         )
     except LIBRARY_ERRORS as error:
         raise _refused(endpoint, describe(error)) from error
-    return Connection(backend=backend, endpoint=endpoint)
+    return ConnectedStore(backend=backend, endpoint=endpoint)
 
 
 def check_directory(directory: Path) -> None:
@@ -78,13 +78,13 @@ def is_empty(directory: Path) -> bool:
         return next(entries, None) is None
 
 
-def _open_directory(directory: Path, *, endpoint: str, create: bool) -> Connection:
+def _open_directory(directory: Path, *, endpoint: str, create: bool) -> ConnectedStore:
     if not directory.is_absolute() or directory == Path("/"):
         raise _refused(endpoint, "a directory is written as file:///absolute/path")
     try:
         if create:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Connection(backend=LocalStore(directory), endpoint=endpoint, directory=directory)
+        return ConnectedStore(backend=LocalStore(directory), endpoint=endpoint, directory=directory)
     except LIBRARY_ERRORS as error:
         raise EffectError(
             FailureCode.S3_ACCESS_ERROR,

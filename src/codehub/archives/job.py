@@ -1,8 +1,8 @@
-"""The storage job: ``python -m codehub.archives.job`` runs one archive or restore.
+"""The storage job: ``python -m codehub.archives.job [FILE]`` runs one archive or restore.
 
-Stateless and crash-only. It reads one JSON object (``request``) from standard input until end of file, writes
-JSON lines (``report``) to standard output, and exits with 0 or 1. It has no database connection; the process
-that starts it holds the workspace's lock for its lifetime and decides what follows. It may be killed at any
+Stateless and crash-only. It reads one JSON object (``request``) from the file, or from standard input until end of
+file, writes JSON lines (``report``) to standard output, and exits with 0 or 1. It has no database connection; the
+process that starts it holds the workspace's lock for its lifetime and decides what follows. It may be killed at any
 instruction: the next job with the same request completes the work.
 
 SIGTERM ends it gracefully: it aborts its upload and removes its staging place.
@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 
 from codehub.archives.archive import archive
 from codehub.archives.report import JobResult, Reporter
@@ -25,13 +26,13 @@ from codehub.domain.errors import EffectError, FailureCode
 
 
 def main() -> int:
-    """Run the job of standard input and return the exit code."""
+    """Run the job of the file named on the command line, or of standard input; return the exit code."""
     # A process group of its own, so that one kill of the group ends tar too.
     with suppress(OSError):
         os.setpgid(0, 0)
     reporter = Reporter(sys.stdout)
     try:
-        reporter.done(asyncio.run(_run(sys.stdin.buffer.read(), reporter)))
+        reporter.done(asyncio.run(_run(_read_request(), reporter)))
     except BrokenPipeError:
         return _discard_output()
     except EffectError as error:
@@ -45,6 +46,16 @@ def main() -> int:
         message = f"The storage job stumbled: {type(error).__name__}: {error}"
         return _failed(reporter, EffectError(FailureCode.STORAGE_JOB_FAILED, message))
     return 0
+
+
+def _read_request() -> bytes:
+    if len(sys.argv) < 2:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(sys.argv[1]).read_bytes()
+    except OSError as error:
+        message = f"The storage job cannot read its request: {error}"
+        raise EffectError(FailureCode.STORAGE_JOB_FAILED, message) from error
 
 
 async def _run(raw: bytes, reporter: Reporter) -> JobResult:

@@ -77,7 +77,7 @@ async def _session() -> AsyncIterator[Session]:
     configure_logs(settings, level="warning")
     async with embedded.database(settings) as url:
         async with explained(url):
-            if not await migrate.is_current(url):
+            if not await migrate.is_usable(url):
                 raise DatabaseNotMigratedError(
                     "The database is not migrated yet. Run `codehub migrate` first."
                 )

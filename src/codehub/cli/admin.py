@@ -15,6 +15,7 @@ WHY = {
     "unknown_workspace": "unknown workspace",
     "expiring": "will be removed",
     "only_copy": "kept: the only copy",
+    "retained": "kept by its storage class: remove it by hand",
 }
 
 

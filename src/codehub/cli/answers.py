@@ -3,7 +3,7 @@
 Answers stay dictionaries: ``--json`` prints them whole, including fields that a newer server adds.
 """
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 
 class User(TypedDict):
@@ -35,10 +35,23 @@ class NextChange(TypedDict):
     why: str
 
 
+class Work(TypedDict):
+    what: str
+    name: str
+    until: str
+
+
+class Awake(TypedDict):
+    because: str
+    since: str | None
+    work: NotRequired[Work | None]  # not told by servers of earlier versions
+
+
 class Activity(TypedDict):
     connections: int | None
     last_seen_at: str | None
     kind: str | None
+    awake: Awake | None
     next: NextChange | None
 
 
@@ -59,12 +72,15 @@ class Workspace(TypedDict):
     operation: str
     op_started_at: str | None
     archive_key: str | None
+    archived_at: NotRequired[str | None]  # not told by servers of earlier versions
+    node_local_home: NotRequired[bool]
     error_count: int
     error_info: ErrorInfo | None
     version: int
     created_at: str
     status: str
     progress: int | None
+    waiting_for: NotRequired[str | None]  # not told by servers of earlier versions
     url: str
     activity: Activity
 
@@ -76,6 +92,14 @@ class HistoryEntry(TypedDict):
     changes: dict[str, list[Any]]
     actor: str | None
     cause: str | None
+
+
+class ArchiveGeneration(TypedDict):
+    key: str
+    bytes: int
+    files: int
+    sha256: str
+    created_at: str
 
 
 class Coordinator(TypedDict):

@@ -10,14 +10,24 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, cast
-from urllib.parse import urlsplit
+from typing import Any, BinaryIO, Literal, Self, cast
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 
 from codehub import __version__
-from codehub.cli.answers import CoordinatorReport, HistoryEntry, Orphan, Overview, Token, User, Workspace
+from codehub.cli.answers import (
+    ArchiveGeneration,
+    CoordinatorReport,
+    HistoryEntry,
+    Orphan,
+    Overview,
+    Token,
+    User,
+    Workspace,
+)
 from codehub.cli.failures import CommandError, ExitCode, Unreachable
 from codehub.cli.login_file import is_loopback
 from codehub.cli.sse import Event, parse_events
@@ -25,7 +35,11 @@ from codehub.cli.words import clean
 
 PREFIX = "/api/v1"
 TIMEOUT_SECONDS = 30.0
+STREAM_SECONDS = 120.0
 PAGE_SIZE = 200
+
+FileTransfer = Literal["content", "archive"]
+"""A file, or a directory as a tar."""
 
 _EXIT_OF_STATUS = {
     401: ExitCode.NOT_SIGNED_IN,
@@ -147,6 +161,10 @@ class Client:
         path = f"/workspaces/{workspace_id}/keep-awake"
         return cast(Workspace, self._call("POST", path, body={"hours": hours}))
 
+    def return_to_archive(self, workspace_id: str, *, archive_key: str) -> Workspace:
+        path = f"/workspaces/{workspace_id}/return-to-archive"
+        return cast(Workspace, self._call("POST", path, body={"archive_key": archive_key}))
+
     def act(self, workspace_id: str, action: WorkspaceAction) -> Workspace:
         return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{action}"))
 
@@ -173,6 +191,55 @@ class Client:
         path = f"/workspaces/{workspace_id}/{'events' if kind == 'events' else 'logs?follow=true'}"
         with self._streaming(path, read_seconds=read_seconds) as response:
             yield parse_events(response.iter_bytes())
+
+    def archives(self, workspace_id: str) -> list[ArchiveGeneration]:
+        """Return a workspace's archives, newest first."""
+        return cast(
+            list[ArchiveGeneration], self._call("GET", f"/workspaces/{workspace_id}/archives")["items"]
+        )
+
+    @contextmanager
+    def download(self, key: str) -> Iterator[Iterator[bytes]]:
+        """Open an archive. Its iterator raises ``Unreachable`` when the connection breaks."""
+        workspace_id, _, rest = key.partition("/")
+        path = f"/workspaces/{workspace_id}/archives/{rest}"
+        with self._streaming(path, read_seconds=TIMEOUT_SECONDS) as response:
+            yield response.iter_bytes()
+
+    def ssh_host_key(self, workspace_id: str) -> str:
+        """Return the workspace's host key, as ``known_hosts`` has it."""
+        return str(self._call("GET", f"/workspaces/{workspace_id}/ssh")["host_key"])
+
+    # In a workspace that runs
+
+    @contextmanager
+    def exec(self, workspace_id: str, command: Mapping[str, Any], *, wake: bool) -> Iterator[Iterator[Event]]:
+        """Run a command; its output and its end as events."""
+        path = f"/workspaces/{workspace_id}/exec?wake={_word(wake)}"
+        with self._streaming(path, "POST", body=command, read_seconds=STREAM_SECONDS) as response:
+            yield parse_events(response.iter_bytes())
+
+    @contextmanager
+    def read_files(
+        self, workspace_id: str, kind: FileTransfer, path: str, *, wake: bool
+    ) -> Iterator[Iterator[bytes]]:
+        """Read a file, or a directory as a tar."""
+        query = urlencode({"path": path, "wake": _word(wake)})
+        with self._streaming(
+            f"/workspaces/{workspace_id}/files/{kind}?{query}", read_seconds=STREAM_SECONDS
+        ) as response:
+            yield response.iter_bytes()
+
+    def write_files(
+        self, workspace_id: str, kind: FileTransfer, path: str, data: BinaryIO, *, wake: bool
+    ) -> None:
+        """Write a file, or a tar into a directory."""
+        query = {"path": path, "wake": _word(wake)}
+        url = f"{PREFIX}/workspaces/{workspace_id}/files/{kind}"
+        pieces = iter(partial(data.read, 1024 * 1024), b"")
+        with self._translate_errors():
+            response = self._http.put(url, params=query, content=pieces, timeout=STREAM_SECONDS)
+        self._check(response)
 
     # For operators
 
@@ -203,9 +270,14 @@ class Client:
         return _content(response, self.url)
 
     @contextmanager
-    def _streaming(self, path: str, *, read_seconds: float) -> Iterator[httpx.Response]:
+    def _streaming(
+        self, path: str, method: str = "GET", *, body: Mapping[str, Any] | None = None, read_seconds: float
+    ) -> Iterator[httpx.Response]:
         timeout = httpx.Timeout(TIMEOUT_SECONDS, read=read_seconds)
-        with self._translate_errors(), self._http.stream("GET", PREFIX + path, timeout=timeout) as response:
+        with (
+            self._translate_errors(),
+            self._http.stream(method, PREFIX + path, json=body, timeout=timeout) as response,
+        ):
             if not response.is_success:
                 response.read()
             self._check(response)
@@ -218,7 +290,7 @@ class Client:
         if response.is_redirect:
             location = response.headers.get("location", "another address")
             raise CommandError(f"{self.url} sends to {location}: sign in there, with `codehub login`.")
-        raise _refusal(response, self.url)
+        raise refusal_of(response, self.url)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -236,6 +308,10 @@ class Client:
             ) from error
 
 
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
 def _content(response: httpx.Response, url: str) -> dict[str, Any]:
     try:
         content = response.json()
@@ -246,7 +322,8 @@ def _content(response: httpx.Response, url: str) -> dict[str, Any]:
     return content
 
 
-def _refusal(response: httpx.Response, url: str) -> CommandError:
+def refusal_of(response: httpx.Response, url: str) -> CommandError:
+    """Translate an answer that is no success, of whatever way it came."""
     try:
         problem = _content(response, url)
     except Unreachable as error:

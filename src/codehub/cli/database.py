@@ -33,9 +33,10 @@ async def _migrate(*, json: bool) -> None:
     async with embedded.database(settings) as url, explained(url):
         before = await migrations.current(url)
         await migrations.upgrade(url)
+        after = await migrations.current(url)
     if json:
-        print_json({"before": before, "after": migrations.head()})
-    elif before == migrations.head():
+        print_json({"before": before, "after": after})
+    elif before == after:
         say(f"The database is at {before} already.")
     else:
-        say(f"The database went from {before or 'nothing'} to {migrations.head()}.")
+        say(f"The database went from {before or 'nothing'} to {after}.")

@@ -25,13 +25,13 @@ def register(app: typer.Typer) -> None:
 def doctor(json: bool = JSON) -> None:
     """Check every dependency and say what to do. Exit code 1 if something is bad."""
     from codehub.server.doctor.checks import examine
-    from codehub.server.doctor.findings import Verdict
+    from codehub.server.doctor.findings import Severity
     from codehub.server.settings.tree import load_settings
 
     settings = load_settings()
     configure_logs(settings, level="error")  # problems are findings, and printed once
     findings = asyncio.run(examine(settings))
-    bad = [finding for finding in findings if finding.verdict is Verdict.BAD]
+    bad = [finding for finding in findings if finding.severity is Severity.BAD]
     if json:
         print_json({"ok": not bad, "findings": [finding.as_json() for finding in findings]})
     else:
@@ -47,6 +47,6 @@ def _print_table(findings: list["Finding"]) -> None:
     table.add_column("found", overflow="fold")
     table.add_column("what to do", overflow="fold")
     for finding in findings:
-        mark = Text(finding.verdict, STYLES[finding.verdict])
+        mark = Text(finding.severity, STYLES[finding.severity])
         table.add_row(mark, finding.what, Text(finding.detail), Text(finding.advice))
     out.print(table, soft_wrap=False)

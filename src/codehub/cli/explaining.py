@@ -24,6 +24,7 @@ from codehub.cli.words import (
     advice,
     age,
     ago,
+    awake_words,
     clean,
     error_words,
     next_words,
@@ -88,6 +89,8 @@ def account_of(
         "doing": _doing(ws, now=now),
         "activity": activity_words(ws, now=now),
     }
+    if ws["status"] == "running" and (reason := awake_words(ws, now=now)):
+        facts["awake"] = reason
     if error := ws["error_info"]:
         facts["error"] = f"{error_words(error)} ({ago(error['occurred_at'], now=now)})"
         facts["what to do"] = advice(error, name=ws["name"])
@@ -140,6 +143,8 @@ def _doing(ws: Workspace, *, now: datetime) -> str:
     words = OPERATION_WORDS.get(ws["operation"], ws["operation"])
     if ws["op_started_at"]:
         words += f", for {_for(ws['op_started_at'], now=now)}"
+    if ws.get("waiting_for"):
+        return f"{words}. Waiting for a node: {clean(ws['waiting_for'] or '')}"
     return words if ws["progress"] is None else f"{words}, {ws['progress']} % done"
 
 

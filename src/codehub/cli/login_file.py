@@ -20,7 +20,7 @@ FILE_NAME = "login.json"
 
 
 @dataclass(frozen=True)
-class Login:
+class SavedLogin:
     """A server and the token to use there."""
 
     url: str
@@ -36,7 +36,7 @@ def file_path() -> Path:
     return Path(platformdirs.user_config_dir("codehub", appauthor=False)) / FILE_NAME
 
 
-def find_stored() -> Login | None:
+def find_stored() -> SavedLogin | None:
     """Read the login file.
 
     None: there is none. Raises ``CommandError`` if it is unreadable.
@@ -55,22 +55,22 @@ def find_stored() -> Login | None:
         raise CommandError(
             f"{path} is not what `codehub login` wrote. Delete it and sign in again.", ExitCode.NOT_SIGNED_IN
         ) from error
-    return Login(url, token, content.get("username"), content.get("token_id"))
+    return SavedLogin(url, token, content.get("username"), content.get("token_id"))
 
 
-def get_login(environ: Mapping[str, str] = os.environ) -> Login:
+def get_login(environ: Mapping[str, str] = os.environ) -> SavedLogin:
     """Return server and token: from the environment, else from the file.
 
     Raises if not signed in.
     """
     url, token = environ.get("CODEHUB_URL"), environ.get("CODEHUB_TOKEN")
     if url and token:
-        return Login(normal_url(url), token)
+        return SavedLogin(normal_url(url), token)
     stored = find_stored()
     if token:
         if stored is None:
             raise CommandError("CODEHUB_TOKEN is set, CODEHUB_URL is not: set it too.", ExitCode.USAGE)
-        return Login(stored.url, token)
+        return SavedLogin(stored.url, token)
     if stored is None or (url and normal_url(url) != stored.url):
         # A token is sent only to the server that issued it.
         where = f" at {normal_url(url)}" if url else ""
@@ -81,7 +81,7 @@ def get_login(environ: Mapping[str, str] = os.environ) -> Login:
     return stored
 
 
-def store(login: Login) -> Path:
+def store(login: SavedLogin) -> Path:
     """Write the login file.
 
     Atomic: a crash leaves the old file, and readers never see a part.

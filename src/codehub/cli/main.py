@@ -11,7 +11,19 @@ import sys
 import typer
 
 from codehub import __version__
-from codehub.cli import admin, database, doctor, serving, settings, signing_in, users, workspaces
+from codehub.cli import (
+    admin,
+    backup,
+    database,
+    doctor,
+    inside,
+    serving,
+    settings,
+    signing_in,
+    ssh,
+    users,
+    workspaces,
+)
 from codehub.cli.output import complain
 from codehub.domain.errors import CodeHubError
 
@@ -24,9 +36,12 @@ app = typer.Typer(
 )
 serving.register(app)
 database.register(app)
+backup.register(app)
 doctor.register(app)
 settings.register(app)
 signing_in.register(app)
+ssh.register(app)
+inside.register(app)
 app.add_typer(workspaces.app, name="ws")
 app.add_typer(admin.app, name="admin")
 app.add_typer(users.app, name="user")

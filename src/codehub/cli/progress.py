@@ -6,8 +6,8 @@ from typing import Protocol, Self
 
 from codehub.cli.answers import Workspace
 from codehub.cli.output import err, out, print_json_line
-from codehub.cli.watching import Lost, State
-from codehub.cli.words import clean, error_words, next_words, parse_time, span, status_style
+from codehub.cli.watching import Lost, WatchState
+from codehub.cli.words import clean, error_words, next_words, parse_time, span, status_style, status_words
 
 
 class Display(Protocol):
@@ -19,7 +19,7 @@ class Display(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def show(self, seen: State | Lost) -> None: ...
+    def show(self, seen: WatchState | Lost) -> None: ...
 
 
 def for_people() -> Display:
@@ -38,20 +38,20 @@ class Silent:
     ) -> None:
         return None
 
-    def show(self, seen: State | Lost) -> None:
+    def show(self, seen: WatchState | Lost) -> None:
         pass
 
 
 class JsonLines(Silent):
     """Prints one JSON object per event."""
 
-    def show(self, seen: State | Lost) -> None:
+    def show(self, seen: WatchState | Lost) -> None:
         match seen:
             case Lost():
                 print_json_line({"event": "lost", "why": seen.why})
-            case State(event="progress"):
+            case WatchState(event="progress"):
                 print_json_line({"event": "progress", **(seen.detail or {})})
-            case State():
+            case WatchState():
                 print_json_line({"event": seen.event, "workspace": seen.workspace})
 
 
@@ -62,7 +62,7 @@ class Lines(Silent):
         self._last = ""
         self._tenth = -1
 
-    def show(self, seen: State | Lost) -> None:
+    def show(self, seen: WatchState | Lost) -> None:
         if isinstance(seen, Lost):
             err.print("Connection lost; trying again…", markup=False)
             return
@@ -104,7 +104,7 @@ class Bars:
     ) -> None:
         self._progress.stop()
 
-    def show(self, seen: State | Lost) -> None:
+    def show(self, seen: WatchState | Lost) -> None:
         if isinstance(seen, Lost):
             self._progress.update(self._task, description="[yellow]connection lost, trying again[/]")
             return
@@ -137,4 +137,4 @@ def _headline(ws: Workspace) -> str:
         return f"{ws['status']} ({error_words(error)})"
     if ws["operation"] == "NONE" and ws["desired_state"] != ws["observed_status"]:
         return f"{ws['status']} ({next_words(ws, now=parse_time(ws['created_at']))})"
-    return ws["status"]
+    return status_words(ws) if ws.get("waiting_for") else ws["status"]

@@ -15,7 +15,7 @@ import typer
 
 from codehub.cli import login_file
 from codehub.cli.failures import CommandError, ExitCode
-from codehub.cli.login_file import Login
+from codehub.cli.login_file import SavedLogin
 from codehub.cli.options import JSON
 from codehub.cli.output import complain, err, out, print_json
 from codehub.cli.words import clean
@@ -59,7 +59,7 @@ def login(
     user, token = _fetch_token(
         where, name, password, token_name=token_name or _token_name(), days=expires_in_days
     )
-    made = Login(where, token["token"], user["username"], token["id"])
+    made = SavedLogin(where, token["token"], user["username"], token["id"])
     try:
         path = login_file.store(made)
     except CommandError:
@@ -123,7 +123,7 @@ def _fetch_token(
         return user, token
 
 
-def _revoke(login: Login) -> bool:
+def _revoke(login: SavedLogin) -> bool:
     """Revoke a token. True if the server has revoked it, now or before."""
     from codehub.cli.client import Client
 
@@ -138,14 +138,14 @@ def _revoke(login: Login) -> bool:
     return True
 
 
-def _stored_or_none() -> Login | None:
+def _stored_or_none() -> SavedLogin | None:
     try:
         return login_file.find_stored()
     except CommandError:
         return None  # a broken file is about to be replaced
 
 
-def _where(url: str | None, before: Login | None) -> str:
+def _where(url: str | None, before: SavedLogin | None) -> str:
     chosen = url or os.environ.get("CODEHUB_URL") or (before.url if before else None)
     if chosen is None:
         raise typer.BadParameter("say where: codehub login https://codehub.example.org")

@@ -56,12 +56,12 @@ def expect_no_error(ws: "Workspace") -> None:
 
 def _follow(client: "Client", ws: "Workspace", display: "Display", *, timeout: float | None) -> "Workspace":
     """Follow until settled. Ctrl-C ends the following, not the operation."""
-    from codehub.cli.watching import State, follow, outcome_of
+    from codehub.cli.watching import WatchState, follow, outcome_of
 
     with _timeout(timeout), display:
         for seen in follow(client, ws):
             display.show(seen)
-            if isinstance(seen, State):
+            if isinstance(seen, WatchState):
                 ws = seen.workspace
                 if outcome_of(ws) is not None:
                     break

@@ -22,7 +22,7 @@ FIRST_RETRY_SECONDS = 0.25
 MAX_RETRY_SECONDS = 1.2
 
 
-class Outcome(Enum):
+class WatchOutcome(Enum):
     """How a workspace settled."""
 
     CONVERGED = "converged"
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class State:
+class WatchState:
     """The current state. ``detail``: bytes and files of the last progress event."""
 
     event: str
@@ -46,19 +46,19 @@ class Lost:
     why: str
 
 
-def outcome_of(ws: Workspace) -> Outcome | None:
+def outcome_of(ws: Workspace) -> WatchOutcome | None:
     """Return how the workspace settled; None while it is changing."""
     if ws["status"] == "deleted":
-        return Outcome.DELETED
+        return WatchOutcome.DELETED
     if ws["deleted_at"] is not None:
         return None
     if ws["status"] == "error":
         # Just recovered: the error is lifted, and the Observer has not updated the health yet.
-        return Outcome.FAILED if ws["error_info"] is not None else None
+        return WatchOutcome.FAILED if ws["error_info"] is not None else None
     if ws["operation"] == "NONE" and ws["desired_state"] == ws["observed_status"]:
-        return Outcome.CONVERGED
+        return WatchOutcome.CONVERGED
     if archiving_given_up(ws):
-        return Outcome.FAILED
+        return WatchOutcome.FAILED
     return None
 
 
@@ -69,7 +69,7 @@ def archiving_given_up(ws: Workspace) -> bool:
     return given_up and ws["operation"] == "NONE" and ws["desired_state"] == "PENDING"
 
 
-def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:
+def follow(client: Client, workspace: Workspace) -> Iterator[WatchState | Lost]:
     """Yield every change, and lost connections. Ends when the workspace is deleted."""
     known = workspace
     was_connected = False
@@ -83,13 +83,15 @@ def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:
                     if state is not None:
                         known = state.workspace
                         yield state
-                        if outcome_of(known) is Outcome.DELETED:
+                        if outcome_of(known) is WatchOutcome.DELETED:
                             return
             why = "the server ended it"
         except Refusal as refusal:
             if isinstance(refusal, NotFound) and known["deleted_at"] is not None:
                 # Deleted while disconnected: no event will report it.
-                yield State("deleted", cast(Workspace, {**known, "status": "deleted", "operation": "NONE"}))
+                yield WatchState(
+                    "deleted", cast(Workspace, {**known, "status": "deleted", "operation": "NONE"})
+                )
                 return
             if not (was_connected and refusal.is_outage):
                 raise
@@ -103,15 +105,15 @@ def follow(client: Client, workspace: Workspace) -> Iterator[State | Lost]:
         retry_seconds = min(retry_seconds * 2, MAX_RETRY_SECONDS)
 
 
-def _apply(known: Workspace, name: str, data: str) -> State | None:
+def _apply(known: Workspace, name: str, data: str) -> WatchState | None:
     """Apply an event to the known state. None: nothing new."""
     match name:
         case "state_changed" | "deleted":
             received = cast(Workspace, json.loads(data))
-            return None if received["version"] < known["version"] else State(name, received)
+            return None if received["version"] < known["version"] else WatchState(name, received)
         case "progress":
             detail = cast(dict[str, Any], json.loads(data))
-            percent = detail.get("progress")
-            return State(name, cast(Workspace, {**known, "progress": percent}), detail)
+            news = {"progress": detail.get("progress"), "waiting_for": detail.get("waiting_for")}
+            return WatchState(name, cast(Workspace, {**known, **news}), detail)
         case _:
             return None  # heartbeat, resync (the state follows), error (comes with a state_changed)

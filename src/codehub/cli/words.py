@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-from codehub.cli.answers import ErrorInfo, NextChange, Workspace
+from codehub.cli.answers import ErrorInfo, NextChange, Work, Workspace
 
 STATUS_STYLES = {
     "running": "green",
@@ -33,6 +33,8 @@ LEADS_TO = {
     "ARCHIVING": "PENDING",
     "DELETING": "DELETED",
 }
+NOTICE_SECONDS = 300  # sleep this near is said before what keeps awake
+UNTOUCHED_SHOWN_SECONDS = 60
 KIND_WORDS = {"websocket": "an open connection", "http": "a page", "start": "its start"}
 
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -85,6 +87,8 @@ def status_style(status: str) -> str:
 
 def status_words(ws: Workspace) -> str:
     """Describe the status, with its progress if known."""
+    if ws.get("waiting_for"):
+        return f"{ws['status']}, waiting for a node"
     return ws["status"] if ws["progress"] is None else f"{ws['status']} {ws['progress']} %"
 
 
@@ -118,9 +122,50 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
     held = awake is not None and parse_time(awake) > now
     if awake and held and (following is None or parse_time(following["at"]) <= parse_time(awake)):
         return f"kept awake for {span((parse_time(awake) - now).total_seconds())}"
+    if following is not None and not is_far(following, now=now):
+        return _scheduled_words(following, now=now)
+    if reason := awake_words(ws, now=now):
+        return reason
     if following is not None:
         return _scheduled_words(following, now=now)
     return _settled_words(ws)
+
+
+def is_far(following: NextChange, *, now: datetime) -> bool:
+    """Whether a change is too far off to be the first thing to say."""
+    return (parse_time(following["at"]) - now).total_seconds() > NOTICE_SECONDS
+
+
+def awake_words(ws: Workspace, *, now: datetime) -> str:
+    """Describe what keeps a running workspace awake: "open in a window, untouched for 40 min"."""
+    awake = ws["activity"].get("awake")
+    if awake is None or awake["since"] is None:
+        return ""
+    seconds = (now - parse_time(awake["since"])).total_seconds()
+    if awake["because"] == "busy" and (work := awake.get("work")):
+        return f"kept awake: {_work_words(work)} for {span(max(1, seconds))}"
+    if awake["because"] != "open":
+        return ""
+    if seconds < UNTOUCHED_SHOWN_SECONDS:
+        return "open in a window and in use"
+    return f"open in a window, untouched for {span(seconds)}"
+
+
+def _work_words(work: Work) -> str:
+    name = clean(work["name"])
+    match work["what"]:
+        case "kernel":
+            return "notebook busy"
+        case "job":
+            return f"{name} in a terminal"
+        case "cpu":
+            return "processes at work"
+        case "ide" if name:
+            return f"busy with {name}"
+        case "unknown":
+            return "its work unknown"
+        case _:
+            return "busy"
 
 
 def activity_words(ws: Workspace, *, now: datetime) -> str:
@@ -150,6 +195,12 @@ def error_words(error: ErrorInfo) -> str:
 
 def advice(error: ErrorInfo, *, name: str) -> str:
     """Say what a person can do about an error."""
+    if error["context"].get("code") == "HOME_NODE_UNAVAILABLE":
+        start, back = f"codehub ws start {quoted(name)}", f"codehub ws return-to-archive {quoted(name)}"
+        return (
+            f"If the node comes back: {start}. If it is lost for good, delete it from the cluster, then: {back}. That "
+            "goes on from the last archive; what was written since is lost."
+        )
     if _is_for_owner(error):
         start, again = f"codehub ws start {quoted(name)}", f"codehub ws recover {quoted(name)}"
         files = ", ".join(clean(str(each)) for each in error["context"].get("files", ()))
@@ -160,8 +211,15 @@ def advice(error: ErrorInfo, *, name: str) -> str:
     return f"{_remedy(error)} Then: codehub ws recover {quoted(name)} (administrators)"
 
 
+def loss_words(ws: Workspace, *, now: datetime) -> str:
+    """Say what is lost if the home on a lost node is given up."""
+    at = ws.get("archived_at")
+    since = f"the last archive, made {ago(at, now=now)}," if at else "the last archive"
+    return f"What was written to its home since {since} is lost. If the node comes back, wait: nothing is lost then."
+
+
 def _is_for_owner(error: ErrorInfo) -> bool:
-    """Whether the owner may lift the error. Same rule as the server's ``owner_may_lift_error``."""
+    """Whether archiving failed and its owner may try again. A part of the server's ``owner_may_lift_error``."""
     given_up = error["is_terminal"] or "next_try_at" in error["context"]
     return given_up and error["operation"] == "ARCHIVING" and error["reason"] not in ("DataLost", "Mismatch")
 
@@ -215,7 +273,12 @@ _REMEDIES = {
     "IMAGE_PULL_FAILED": "Check the image.",
     "IMAGE_UNKNOWN": "Check the image.",
     "TOOL_MISSING": "Install the program that is missing on the machine; `codehub doctor` names it.",
-    "OUT_OF_MEMORY": "Run less at once in it, or give workspaces more memory (DOCKER_LIMIT_MEMORY).",
+    "OUT_OF_MEMORY": "Run less at once in it, or give workspaces more memory (DOCKER_LIMIT_MEMORY, or on a cluster "
+    "CODEHUB_KUBERNETES_LIMIT_MEMORY).",
+    "UNSCHEDULABLE": "Make room on the nodes or add one; `codehub doctor` checks the cluster.",
+    "QUOTA_EXCEEDED": "Raise the quota of the namespace, or stop other workspaces.",
+    "ADMISSION_REFUSED": "Change the rule that refuses it, or the settings; `codehub doctor` tries them.",
+    "NAME_TAKEN": "Rename or remove what has that name and is not CodeHub's.",
     "VOLUME_USED_ELSEWHERE": "Rename that container back, or stop and remove it.",
     "CONTAINER_PAUSED": "Unpause it (docker unpause ws-…).",
     "CONTAINER_ENDED": "See why it ended: its last output usually says so (codehub ws logs).",

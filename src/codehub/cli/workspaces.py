@@ -8,18 +8,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from codehub.cli import explaining, logs, waiting
+from codehub.cli import archives, explaining, logs, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
 from codehub.cli.output import err, out, print_json, print_table
 from codehub.cli.references import get_workspace
-from codehub.cli.words import ago, clean, next_words, status_style, status_words
+from codehub.cli.words import ago, clean, loss_words, next_words, status_style, status_words
 
 if TYPE_CHECKING:
     from codehub.cli.answers import Workspace
     from codehub.cli.client import Client
 
 app = typer.Typer(help="Your workspaces.", no_args_is_help=True)
+archives.register(app)
 
 STATUSES = (
     *("running", "standby", "archived", "new", "error", "provisioning", "restoring"),
@@ -95,6 +96,10 @@ def create(
             made = waiting.until_settled(client, made, quiet=json, timeout=timeout)
             waiting.expect(made, "running")
     _report(made, json=json, note="made, and starts" if start and not wait else None)
+    if made.get("node_local_home") and not json:
+        err.print(
+            "Its home is on one machine of the cluster: what is not archived is lost with that machine."
+        )
 
 
 @app.command()
@@ -180,6 +185,30 @@ def recover(
     )
 
 
+@app.command(name="return-to-archive")
+def return_to_archive(
+    workspace: str = WORKSPACE,
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    wait: bool = WAIT,
+    timeout: float | None = TIMEOUT,
+    json: bool = JSON,
+) -> None:
+    """Give its home on a lost node up and go on from its last archive.
+
+    What was written since is lost.
+    """
+
+    def give_up(client: "Client", ws: "Workspace") -> "Workspace":
+        if ws["archive_key"] is None:
+            raise CommandError(f"{clean(ws['name'])} was never archived: there is nothing to go back to.")
+        if not yes:
+            _confirm(ws, loss_words(ws, now=client.now), "Nothing was given up.")
+        return client.return_to_archive(ws["id"], archive_key=ws["archive_key"])
+
+    expected = ("running", "standby", "archived") if wait else ()
+    _act(workspace, give_up, expected=expected, timeout=timeout, json=json)
+
+
 @app.command()
 def rm(
     workspace: str = WORKSPACE,
@@ -195,7 +224,7 @@ def rm(
 
     def delete(client: "Client", ws: "Workspace") -> "Workspace":
         if not yes:
-            _confirm(ws)
+            _confirm(ws, _DELETED, "Nothing was deleted.")
         return client.delete_workspace(ws["id"])
 
     _act(workspace, delete, expected=("deleted",) if wait else (), timeout=timeout, json=json)
@@ -266,9 +295,12 @@ def _report(ws: "Workspace", *, json: bool, note: str | None = None) -> None:
     out.print(line)
 
 
-def _confirm(ws: "Workspace") -> None:
+_DELETED = "Its home directory goes at once, its archives some hours later. There is no way back."
+
+
+def _confirm(ws: "Workspace", what: str, otherwise: str) -> None:
     if not sys.stdin.isatty():
         raise CommandError("Nobody is there to confirm it. If you are sure, add --yes.", ExitCode.USAGE)
-    err.print("Its home directory goes at once, its archives some hours later. There is no way back.")
+    err.print(what)
     if typer.prompt(f"Type {clean(ws['name'])} to confirm", err=True) != ws["name"]:
-        raise CommandError("That is not its name. Nothing was deleted.")
+        raise CommandError(f"That is not its name. {otherwise}")

@@ -1,8 +1,9 @@
-"""Archive GC: delete orphaned archives after a delay (contract 9).
+"""Archive GC: delete orphaned archives after a delay.
 
-A cycle lists the store, loads the owning workspaces and sorts by ``domain/retention``. An orphan is deleted
-only when an earlier cycle saw it orphaned too, more than the delay ago by the database's clock. If
-the listing or the database fails, the cycle is skipped: a partial view must never look like absence.
+Nothing else deletes an archive, and on any doubt the cycle is skipped. A cycle lists the store, loads the
+owning workspaces and sorts by ``domain/retention``. An orphan is deleted only when an earlier cycle saw it
+orphaned too, more than the delay ago by the database's clock. If the listing or the database fails, the cycle
+is skipped: a partial view must never look like absence.
 
 A crash anywhere in a cycle loses no data: a deletion removes the meta first, and the next cycle finds the rest.
 """
@@ -19,6 +20,7 @@ from prometheus_client import Counter, Gauge
 
 from codehub.archives.keys import ArchivePath, parse_archive_key
 from codehub.archives.store import ArchiveObject
+from codehub.coordinators.control_store import GcStore
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wake_signal import WakeSignal
@@ -32,8 +34,6 @@ from codehub.domain.retention import (
 )
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.signals.hints import Hint
-from codehub.store.cluster import orphans
-from codehub.store.cluster import terms as terms
 from codehub.store.db.session import Session
 
 log = structlog.get_logger(__name__)
@@ -67,9 +67,16 @@ class ArchiveGc:
     name = "gc"
 
     def __init__(
-        self, *, leadership: Leadership, archives: ArchiveObjects, wake_signal: WakeSignal, timing: Timing
+        self,
+        *,
+        store: GcStore,
+        leadership: Leadership,
+        archives: ArchiveObjects,
+        wake_signal: WakeSignal,
+        timing: Timing,
     ) -> None:
         self.wake_signal = wake_signal
+        self._store = store
         self._lead = leadership
         self._archives = archives
         self._timing = timing
@@ -90,8 +97,8 @@ class ArchiveGc:
             now = self._lead.now
             found = await self._sort(session, attempts)
             candidates = found.orphans
-            first_seen = await orphans.replace_seen(session, [each.key for each in candidates])
-            await terms.record_tick(session, self._lead.name, detail=_operator_detail(found))
+            first_seen = await self._store.replace_seen(session, [each.key for each in candidates])
+            await self._store.record_tick(session, self._lead.name, detail=_operator_detail(found))
         known_before = [each for each in candidates if self._is_due(first_seen.get(each.key), now=now)]
         deleted = await self._delete(known_before)
         return TickReport(seen=len(attempts), changed=deleted)
@@ -118,12 +125,28 @@ class ArchiveGc:
         ]
 
     async def _sort(self, session: Session, attempts: Collection[StoredAttempt]) -> Sorted:
-        owners = await _load_owners(session, {each.workspace_id for each in attempts})
+        owners = await self._load_owners(session, {each.workspace_id for each in attempts})
         found = sort_archives(attempts, owners, keep_generations=self._timing.keep_generations)
         STORED.labels("protected").set(len(found.protected))
         STORED.labels("orphan").set(len(found.orphans))
         STORED.labels("unknown").set(len(found.unknown))
         return found
+
+    async def _load_owners(self, session: Session, ids: Collection[UUID]) -> dict[UUID, Owner]:
+        wanted = sorted(ids)
+        owners: dict[UUID, Owner] = {}
+        for start in range(0, len(wanted), OWNERS_AT_ONCE):
+            rows = await self._store.load_owners(session, wanted[start : start + OWNERS_AT_ONCE])
+            for row in rows.values():
+                owners[row.id] = Owner(
+                    id=row.id,
+                    deleted=row.deleted_at is not None,
+                    in_error=row.health_status is HealthStatus.ERROR or row.is_terminal,
+                    archive_key=row.archive_key,
+                    op_id=row.op_id,
+                    has_volume=row.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING),
+                )
+        return owners
 
     async def _delete(self, due: Sequence[StoredAttempt]) -> int:
         """Delete in batches, each checked again first: minutes may have passed since the listing.
@@ -135,12 +158,12 @@ class ArchiveGc:
         for start in range(0, len(due), DELETE_AT_ONCE):
             batch = due[start : start + DELETE_AT_ONCE]
             async with self._lead.transaction() as session:
-                owners = await _load_owners(session, {each.workspace_id for each in batch})
+                owners = await self._load_owners(session, {each.workspace_id for each in batch})
             still = [each for each in batch if _is_still_orphaned(each, owners.get(each.workspace_id))]
             self._lead.assert_recent()
             await self._archives.delete(list(_paths(still)))
             async with self._lead.transaction() as session:
-                await orphans.forget(session, [each.key for each in still])
+                await self._store.forget(session, [each.key for each in still])
             DELETED.inc(len(still))
             deleted += len(still)
             log.info("archives removed", count=len(still))
@@ -154,23 +177,6 @@ def _operator_detail(found: Sorted) -> dict[str, list[str]]:
         "only_copies": sorted(only)[:SHOWN],
         "unknown": sorted(each.key for each in found.unknown)[:SHOWN],
     }
-
-
-async def _load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Owner]:
-    wanted = sorted(ids)
-    owners: dict[UUID, Owner] = {}
-    for start in range(0, len(wanted), OWNERS_AT_ONCE):
-        rows = await orphans.load_owners(session, wanted[start : start + OWNERS_AT_ONCE])
-        for row in rows.values():
-            owners[row.id] = Owner(
-                id=row.id,
-                deleted=row.deleted_at is not None,
-                in_error=row.health_status is HealthStatus.ERROR or row.is_terminal,
-                archive_key=row.archive_key,
-                op_id=row.op_id,
-                has_volume=row.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING),
-            )
-    return owners
 
 
 def _is_still_orphaned(attempt: StoredAttempt, owner: Owner | None) -> bool:

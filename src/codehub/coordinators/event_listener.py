@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 
+from codehub.coordinators.control_store import TermStore
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
@@ -22,7 +23,6 @@ from codehub.signals.hints import Hint, HintTarget
 from codehub.signals.live import LivePublisher
 from codehub.signals.notices import Change
 from codehub.signals.notify import ChangeListener, FeedLost
-from codehub.store.cluster import terms as terms
 
 log = structlog.get_logger(__name__)
 
@@ -51,12 +51,14 @@ class EventListener:
     def __init__(
         self,
         *,
+        store: TermStore,
         leadership: Leadership,
         live: LivePublisher,
         coordinator_hints: CoordinatorHints,
         wake_signal: WakeSignal,
     ) -> None:
         self.wake_signal = wake_signal
+        self._store = store
         self._lead = leadership
         self._live = live
         self._coordinator_hints = coordinator_hints
@@ -109,7 +111,7 @@ class EventListener:
         if monotonic() >= self._record_at:
             self._record_at = monotonic() + RECORD_SECONDS
             async with self._lead.statement() as session:
-                await terms.record_tick(session, self._lead.name, detail={})
+                await self._store.record_tick(session, self._lead.name, detail={})
 
     async def _resync(self) -> None:
         """Publish a resync in place of all queued changes, and hint Observer and Reconciler."""

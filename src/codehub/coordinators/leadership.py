@@ -30,12 +30,12 @@ from datetime import UTC, datetime
 
 import structlog
 
+from codehub.coordinators.control_store import Connector, TermStore
 from codehub.domain.errors import CodeHubError
 from codehub.kit.clock import boottime
-from codehub.store.cluster import terms as terms
-from codehub.store.db.connections import IDLE_SESSION_SECONDS, Connector
+from codehub.store.db.connections import IDLE_SESSION_SECONDS
 from codehub.store.db.fencing import Fence, FencedSession
-from codehub.store.db.session import Connection, Session, SingleConnection
+from codehub.store.db.session import Connection, Session
 from codehub.store.errors import DATABASE_FAILED, TermOver
 
 log = structlog.get_logger(__name__)
@@ -121,6 +121,7 @@ class Leadership:
     def __init__(
         self,
         *,
+        store: TermStore,
         connector: Connector,
         name: str,
         holder_id: str,
@@ -128,6 +129,7 @@ class Leadership:
     ) -> None:
         """``idle_seconds``: the server ends the connector's sessions after this long a silence."""
         self._max_age = min(idle_seconds, LONGEST_VERIFICATION_AGE_SECONDS)
+        self._store = store
         self._connector = connector
         self._name = name
         self._key = lock_key(name)
@@ -224,7 +226,7 @@ class Leadership:
         cancellation) discards it, and with it the lock.
         """
         async with self._in_turn() as term, self._begin() as session:
-            now = await terms.hold_term(session, self._name, term.epoch, actor=actor)
+            now = await self._store.hold_term(session, self._name, term.epoch, actor=actor)
             if now is None:
                 raise LeadershipLost("another term has begun")
             self.now = now
@@ -235,7 +237,7 @@ class Leadership:
         """Open a session for one statement: one round trip, its own transaction. Fenced."""
         async with (
             self._in_turn() as term,
-            FencedSession(SingleConnection(self._raw()), Fence(self._name, term.epoch, actor)) as session,
+            self._store.fenced_session_on(self._raw(), Fence(self._name, term.epoch, actor)) as session,
         ):
             yield session
 
@@ -291,7 +293,7 @@ class Leadership:
     @asynccontextmanager
     async def _begin(self) -> AsyncIterator[Session]:
         """Begin on this connection, never on one of a pool: that would be another session (decision 0005)."""
-        async with Session(SingleConnection(self._raw())) as session, session.begin():
+        async with self._store.session_on(self._raw()) as session, session.begin():
             yield session
 
     def _raw(self) -> Connection:
@@ -321,6 +323,6 @@ class Leadership:
     async def _begin_term(self, backend_pid: int) -> Term:
         """Begin a term under the held lock. A crash in between leaves none: the next leader begins one."""
         async with self._begin() as session:
-            begun = await terms.acquire_term(session, self._name, self._holder_id)
+            begun = await self._store.acquire_term(session, self._name, self._holder_id)
         log.info("leadership acquired", lock=self._name, epoch=begun.epoch)
         return Term(epoch=begun.epoch, backend_pid=backend_pid, acquired_at=begun.acquired_at)

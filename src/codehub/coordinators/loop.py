@@ -17,11 +17,13 @@ from typing import Protocol
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
+from codehub.coordinators.control_store import TermStore
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.wake_signal import WakeSignal
+from codehub.domain.errors import EffectError, Reason
 from codehub.kit.clock import monotonic
 from codehub.signals.hints import Hint
-from codehub.store.cluster import terms as terms
+from codehub.store.cluster.terms import rivals_of
 from codehub.store.errors import database_failure
 from codehub.store.outage import DATABASE
 
@@ -33,6 +35,7 @@ BURST_SECONDS = 0.05
 REUSE_VERIFICATION_SECONDS = 1.0
 """Reuse a pg_locks check up to 1 s old: the tick's transactions check the term all the same."""
 RIVALS_SECONDS = 60.0
+UNREACHABLE_SECONDS = 60.0
 JITTER = 0.3
 
 TICK_SECONDS = Histogram("codehub_tick_duration_seconds", "How long a tick took", ["coordinator"])
@@ -99,15 +102,19 @@ class LoopStatus:
 class CoordinatorLoop:
     """Runs one coordinator: elections, verification, ticks, waits."""
 
-    def __init__(self, coordinator: Coordinator, leadership: Leadership, *, timing: LoopTiming) -> None:
+    def __init__(
+        self, coordinator: Coordinator, leadership: Leadership, *, store: TermStore, timing: LoopTiming
+    ) -> None:
         self.coordinator = coordinator
         self.leadership = leadership
         self.status = LoopStatus()
+        self._store = store
         self._timing = timing
         self._stopping = asyncio.Event()
         self._burst_seconds = 0.0
         self._recorded_error: str | None = None
         self._rivals_at = 0.0
+        self._unreachable_at = float("-inf")  # next line about it, at the earliest
         self._verified_at = 0.0  # by the event loop's monotonic clock
         self._log = log.bind(coordinator=coordinator.name)
 
@@ -152,6 +159,7 @@ class CoordinatorLoop:
                 self._log.info("leadership ended")
 
     async def _tick_once(self) -> None:
+        # Pays for: POST → ready. One round trip less in each tick.
         if asyncio.get_running_loop().time() - self._verified_at > REUSE_VERIFICATION_SECONDS:
             await self._verify()
         began = monotonic()
@@ -183,7 +191,7 @@ class CoordinatorLoop:
         if error is None or error == self._recorded_error:
             return
         async with self.leadership.statement() as session:
-            await terms.record_error(session, self.leadership.name, error)
+            await self._store.record_error(session, self.leadership.name, error)
         self._recorded_error = error
 
     async def _report_rivals(self) -> None:
@@ -196,7 +204,7 @@ class CoordinatorLoop:
             return
         self._rivals_at = now + RIVALS_SECONDS
         async with self.leadership.statement() as session:
-            found = terms.rivals_of(self.leadership.name, (await terms.read_terms(session)).values())
+            found = rivals_of(self.leadership.name, (await self._store.read_terms(session)).values())
         RIVALS.labels(self.coordinator.name).set(len(found))
         for rival in found:
             self._log.error(
@@ -286,8 +294,18 @@ class CoordinatorLoop:
             DATABASE.failed(self.coordinator.name, failure)
         elif isinstance(error, LeadershipLost):
             self._log.warning("leadership lost", error=str(error))
+        elif isinstance(error, EffectError) and error.reason is Reason.UNREACHABLE:
+            self._note_unreachable(error)
         else:
             self._log.error("tick failed", error=self.status.last_error, exc_info=error)
+
+    def _note_unreachable(self, error: EffectError) -> None:
+        """Log once a minute: while the runtime or the archive store is away, every tick fails here."""
+        now = monotonic()
+        if now < self._unreachable_at:
+            return
+        self._unreachable_at = now + UNREACHABLE_SECONDS
+        self._log.warning("tick failed: the runtime or the archive store is away", error=str(error))
 
 
 def _jittered(seconds: float) -> float:

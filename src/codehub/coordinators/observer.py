@@ -15,20 +15,18 @@ from uuid import UUID
 import structlog
 from prometheus_client import Gauge
 
+from codehub.coordinators.control_store import ObserverStore
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
-from codehub.domain.observation import Broken, Verdict, invariant_error, observe
+from codehub.domain.observation import Broken, ObservedState, invariant_error, observe
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Observation, Runtime, Sighting
 from codehub.services import access
 from codehub.signals.hints import Hint, HintTarget
-from codehub.store.cluster import terms as terms
-from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session
-from codehub.store.workspaces import observations
-from codehub.store.workspaces.observations import Observable, Observed
+from codehub.store.workspaces.observations import FIRST_PAGE, Observable, Observed
 
 log = structlog.get_logger(__name__)
 
@@ -100,6 +98,7 @@ class Observer:
     def __init__(
         self,
         *,
+        store: ObserverStore,
         leadership: Leadership,
         runtime: Runtime,
         coordinator_hints: CoordinatorHints,
@@ -107,6 +106,7 @@ class Observer:
         timing: Timing,
     ) -> None:
         self.wake_signal = wake_signal
+        self._store = store
         self._lead = leadership
         self._runtime = runtime
         self._coordinator_hints = coordinator_hints
@@ -135,7 +135,7 @@ class Observer:
 
     async def _observe_named(self, ids: Collection[UUID]) -> TickReport:
         async with self._lead.statement() as asking:
-            rows = await observations.load_named(asking, ids)
+            rows = await self._store.load_named(asking, ids)
         # Rows and time are read before the observation; the write compares, so it skips rows changed meanwhile.
         seen = await self._runtime.observe(ids)
         changes = _compare(rows, seen)
@@ -157,11 +157,11 @@ class Observer:
         for some in _batches(full.unmatched, self._timing.batch_size):
             # Observed, although not among the watched rows: at rest, or changed since its page was read.
             async with self._lead.statement() as session:
-                named = await observations.load_named(session, some)
+                named = await self._store.load_named(session, some)
             await self._compare_batch(full, named)
         await self._stamp_coarsely(full)
         async with self._lead.statement() as session:
-            await terms.record_tick(session, self._lead.name, detail={})
+            await self._store.record_tick(session, self._lead.name, detail={})
         self._busy = full.busy
         interval = self._timing.active_seconds if self._busy else self._timing.idle_seconds
         self._next_full = monotonic() + interval
@@ -170,10 +170,10 @@ class Observer:
 
     async def _pages(self) -> AsyncIterator[list[Observable]]:
         """Watched rows in batches. Each row is compared alone, so batches need not share a snapshot."""
-        after, limit = observations.FIRST_PAGE, self._timing.batch_size
+        after, limit = FIRST_PAGE, self._timing.batch_size
         while True:
             async with self._lead.statement() as session:
-                rows = await observations.load_watched(session, after=after, limit=limit)
+                rows = await self._store.load_watched(session, after=after, limit=limit)
             yield rows
             ids = [each for row in rows for each in row.ids]
             if len(ids) < limit:
@@ -197,14 +197,15 @@ class Observer:
         if changes.broken or (changes.observed and changes.in_flight):
             # Several statements follow, each locking in an order of its own: lock all rows before the first write.
             touched = {*(seen.id for seen in changes.observed), *(each for each, _, _ in changes.broken)}
-            await lock_in_order(session, {*touched, *changes.in_flight})
-        changed = await observations.write_observations(session, changes.observed, observed_at=began_at)
+            await self._store.lock_in_order(session, {*touched, *changes.in_flight})
+        changed = await self._store.write_observations(session, changes.observed, observed_at=began_at)
         if changes.in_flight:
-            await observations.stamp_in_flight(session, changes.in_flight, observed_at=began_at)
+            await self._store.stamp_in_flight(session, changes.in_flight, observed_at=began_at)
         for each, operation, broken in changes.broken:
             error = invariant_error(broken, operation=operation, error_count=0, now=began_at)
-            await observations.set_invariant_error(session, each, error)
-        await access.touch(session, *(each for each in changes.left_running if each in changed))
+            await self._store.set_invariant_error(session, each, error)
+        left = [each for each in changes.left_running if each in changed]
+        await access.touch(session, *left, store=self._store)
         return changed
 
     async def _stamp_coarsely(self, full: "FullObservation") -> None:
@@ -213,7 +214,7 @@ class Observer:
             return
         self._next_coarse = monotonic() + COARSE_STAMP_EVERY.total_seconds()
         async with self._lead.transaction(actor="observer") as session:
-            await observations.stamp_coarse(
+            await self._store.stamp_coarse(
                 session, observed_at=full.began_at, older_than=full.began_at - COARSE_STAMP_EVERY
             )
 
@@ -258,19 +259,19 @@ def _compare(rows: Sequence[Observable], seen: Observation) -> Changes:
 
 def _compare_one(changes: Changes, workspace_id: UUID, row: Observable, sighting: Sighting) -> bool:
     """Add what this sighting changes. False: nothing, for every id of this row with the same sighting."""
-    verdict = observe(
+    state = observe(
         container=sighting.container,
         volume=sighting.volume,
         deleted=row.deleted_at is not None,
         terminal_error=row.is_terminal,
         paused=sighting.paused and _is_wanted_running(row),
     )
-    broken = verdict.broken is not None and not row.has_error
-    if verdict.broken is not None and broken:
-        changes.broken.append((workspace_id, row.operation, verdict.broken))
-    if (verdict.observed_status, verdict.health_status) != (row.observed_status, row.health_status):
-        changes.observed.append(Observed(workspace_id, verdict.observed_status, verdict.health_status))
-        if _left_running_unasked(row, verdict):
+    broken = state.broken is not None and not row.has_error
+    if state.broken is not None and broken:
+        changes.broken.append((workspace_id, row.operation, state.broken))
+    if (state.observed_status, state.health_status) != (row.observed_status, row.health_status):
+        changes.observed.append(Observed(workspace_id, state.observed_status, state.health_status))
+        if _left_running_unasked(row, state):
             changes.left_running.append(workspace_id)
     elif row.operation is not Operation.NONE:
         changes.in_flight.append(workspace_id)
@@ -285,10 +286,10 @@ def _is_wanted_running(row: Observable) -> bool:
     return at_rest and row.desired_state is DesiredState.RUNNING
 
 
-def _left_running_unasked(row: Observable, verdict: Verdict) -> bool:
+def _left_running_unasked(row: Observable, state: ObservedState) -> bool:
     return (
         row.observed_status is ObservedStatus.RUNNING
-        and verdict.observed_status is not ObservedStatus.RUNNING
+        and state.observed_status is not ObservedStatus.RUNNING
         and row.desired_state == DesiredState.RUNNING
         and row.operation is Operation.NONE
     )

@@ -4,10 +4,13 @@ It decides by ``domain/ttl`` and writes no column itself: it loads candidates fr
 activity from Redis, and lowers the desired state through the services layer. Compare-and-set. Nothing is
 lowered while Redis is away, while its data is too young to be complete, after its clock jumped, or when more
 workspaces fall idle at once than people cause.
+
+Workspaces that would be stopped are sampled first: one that works by itself is held awake by a lease in PostgreSQL
+(``workspaces.busy``, ADR 0039), renewed while it works.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -15,27 +18,33 @@ from uuid import UUID
 import structlog
 from prometheus_client import Counter
 
+from codehub.coordinators.control_store import TtlStore
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
+from codehub.domain.busy import Busy, BusySign, extend_busy
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import (
+    Activity,
+    UsePolicy,
     archives_now,
+    busy_cause,
     forgotten_cause,
-    idle_cause,
+    is_busy,
     is_mass_idle,
     memory_is_complete,
+    sleep_cause,
     sleeps_now,
+    used_at_latest,
 )
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.clock import boottime
-from codehub.services import workspaces
+from codehub.services import access, workspaces
 from codehub.services.workspaces import Actor
 from codehub.signals.activity import ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintTarget
-from codehub.store.cluster import terms as terms
-from codehub.store.workspaces import ttl
+from codehub.store.workspaces.ttl import FIRST_PAGE
 
 log = structlog.get_logger(__name__)
 
@@ -47,16 +56,43 @@ CLOCK_SLACK_SECONDS = 5.0
 
 TTL = Actor("ttl", is_admin=True)
 
+BUSY_TICKS = 3
+"""A busy workspace is held awake for this many ticks, and sampled again before the last."""
+
+SECOND_LOOK_SECONDS = 5.0
+
 
 class ActivitySource(Protocol):
     async def read(self, workspace_ids: Sequence[UUID]) -> ActivityReading:
         """Read activity. Raises ``RedisUnavailable``: no answer never means "idle"."""
 
 
+class BusySource(Protocol):
+    async def sample(self, workspaces: Sequence[WorkspaceView]) -> Mapping[UUID, BusySign | None]:
+        """What each of them does by itself; None: nothing. One that is missing has no answer yet."""
+
+
+BusyChanged = Callable[[UUID, UUID], Awaitable[object]]
+"""Called with a workspace and its owner when it became busy, does something else, or has ended."""
+
+
 @dataclass(frozen=True)
 class Timing:
     interval_seconds: float = 60.0
     batch_size: int = 200
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A workspace that may be stopped now unless it is busy, and why."""
+
+    view: WorkspaceView
+    activity: Activity
+    cause: str
+
+    @property
+    def id(self) -> UUID:
+        return self.view.id
 
 
 class RedisMemory:
@@ -91,13 +127,22 @@ class TtlManager:
     def __init__(
         self,
         *,
+        store: TtlStore,
         leadership: Leadership,
         activity: ActivitySource,
         coordinator_hints: CoordinatorHints,
         wake_signal: WakeSignal,
         timing: Timing,
+        policy: UsePolicy,
+        busy: BusySource | None = None,
+        on_busy_changed: BusyChanged | None = None,
     ) -> None:
         self.wake_signal = wake_signal
+        self._busy = busy if policy.busy_limit else None
+        self._on_busy_changed = on_busy_changed
+        self._second_look = False
+        self._policy = policy
+        self._store = store
         self._lead = leadership
         self._activity = activity
         self._coordinator_hints = coordinator_hints
@@ -113,7 +158,10 @@ class TtlManager:
         """Nothing runs beside the loop."""
 
     def next_wait_seconds(self) -> float:
-        return 0.0 if self._more else self._timing.interval_seconds
+        if self._more:
+            return 0.0
+        interval = self._timing.interval_seconds
+        return min(SECOND_LOOK_SECONDS, interval) if self._second_look else interval
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
@@ -121,11 +169,11 @@ class TtlManager:
         now = await self._lead.database_time()
         running, idle = await self._find_idle(now=now)
         async with self._lead.transaction() as session:
-            forgotten = await ttl.load_archive_candidates(session, now=now, limit=batch)
-            await terms.record_tick(session, self._lead.name, detail={})
+            forgotten = await self._store.load_archive_candidates(session, now=now, limit=batch)
+            await self._store.record_tick(session, self._lead.name, detail={})
         lowered = 0
-        for ws in idle[:batch]:
-            lowered += await self._lower(ws, DesiredState.STANDBY, cause=idle_cause(ws))
+        for each in await self._without_busy(idle[:batch], now=now):
+            lowered += await self._lower(each.view, DesiredState.STANDBY, cause=each.cause)
         for ws in forgotten:
             lowered += await self._lower(ws, DesiredState.PENDING, cause=forgotten_cause(ws))
         # More are due now. Not if nothing was lowered: the next tick would load the same ones.
@@ -134,13 +182,14 @@ class TtlManager:
             await self._coordinator_hints.send(HintTarget.RECONCILER)
         return TickReport(seen=running + len(forgotten), changed=lowered)
 
-    async def _find_idle(self, *, now: datetime) -> tuple[int, list[WorkspaceView]]:
+    async def _find_idle(self, *, now: datetime) -> tuple[int, list[Idle]]:
         """How many run, and those that may be stopped now. Read page by page, decided together."""
-        running, idle = 0, []
-        after = ttl.FIRST_PAGE
+        running = 0
+        idle: list[Idle] = []
+        after = FIRST_PAGE
         while True:
             async with self._lead.statement() as session:
-                page = await ttl.load_standby_candidates(
+                page = await self._store.load_standby_candidates(
                     session, now=now, after=after, limit=self._timing.batch_size
                 )
             running += len(page)
@@ -153,24 +202,67 @@ class TtlManager:
                 return running, self._without_held(idle, running=running, now=now)
             after = page[-1].id
 
-    async def _idle_of(self, page: Sequence[WorkspaceView], *, now: datetime) -> list[WorkspaceView]:
+    async def _idle_of(self, page: Sequence[WorkspaceView], *, now: datetime) -> list[Idle]:
         if not page:
             return []
+        # A busy one is sampled again while its lease still lasts: it is busy without a gap.
+        soon = now + timedelta(seconds=self._timing.interval_seconds)
+        page = [ws for ws in page if not is_busy(ws, now=soon)]
         reading = await self._activity.read([ws.id for ws in page])
-        return [ws for ws in page if self._is_idle(ws, reading, now=now)]
+        found = []
+        for ws in page:
+            activity = self._activity_of(ws, reading)
+            if self._is_idle(replace(ws, busy=None), activity, now=now):
+                found.append(Idle(ws, activity, sleep_cause(ws, activity, policy=self._policy)))
+        return found
 
-    def _without_held(
-        self, idle: Sequence[WorkspaceView], *, running: int, now: datetime
-    ) -> list[WorkspaceView]:
+    def _without_held(self, idle: Sequence[Idle], *, running: int, now: datetime) -> list[Idle]:
         """Hold too many newly idle ones for one more TTL: people do not all stop in the same minute."""
         self._held = {ws.id: self._held[ws.id] for ws in idle if ws.id in self._held}
-        newly = [ws for ws in idle if ws.id not in self._held]
+        newly = [ws for ws in idle if ws.id not in self._held and not is_busy(ws.view, now=now)]
         if is_mass_idle(newly_idle=len(newly), running=running):
             MASS_IDLE.inc()
             log.warning("suspiciously many idle at once: holding", newly_idle=len(newly), running=running)
             for ws in newly:
-                self._held[ws.id] = now + timedelta(seconds=ws.standby_ttl_seconds)
+                self._held[ws.id] = now + timedelta(seconds=ws.view.standby_ttl_seconds)
         return [ws for ws in idle if ws.id not in self._held or self._held[ws.id] <= now]
+
+    async def _without_busy(self, idle: Sequence[Idle], *, now: datetime) -> list[Idle]:
+        """Hold busy workspaces awake, and return the others. Those without an answer are left for the next tick.
+
+        No transaction is open while they are asked.
+        """
+        self._second_look = False
+        if self._busy is None or not idle:
+            return list(idle)
+        signs = await self._busy.sample([each.view for each in idle])
+        self._second_look = len(signs) < len(idle)
+        answered = [each for each in idle if each.id in signs]
+        held = [await self._hold_if_busy(each, signs[each.id], now=now) for each in answered]
+        return [each for each in held if each is not None]
+
+    async def _hold_if_busy(self, idle: Idle, sign: BusySign | None, *, now: datetime) -> Idle | None:
+        """Renew its lease; returned unless it has one then. A crash before the write: sampled again."""
+        ws, policy = idle.view, self._policy
+        busy: Busy | None = None
+        if sign is not None:
+            busy = extend_busy(
+                ws.busy,
+                sign,
+                used_at=used_at_latest(ws, idle.activity, now=now, policy=policy),
+                now=now,
+                lease=timedelta(seconds=BUSY_TICKS * self._timing.interval_seconds),
+                limit=policy.busy_limit,
+            )
+            if busy is None:  # and ``ws.busy`` stays: what was too long does not begin again
+                return replace(idle, cause=busy_cause(policy))
+        if busy != ws.busy:
+            async with self._lead.statement(actor=TTL.label) as session:
+                await access.mark_busy(session, ws.id, busy, store=self._store)
+            changed = busy is None or ws.busy is None or busy.sign != ws.busy.sign
+            if changed and self._on_busy_changed is not None:
+                await self._on_busy_changed(ws.id, ws.owner_id)
+        return idle if busy is None else None
 
     async def _lower(self, seen: WorkspaceView, desired: DesiredState, *, cause: str) -> bool:
         """Lower one desired state, in its own short transaction: a person's change never waits for a hundred."""
@@ -186,16 +278,22 @@ class TtlManager:
                     reading = await self._activity.read([ws.id])
                 except RedisUnavailable:
                     return False
-                return self._is_idle(ws, reading, now=now)
+                return self._is_idle(ws, self._activity_of(ws, reading), now=now)
 
-            done = await workspaces.lower(session, seen, desired, actor=TTL, cause=cause, still_due=still_due)
+            done = await workspaces.lower(
+                session, seen, desired, actor=TTL, cause=cause, still_due=still_due, store=self._store
+            )
         if done:
             LOWERED.labels(desired.value).inc()
             log.info("lowered", workspace_id=str(seen.id), to=desired.value, cause=cause)
         return done
 
-    def _is_idle(self, ws: WorkspaceView, reading: ActivityReading, *, now: datetime) -> bool:
-        age = self._memory.age_seconds(reading.identity)
-        if not memory_is_complete(age, standby_ttl_seconds=ws.standby_ttl_seconds):
+    def _is_idle(self, ws: WorkspaceView, activity: Activity, *, now: datetime) -> bool:
+        age_seconds = activity.memory_age.total_seconds()
+        if not memory_is_complete(age_seconds, standby_ttl_seconds=ws.standby_ttl_seconds):
             return False
-        return sleeps_now(ws, activity=reading.activities[ws.id], now=now)
+        return sleeps_now(ws, activity=activity, now=now, policy=self._policy)
+
+    def _activity_of(self, ws: WorkspaceView, reading: ActivityReading) -> Activity:
+        age = self._memory.age_seconds(reading.identity)
+        return replace(reading.activities[ws.id], memory_age=timedelta(seconds=age))

@@ -20,10 +20,13 @@ class CauseCode(StrEnum):
     ASKED_TO_ARCHIVE = "asked_to_archive"
     ASKED_TO_DELETE = "asked_to_delete"
     ASKED_TO_RECOVER = "asked_to_recover"
+    RETURNED_TO_ARCHIVE = "returned_to_archive"
     KEPT_AWAKE = "kept_awake"
     MAY_SLEEP = "may_sleep"
     LINK_OPENED = "link_opened"
     IDLE = "idle"
+    UNTOUCHED = "untouched"
+    BUSY = "busy"
     FORGOTTEN = "forgotten"
     RESTORED_UNBOUND = "restored_unbound"
 
@@ -36,10 +39,13 @@ SENTENCES = {
     CauseCode.ASKED_TO_ARCHIVE: "asked to archive",
     CauseCode.ASKED_TO_DELETE: "asked to delete",
     CauseCode.ASKED_TO_RECOVER: "asked to recover",
+    CauseCode.RETURNED_TO_ARCHIVE: "gave the home on a lost node up for the last archive",
     CauseCode.KEPT_AWAKE: "asked to keep awake",
     CauseCode.MAY_SLEEP: "may sleep again",
     CauseCode.LINK_OPENED: "opened the link",
     CauseCode.IDLE: "idle for {time}",
+    CauseCode.UNTOUCHED: "open but untouched for {time}",
+    CauseCode.BUSY: "busy for {time} without anybody",
     CauseCode.FORGOTTEN: "not used for {time}",
     CauseCode.RESTORED_UNBOUND: "restored from an archive of an older release, not bound to this workspace",
 }

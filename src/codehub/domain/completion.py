@@ -2,7 +2,8 @@
 
 It is when its target was observed, by an observation that began after the action ended.
 
-An actuator that returned success proves nothing (contract 1). RESTORING and ARCHIVING need more than
+An action that returned success proves nothing: containers and volumes are the truth, the row is what was last
+seen of them. RESTORING and ARCHIVING need more than
 their target, because a volume that exists may be half a home, and one that is gone may be a loss.
 """
 

@@ -15,8 +15,19 @@ _SIGNAL_BASE = 128
 """Shells and Docker report "ended by signal N" as exit code 128 + N."""
 
 
+class Disruption(StrEnum):
+    """Why an engine ended a container that had done nothing wrong."""
+
+    EVICTED = "evicted"  # its node ran short of something
+    PREEMPTED = "preempted"  # something more important needed its place
+    NODE_LOST = "node_lost"  # its node was shut down, or does not answer
+
+
 class CrashKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
+    EVICTED = "evicted"
+    PREEMPTED = "preempted"
+    NODE_LOST = "node_lost"
     SIGNAL = "signal"
     EXIT = "exit"
     UNKNOWN = "unknown"
@@ -24,11 +35,16 @@ class CrashKind(StrEnum):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a container ended, as the engine reports it. ``exit_code`` None: not known."""
+    """How a container ended, as the engine reports it. ``exit_code`` None: not known.
+
+    ``disruption``: it was ended for a reason outside of it, and ``detail`` is what the engine says of that.
+    """
 
     exit_code: int | None = None
     out_of_memory: bool = False
     memory_limit_bytes: int | None = None
+    disruption: Disruption | None = None
+    detail: str = ""
 
     @property
     def signal(self) -> int | None:
@@ -39,13 +55,17 @@ class Ending:
     def kind(self) -> CrashKind:
         if self.out_of_memory:
             return CrashKind.OUT_OF_MEMORY
+        if self.disruption is not None:
+            return CrashKind(self.disruption.value)
         if self.signal is not None:
             return CrashKind.SIGNAL
         return CrashKind.UNKNOWN if self.exit_code is None else CrashKind.EXIT
 
     @property
     def failure(self) -> FailureCode:
-        return FailureCode.OUT_OF_MEMORY if self.out_of_memory else FailureCode.CONTAINER_ENDED
+        if self.out_of_memory:
+            return FailureCode.OUT_OF_MEMORY
+        return _FAILURE_OF[self.disruption] if self.disruption is not None else FailureCode.CONTAINER_ENDED
 
     @property
     def context(self) -> dict[str, object]:
@@ -56,6 +76,7 @@ class Ending:
             "exit_code": self.exit_code,
             "signal": self.signal,
             "memory_limit_bytes": self.memory_limit_bytes if self.out_of_memory else None,
+            "detail": self.detail or None,
         }
         return {key: value for key, value in known.items() if value is not None}
 
@@ -65,11 +86,27 @@ class Ending:
         if self.out_of_memory:
             limit = f" (its limit is {_size(self.memory_limit_bytes)})" if self.memory_limit_bytes else ""
             return f"ran out of memory and was killed{limit}"
+        if self.disruption is not None:
+            return _DISRUPTION_WORDS[self.disruption] + (
+                f" ({self.detail.strip()})" if self.detail.strip() else ""
+            )
         if self.signal == signal.SIGKILL:
             return "was killed from outside (exit 137, SIGKILL), by a person or for lack of memory"
         if self.signal is not None:
             return f"was ended by signal {self.signal}{_signal_name(self.signal)}"
         return "ended by itself" + ("" if self.exit_code is None else f" with exit code {self.exit_code}")
+
+
+_FAILURE_OF = {
+    Disruption.EVICTED: FailureCode.EVICTED,
+    Disruption.PREEMPTED: FailureCode.PREEMPTED,
+    Disruption.NODE_LOST: FailureCode.NODE_LOST,
+}
+_DISRUPTION_WORDS = {
+    Disruption.EVICTED: "was evicted from its node",
+    Disruption.PREEMPTED: "had to make room for something more important",
+    Disruption.NODE_LOST: "was lost with its node",
+}
 
 
 def crash_words(ending: Ending, *, ran_for: timedelta, soon: bool) -> str:

@@ -44,7 +44,17 @@ class FailureCode(StrEnum):
     CONTAINER_STOP_FAILED = "CONTAINER_STOP_FAILED"
     CONTAINER_ENDED = "CONTAINER_ENDED"  # unasked, after it had started
     CONTAINER_PAUSED = "CONTAINER_PAUSED"  # frozen from outside CodeHub: it runs and answers no request
+    CONTAINER_NOT_RUNNING = "CONTAINER_NOT_RUNNING"  # a command was to be run in it
+    EXEC_FAILED = "EXEC_FAILED"  # the engine could not run a command in the container
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    EVICTED = "EVICTED"  # from its node, which ran short of something
+    PREEMPTED = "PREEMPTED"  # by something of a higher priority
+    NODE_LOST = "NODE_LOST"  # shut down, or it does not answer
+    UNSCHEDULABLE = "UNSCHEDULABLE"  # no node took it in time
+    HOME_NODE_UNAVAILABLE = "HOME_NODE_UNAVAILABLE"  # the one node that has its home did not take it in time
+    QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
+    ADMISSION_REFUSED = "ADMISSION_REFUSED"  # by the cluster's rules
+    NAME_TAKEN = "NAME_TAKEN"  # by an object that is not of this installation
     IMAGE_PULL_FAILED = "IMAGE_PULL_FAILED"
     IMAGE_UNKNOWN = "IMAGE_UNKNOWN"
     STORAGE_JOB_FAILED = "STORAGE_JOB_FAILED"
@@ -77,7 +87,17 @@ REASON_OF: Mapping[FailureCode, Reason] = {
     FailureCode.CONTAINER_STOP_FAILED: Reason.ACTION_FAILED,
     FailureCode.CONTAINER_ENDED: Reason.ACTION_FAILED,
     FailureCode.CONTAINER_PAUSED: Reason.MISMATCH,
+    FailureCode.CONTAINER_NOT_RUNNING: Reason.MISMATCH,
+    FailureCode.EXEC_FAILED: Reason.ACTION_FAILED,
     FailureCode.OUT_OF_MEMORY: Reason.ACTION_FAILED,
+    FailureCode.EVICTED: Reason.ACTION_FAILED,
+    FailureCode.PREEMPTED: Reason.ACTION_FAILED,
+    FailureCode.NODE_LOST: Reason.ACTION_FAILED,
+    FailureCode.UNSCHEDULABLE: Reason.ACTION_FAILED,
+    FailureCode.HOME_NODE_UNAVAILABLE: Reason.ACTION_FAILED,
+    FailureCode.QUOTA_EXCEEDED: Reason.ACTION_FAILED,
+    FailureCode.ADMISSION_REFUSED: Reason.ACTION_FAILED,
+    FailureCode.NAME_TAKEN: Reason.MISMATCH,
     FailureCode.IMAGE_PULL_FAILED: Reason.ACTION_FAILED,
     FailureCode.IMAGE_UNKNOWN: Reason.ACTION_FAILED,
     FailureCode.STORAGE_JOB_FAILED: Reason.ACTION_FAILED,

@@ -27,7 +27,7 @@ def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
             return replace(ws.home, ran_at=None, crashes=crashes, archive_failures=0, archive_retry_at=None)
         case Operation.STOPPING:
             return replace(ws.home, ran_at=None, crashes=0)
-        case Operation.ARCHIVING:
+        case Operation.ARCHIVING | Operation.DELETING:  # the promised try is this one, or none is needed
             return replace(ws.home, archive_retry_at=None)
         case _:
             return ws.home
@@ -49,7 +49,12 @@ def marked(home: HomeContext) -> HomeContext:
 
 
 def at_archive_commit(
-    home: HomeContext, *, archive_key: str, sha256: str | None, sizes: Mapping[str, int]
+    home: HomeContext,
+    *,
+    archive_key: str,
+    sha256: str | None,
+    sizes: Mapping[str, int],
+    now: datetime | None = None,
 ) -> HomeContext:
     """``home_ctx`` when an archive is committed.
 
@@ -63,6 +68,7 @@ def at_archive_commit(
         sizes=sizes,
         archived_key=archive_key,
         archive_sha256=sha256,
+        archived_at=now,
         archive_failures=0,
     )
 
@@ -131,6 +137,15 @@ def at_recovery(ws: WorkspaceView) -> HomeContext:
         archive_failures=0,
         archive_retry_at=None,
     )
+
+
+def at_return_to_archive(ws: WorkspaceView) -> HomeContext:
+    """``home_ctx`` when a person gives a home up that is out of reach: the last archive is the home.
+
+    Without its marker the volume counts no more, whether its node comes back or not: what follows is a restore, or,
+    where the workspace is to be archived, the deletion of the volume.
+    """
+    return replace(at_recovery(ws), restore_marker=None, volume=False)
 
 
 def volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:

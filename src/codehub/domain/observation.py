@@ -17,12 +17,12 @@ from codehub.domain.states import ContainerState, HealthStatus, ObservedStatus, 
 class Broken(StrEnum):
     """A combination of resources that violates an invariant."""
 
-    NO_VOLUME = "no volume"  # a container without its volume (contract 6)
+    NO_VOLUME = "no volume"  # a container without its volume
     PAUSED = "paused"  # a container that is wanted running was frozen from outside CodeHub
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ObservedState:
     """Observed status and health of one workspace."""
 
     observed_status: ObservedStatus
@@ -38,14 +38,14 @@ def observe(
     deleted: bool,
     terminal_error: bool,
     paused: bool = False,
-) -> Verdict:
+) -> ObservedState:
     """The observed status and health of a workspace with these resources.
 
     ``paused``: frozen, although it is wanted running and no operation is in flight.
     """
     broken = _broken(container=container, volume=volume, paused=paused)
     health = HealthStatus.ERROR if terminal_error or broken is not None else HealthStatus.OK
-    return Verdict(_status(container=container, volume=volume, deleted=deleted), health, broken)
+    return ObservedState(_status(container=container, volume=volume, deleted=deleted), health, broken)
 
 
 def _broken(*, container: ContainerState, volume: bool, paused: bool) -> Broken | None:
@@ -80,7 +80,10 @@ _MESSAGES: dict[Broken, tuple[str, dict[str, str]]] = {
 
 
 def invariant_error(broken: Broken, *, operation: Operation, error_count: int, now: datetime) -> ErrorInfo:
-    """The error the Observer writes once, where ``error_info`` is NULL (contract 3)."""
+    """The error the Observer writes once, where ``error_info`` is NULL.
+
+    Every other error is written by the Reconciler alone.
+    """
     message, context = _MESSAGES[broken]
     return ErrorInfo(
         reason=Reason.MISMATCH,

@@ -16,7 +16,7 @@ from enum import StrEnum
 from codehub.domain import completion, home
 from codehub.domain.endings import Ending, crash_words
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
-from codehub.domain.policy import Policy, retries_exceeded, retry_at, timed_out
+from codehub.domain.policy import ErrorPolicy, retries_exceeded, retry_at, timed_out
 from codehub.domain.states import LEVEL, DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 
@@ -119,7 +119,7 @@ Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Mark | 
 _IDLE = Attempt()
 
 
-def plan(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt = _IDLE) -> Decision:
+def plan(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, attempt: Attempt = _IDLE) -> Decision:
     """Plan the single next step for a workspace. Pure."""
     if ws.operation is not Operation.NONE:  # one step at a time: overlapping steps corrupt volumes
         return _plan_in_flight(ws, now=now, policy=policy, attempt=attempt)
@@ -153,8 +153,8 @@ def _plan_untrusted(ws: WorkspaceView, *, now: datetime) -> Decision:
     return Claim(Operation.RESTORING)
 
 
-def _plan_step(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
-    """One step towards the desired state: to a neighbouring state, never further (contract 5)."""
+def _plan_step(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy) -> Decision:
+    """One step towards the desired state: to a neighbouring state, never further."""
     if LEVEL[ws.desired_state.value] < LEVEL[ws.observed_status.value]:
         if ws.observed_status is ObservedStatus.RUNNING:
             return Claim(Operation.STOPPING)
@@ -174,7 +174,7 @@ def _plan_archiving(ws: WorkspaceView, *, now: datetime) -> Decision:
     return Claim(Operation.ARCHIVING)
 
 
-def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision:
+def _plan_start(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy) -> Decision:
     """STANDBY → RUNNING, unless the container left RUNNING unasked and that is not recorded yet."""
     ran_at, seen_at = ws.home.ran_at, ws.observed_at
     if ran_at is not None and seen_at is not None:
@@ -187,7 +187,9 @@ def _plan_start(ws: WorkspaceView, *, now: datetime, policy: Policy) -> Decision
     return Claim(Operation.STARTING)
 
 
-def crash_error(crash: Crashed, ending: Ending, *, log_tail: str, now: datetime, policy: Policy) -> ErrorInfo:
+def crash_error(
+    crash: Crashed, ending: Ending, *, log_tail: str, now: datetime, policy: ErrorPolicy
+) -> ErrorInfo:
     """The error of a crash, with its last output; terminal once retries are used up."""
     error = ErrorInfo(
         reason=Reason.ACTION_FAILED,
@@ -203,7 +205,7 @@ def crash_error(crash: Crashed, ending: Ending, *, log_tail: str, now: datetime,
     return error
 
 
-def _plan_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> Decision:
+def _plan_in_flight(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, attempt: Attempt) -> Decision:
     if attempt.acting:
         elapsed = now - _timeout_start(attempt.started_at, attempt)
         if elapsed > policy.timeouts[ws.operation]:
@@ -221,7 +223,7 @@ def _plan_in_flight(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt
     return Act(ActKind.RETRY if ws.error_count else ActKind.ADOPT)
 
 
-def _plan_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at: datetime) -> Decision:
+def _plan_effect(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, acted_at: datetime) -> Decision:
     """The action ended: decide by an observation begun after that whether its effect is there."""
     if ws.observed_at is None or ws.observed_at <= acted_at:
         return Wait("observation")
@@ -240,7 +242,7 @@ def _plan_effect(ws: WorkspaceView, *, now: datetime, policy: Policy, acted_at: 
     )
 
 
-def _is_expired(ws: WorkspaceView, *, now: datetime, policy: Policy, attempt: Attempt) -> bool:
+def _is_expired(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, attempt: Attempt) -> bool:
     """Whether the operation is past its timeout, after this leader's own attempt and a later observation.
 
     Without that condition, a leader that takes over after a long outage would fail what it could finish.

@@ -30,7 +30,7 @@ def _default_timeouts() -> dict[Operation, timedelta]:
 
 
 @dataclass(frozen=True)
-class Policy:
+class ErrorPolicy:
     """Numbers of the error policy.
 
     ``timeouts``: how long an operation may take, or stand still.
@@ -87,17 +87,25 @@ class Drop:
 
 Consequence = Retry | GiveUp | Release | Drop
 
-TERMINAL_AT_ONCE = frozenset({FailureCode.ARCHIVE_UNEXPECTED, FailureCode.VOLUME_USED_ELSEWHERE})
+TERMINAL_AT_ONCE = frozenset(
+    {FailureCode.ARCHIVE_UNEXPECTED, FailureCode.VOLUME_USED_ELSEWHERE, FailureCode.NAME_TAKEN}
+)
 """Terminal without a retry, beside DataLost.
 
 Going on would create an empty home where a full one exists, or use a home together with a container CodeHub
-does not know. Only a person can decide that, and a retry changes nothing."""
+does not know, or touch what belongs to somebody else. Only a person can decide that, and a retry changes
+nothing."""
+
+WAITED_LONG_ENOUGH = frozenset({FailureCode.UNSCHEDULABLE, FailureCode.HOME_NODE_UNAVAILABLE})
+"""Given up without a retry: it has waited for as long as its setting allows, and a retry would be the same wait."""
 
 FOR_THE_OWNER = frozenset({FailureCode.HOME_NOT_ARCHIVABLE})
 """Give up archiving without a retry: the owner must change the home, and cannot while it is being archived."""
 
 
-def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: Policy) -> Consequence:
+def after_failure(
+    ws: WorkspaceView, failure: EffectError, *, now: datetime, policy: ErrorPolicy
+) -> Consequence:
     """Decide what follows from one failed execution of the operation in flight."""
     if failure.failure is FailureCode.STALE_TOKEN:
         highest = failure.context.get("highest")
@@ -117,15 +125,17 @@ def after_failure(ws: WorkspaceView, failure: EffectError, *, now: datetime, pol
     if failure.reason is Reason.DATA_LOST or failure.failure in TERMINAL_AT_ONCE:
         return GiveUp(replace(error, is_terminal=True))
     if ws.operation is Operation.ARCHIVING:
-        at_once = failure.failure in FOR_THE_OWNER
+        at_once = failure.failure in FOR_THE_OWNER | WAITED_LONG_ENOUGH
         given_up = at_once or count > policy.max_retries
         return release_archiving(ws, error, now=now, policy=policy) if given_up else Retry(error)
+    if failure.failure in WAITED_LONG_ENOUGH:
+        return GiveUp(replace(error, is_terminal=True))
     if count > policy.max_retries:
         return GiveUp(retries_exceeded(error, policy=policy))
     return Retry(error)
 
 
-def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, policy: Policy) -> Release:
+def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, policy: ErrorPolicy) -> Release:
     """Give up archiving for a while, each time twice as long.
 
     The longest pause is ``archive_backoff_max``. Never terminal: a TTL may have asked for it, and a
@@ -149,7 +159,7 @@ def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, poli
     )
 
 
-def retries_exceeded(last: ErrorInfo, *, policy: Policy) -> ErrorInfo:
+def retries_exceeded(last: ErrorInfo, *, policy: ErrorPolicy) -> ErrorInfo:
     """The terminal error after the last retry."""
     return ErrorInfo(
         reason=Reason.RETRY_EXCEEDED,
@@ -181,7 +191,7 @@ def timed_out(ws: WorkspaceView, *, elapsed: timedelta, now: datetime) -> ErrorI
     )
 
 
-def retry_at(ws: WorkspaceView, *, policy: Policy) -> datetime | None:
+def retry_at(ws: WorkspaceView, *, policy: ErrorPolicy) -> datetime | None:
     """When the operation in flight (or a crashed start) may be retried; None: now."""
     failures = ws.error_count if ws.operation is not Operation.NONE else ws.home.crashes
     if failures == 0 or ws.last_retry_at is None:

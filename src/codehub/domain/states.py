@@ -63,4 +63,4 @@ STORAGE_OPERATIONS = frozenset({Operation.RESTORING, Operation.ARCHIVING})
 progress."""
 
 LEVEL: dict[str, int] = {"PENDING": 0, "STANDBY": 10, "RUNNING": 20}
-"""The order of states. A step only ever goes to a neighbour (contract 5)."""
+"""The order of states. A step only ever goes to a neighbour."""

@@ -33,7 +33,7 @@ from codehub.domain.plan import (
     Wait,
     plan,
 )
-from codehub.domain.policy import Policy
+from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import STORAGE_OPERATIONS, HealthStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 
@@ -165,7 +165,7 @@ def plan_tick(
     rows: Sequence[WorkspaceView],
     *,
     now: datetime,
-    policy: Policy,
+    policy: ErrorPolicy,
     slots: Slots,
     attempts: Mapping[UUID, Attempt] | None = None,
 ) -> Sequence[Transition]:
@@ -208,7 +208,9 @@ def _admit(transition: Transition, count: _SlotCount) -> Transition | None:
             return transition
 
 
-def _plan_row(ws: WorkspaceView, attempt: Attempt, *, now: datetime, policy: Policy) -> Transition | None:
+def _plan_row(
+    ws: WorkspaceView, attempt: Attempt, *, now: datetime, policy: ErrorPolicy
+) -> Transition | None:
     try:
         if ws.operation is Operation.NONE and attempt.acting:
             return None  # the action of an earlier operation has not ended yet
@@ -219,7 +221,7 @@ def _plan_row(ws: WorkspaceView, attempt: Attempt, *, now: datetime, policy: Pol
 
 
 def _transition(
-    ws: WorkspaceView, decision: Decision, attempt: Attempt, *, now: datetime, policy: Policy
+    ws: WorkspaceView, decision: Decision, attempt: Attempt, *, now: datetime, policy: ErrorPolicy
 ) -> Transition | None:
     match decision:
         case Skip() | Wait():
@@ -265,7 +267,7 @@ def _at_rest(ws: WorkspaceView, *, now: datetime) -> WorkspaceView:
 
 
 def _next_operation(
-    after: WorkspaceView, attempt: Attempt, *, now: datetime, policy: Policy
+    after: WorkspaceView, attempt: Attempt, *, now: datetime, policy: ErrorPolicy
 ) -> Operation | None:
     """The operation that follows a completion at once, without waiting for the next tick."""
     if after.health_status is not HealthStatus.OK or attempt.acting:

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.busy import Busy
+from codehub.domain.errors import ErrorInfo, FailureCode, Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 
 
@@ -23,7 +24,7 @@ class HomeContext:
     ``ran_at``: when the container last reached RUNNING; None once a stop was asked for.
     ``crashes``: how often in a row it left RUNNING within a minute, unasked.
     ``sizes``: of the last archive, shown to people.
-    ``archived_key``, ``archive_sha256``: the checksum that was committed together with that key.
+    ``archived_key``, ``archive_sha256``: the checksum that was committed together with that key; ``archived_at``: when.
     ``archive_failures``: how often in a row archiving was given up; ``archive_retry_at``: not retried
     before.
     """
@@ -35,6 +36,7 @@ class HomeContext:
     sizes: Mapping[str, int] = field(default_factory=dict)
     archived_key: str | None = None
     archive_sha256: str | None = None
+    archived_at: datetime | None = None
     archive_failures: int = 0
     archive_retry_at: datetime | None = None
 
@@ -47,6 +49,7 @@ class HomeContext:
             "sizes": dict(self.sizes),
             "archived_key": self.archived_key,
             "archive_sha256": self.archive_sha256,
+            "archived_at": self.archived_at.isoformat() if self.archived_at else None,
             "archive_failures": self.archive_failures,
             "archive_retry_at": self.archive_retry_at.isoformat() if self.archive_retry_at else None,
         }
@@ -55,6 +58,7 @@ class HomeContext:
     def from_json(cls, value: Mapping[str, Any] | None) -> "HomeContext":
         value = value or {}
         ran_at, archive_retry_at = value.get("ran_at"), value.get("archive_retry_at")
+        archived_at = value.get("archived_at")
         return cls(
             restore_marker=value.get("restore_marker"),
             volume=bool(value.get("volume", False)),
@@ -63,6 +67,7 @@ class HomeContext:
             sizes=value.get("sizes") or {},
             archived_key=value.get("archived_key"),
             archive_sha256=value.get("archive_sha256"),
+            archived_at=datetime.fromisoformat(archived_at) if archived_at else None,
             archive_failures=int(value.get("archive_failures", 0)),
             archive_retry_at=datetime.fromisoformat(archive_retry_at) if archive_retry_at else None,
         )
@@ -95,6 +100,7 @@ class WorkspaceView:
     archive_ttl_seconds: int = 86400
     awake_until: datetime | None = None
     active_until: datetime | None = None
+    busy: Busy | None = None
     deleted_at: datetime | None = None
     version: int = 1
 
@@ -129,14 +135,34 @@ class WorkspaceView:
     def owner_may_lift_error(self) -> bool:
         """Whether the owner, and not only an administrator, may recover this error.
 
-        Archiving mostly fails because of a file in the home, which only its owner can change. A mismatch
-        between what exists and what should, or lost data, is for an administrator.
+        Archiving mostly fails because of a file in the home, which only its owner can change; a node that was
+        away may be back. A mismatch between what exists and what should, or lost data, is for an administrator.
         """
         error = self.error_info
+        return error is not None and (
+            self.home_node_is_unavailable
+            or (
+                error.operation is Operation.ARCHIVING
+                and error.reason not in (Reason.DATA_LOST, Reason.MISMATCH)
+            )
+        )
+
+    @property
+    def home_node_is_unavailable(self) -> bool:
+        """At rest, because the one node that has the home does not take it. A person decides what follows."""
+        error = self.error_info
         return (
-            error is not None
-            and error.operation is Operation.ARCHIVING
-            and error.reason not in (Reason.DATA_LOST, Reason.MISMATCH)
+            self.operation is Operation.NONE
+            and self.observed_status is ObservedStatus.STANDBY
+            and error is not None
+            and error.context.get("code") == FailureCode.HOME_NODE_UNAVAILABLE
+        )
+
+    @property
+    def archived_at(self) -> datetime | None:
+        """When the current archive was committed; None: there is none, or it is not known."""
+        return (
+            self.home.archived_at if self.archive_key and self.home.archived_key == self.archive_key else None
         )
 
     @property

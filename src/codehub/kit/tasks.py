@@ -1,8 +1,8 @@
 """Cancel and finish asyncio tasks safely."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,6 +16,23 @@ async def cancel_and_wait(tasks: Iterable["asyncio.Task[Any]"]) -> None:
     for task in pending:
         with suppress(asyncio.CancelledError, Exception):
             await task
+
+
+@contextmanager
+def keep_cancellation() -> Iterator[None]:
+    """Raise a cancellation of this task that what runs inside has swallowed.
+
+    ``asyncio.wait_for`` of Python 3.11 loses one that comes together with its result, and redis-py waits by it for
+    every command it sends. A loop then goes on for ever, and so does whoever waits for its end.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:

@@ -8,38 +8,38 @@ runs in one task per connection; bytes the client sends meanwhile wait in a buff
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, cast
-from uuid import UUID
 
 import structlog
 
 from codehub.proxy.access.admission_cache import CachedAdmission
 from codehub.proxy.access.policy import AccessDecision, decide, is_same_origin
 from codehub.proxy.answers import Answer, refused
-from codehub.proxy.connection import READ_AHEAD, Connection, ConnectionState
+from codehub.proxy.connection import READ_AHEAD, ConnectionBase, ConnectionState
+from codehub.proxy.documents.insertion import Insertion, wants_script
 from codehub.proxy.engine import ProxyEngine
 from codehub.proxy.http1.framing import FramingError
-from codehub.proxy.http1.request import Refused, RequestHead, parse_request
+from codehub.proxy.http1.request import InvalidRequest, RequestHead, parse_request
 from codehub.proxy.identity import Identity, identify
 from codehub.proxy.routing import Route, RouteKind
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import Exchange
-from codehub.proxy.upstream.headers import Policy, forwarded_lines, upstream_fields
+from codehub.proxy.upstream.headers import HeaderPolicy, forwarded_lines, upstream_fields
 from codehub.proxy.upstream.pool import ConnectFailed, UpstreamConnection, keep_alive
 
 log = structlog.get_logger(__name__)
 
 LINGER_LIMIT = 1024 * 1024  # bytes discarded in LINGERING before the connection is aborted
-MAX_CACHED_ADMISSIONS = 4  # a page alternates between field blocks: for scripts, for styles, for data
+# Pays for: HTTP through the proxy, where a page alternates between field blocks: for scripts, for styles, for data.
+MAX_CACHED_ADMISSIONS = 4
 
 
-class ClientConnection(Connection):
+class ClientConnection(ConnectionBase):
     """A client's connection: parses heads, decides access, starts exchanges."""
 
     __slots__ = (
         "_address",
         "_cached_admissions",
         "_identity",
-        "_identity_key",
         "_reading",
     )
 
@@ -48,8 +48,9 @@ class ClientConnection(Connection):
         self._address = b""
         self._reading = False  # a part of a head has arrived
         self._cached_admissions: list[CachedAdmission] = []  # newest first
-        self._identity: Identity | None = None
-        self._identity_key: tuple[bytes | None, bytes | None, UUID | bool | None] | None = None
+        self._identity: Identity | None = (
+            None  # of the last request; whoever opened a tunnel is checked again
+        )
 
     # What the transport calls ---------------------------------------------------------------------
 
@@ -82,6 +83,7 @@ class ClientConnection(Connection):
                 return
         self._buffer = self._buffer + data if self._buffer else data
         if self.is_idle():
+            # Pays for: HTTP through the proxy. A repetition is compared with its cached admission, not parsed.
             if not (self._cached_admissions and self._forward_cached(self._buffer)):
                 self._read_head()
         elif len(self._buffer) > READ_AHEAD:
@@ -126,7 +128,6 @@ class ClientConnection(Connection):
             self._read_head()
 
     def _forget(self) -> None:
-        super()._forget()
         self._cached_admissions.clear()
 
     # Reading requests -----------------------------------------------------------------------------
@@ -146,8 +147,8 @@ class ClientConnection(Connection):
         head, self._buffer = (buffer, b"") if end == len(buffer) else (buffer[:end], buffer[end:])
         self._engine.metrics.requests_total += 1
         try:
-            request = parse_request(head, self._memory)
-        except Refused as refusal:
+            request = parse_request(head)
+        except InvalidRequest as refusal:
             self._refuse(refusal)
             return
         self.closes = request.wants_close or self._engine.draining
@@ -158,15 +159,15 @@ class ClientConnection(Connection):
     def _wait_for_head(self, buffer: bytes) -> None:
         settings = self._engine.settings
         if len(buffer) >= settings.max_head:
-            self._refuse(Refused(431, "head too large"))
+            self._refuse(InvalidRequest(431, "head too large"))
         elif buffer.count(b"\n") != buffer.count(b"\r\n") or b"\0" in buffer:
-            self._refuse(Refused(400, "malformed"))
+            self._refuse(InvalidRequest(400, "malformed"))
         elif not self._reading:
             # Set once, at the first byte: later bytes must not extend it.
             self._reading = True
             self.deadline = self._loop.time() + settings.head_timeout
 
-    def _refuse(self, refusal: Refused) -> None:
+    def _refuse(self, refusal: InvalidRequest) -> None:
         self._engine.metrics.refusals[refusal.cause] += 1
         self._answer_and_close(refused(refusal.status, refusal.cause))
 
@@ -184,8 +185,9 @@ class ClientConnection(Connection):
                 self.deadline = self._loop.time() + engine.settings.api_request_timeout
             self._forward(request, None, route.path, engine.api)
             return
+        identity = self._identity = self._identify(request, route)
         if route.kind is RouteKind.WORKSPACE:
-            identity = self._identify(request, route)
+            # Pays for: HTTP through the proxy with new connections. What is cached needs no task.
             recalled = self._recall(request, route, identity)
             if recalled is not None:
                 to, until = recalled
@@ -194,7 +196,7 @@ class ClientConnection(Connection):
                     self._cache_admission(request, route, to, rest=rest, until=until)
                 self._send(request, _head(request, to.path(route), rest), to)
                 return
-        self._spawn(self._admit(request, route, self._identify(request, route)))
+        self._spawn(self._admit(request, route, identity))
 
     def _cache_admission(
         self, request: RequestHead, route: Route, to: Destination, *, rest: bytes, until: float
@@ -203,7 +205,7 @@ class ClientConnection(Connection):
         fresh = CachedAdmission(
             request, route, to, rest=rest, until=until, generation=generation, longest=longest
         )
-        others = [known for known in self._cached_admissions if known.block is not request.block]
+        others = [known for known in self._cached_admissions if known.block.raw != request.block.raw]
         self._cached_admissions = [fresh, *others[: MAX_CACHED_ADMISSIONS - 1]]
 
     def _forward_cached(self, head: bytes) -> bool:
@@ -227,7 +229,7 @@ class ClientConnection(Connection):
         self._buffer, self._reading, self.closes = b"", False, engine.draining
         self._to = to
         if to.requests is not None:
-            to.requests.began(now)
+            to.requests.began(now, by_person=known.is_navigation)
         self._begin(exchange, upstream)
         return True
 
@@ -261,20 +263,13 @@ class ClientConnection(Connection):
         return (to, until) if to is not None else None
 
     def _identify(self, request: RequestHead, route: Route) -> Identity:
-        fields = request.fields
-        on_workspace_host = route.on_workspace_host
-        key = (fields.get(b"cookie"), fields.get(b"authorization"), on_workspace_host and route.workspace_id)
-        identity = self._identity
-        if identity is None or key != self._identity_key:
-            identity = identify(
-                key[0],
-                key[1],
-                names=self._engine.cookies,
-                on_workspace_host=on_workspace_host,
-                workspace_id=route.workspace_id,
-            )
-            self._identity, self._identity_key = identity, key
-        return identity
+        return identify(
+            request.fields.get(b"cookie"),
+            request.fields.get(b"authorization"),
+            names=self._engine.cookies,
+            on_workspace_host=route.on_workspace_host,
+            workspace_id=route.workspace_id,
+        )
 
     # Forwarding -----------------------------------------------------------------------------------
 
@@ -284,12 +279,32 @@ class ClientConnection(Connection):
 
     def _fields_for(self, request: RequestHead, identity: Identity | None, to: Destination) -> bytes:
         forwarded = self._forwarded_lines(request, to.policy)
-        return upstream_fields(request, identity=identity, forwarded=forwarded, policy=to.policy)
+        return upstream_fields(
+            request,
+            identity=identity,
+            forwarded=forwarded,
+            policy=to.policy,
+            uncompressed=self._gets_script(request, to),
+        )
+
+    def _gets_script(self, request: RequestHead, to: Destination) -> bool:
+        """Whether the answer gets the tab's script, if it is a document: of the IDE's port, in a whole tab."""
+        return (
+            wants_script(request)
+            and to.target is not None
+            and to.port is None
+            and to.target.tab_script
+            and self._engine.settings.tab_script
+        )
 
     def _send(self, request: RequestHead, head: bytes, to: Destination) -> None:
-        exchange = Exchange(self, request, head, to.policy)
-        self._begin_activity(to, websocket=request.websocket)
-        # Only replayable requests use an idle connection: the upstream may have closed it already.
+        insertion = None
+        if self._gets_script(request, to):
+            insertion = Insertion(self._engine.tab_script, request.host)
+        exchange = Exchange(self, request, head, to.policy, insertion)
+        self._begin_activity(to, request)
+        # Pays for: HTTP through the proxy. Only replayable requests use an idle connection: the upstream may have
+        # closed it already.
         upstream = self._engine.pool.take(to.idle_connections) if request.is_replayable else None
         if upstream is None:
             self._spawn(self._connect(exchange, to))
@@ -301,7 +316,7 @@ class ClientConnection(Connection):
         self.exchange = exchange
         exchange.start(upstream)
 
-    def _forwarded_lines(self, request: RequestHead, policy: Policy) -> bytes:
+    def _forwarded_lines(self, request: RequestHead, policy: HeaderPolicy) -> bytes:
         engine = self._engine
         claimed = request.fields.get(b"x-forwarded-for") if engine.trusts(self._address) else None
         chain = b"%b, %b" % (claimed, self._address) if claimed else self._address
@@ -355,20 +370,27 @@ class ClientConnection(Connection):
         """Send the request again over a new upstream connection. Replayable requests only."""
         self.exchange = None
         if self._to is not None and not self.transport.is_closing():
-            again = Exchange(self, exchange.request, exchange.head, self._to.policy)
+            again = Exchange(self, exchange.request, exchange.head, self._to.policy, exchange.insertion)
             self._spawn(self._connect(again, self._to))
 
-    async def may_stay_open(self) -> bool:
-        """Check whether this WebSocket's person may still open its workspace.
+    async def recheck(self) -> None:
+        """End a WebSocket whose person lost access, and any exchange with a paused workspace.
 
-        Does not check the phase: when the workspace stops, its upstream connection ends the tunnel.
+        Other phases are not checked: when the workspace stops, its upstream connection ends.
         """
-        identity, to, access = self._identity, self._to, self._engine.access
-        if identity is None or identity.credential is None or to is None or to.target is None:
-            return True  # not to a workspace
-        principal = await access.principal(identity.key, identity.credential)
-        target = await access.target(to.target.id)
-        return principal is not None and target is not None and principal.may_open(target)
+        exchange, identity, workspace_id = self.exchange, self._identity, self.workspace_id
+        if exchange is None or workspace_id is None or identity is None or identity.credential is None:
+            return
+        access = self._engine.access
+        principal = await access.principal(identity.key, identity.credential) if exchange.tunnel else None
+        target = await access.target(workspace_id)
+        if self.exchange is not exchange:  # it ended meanwhile
+            return
+        if exchange.tunnel:
+            if principal is None or target is None or target.paused or not principal.may_open(target):
+                self.cut()
+        elif target is not None and target.paused:
+            self._break_or_answer(self._engine.admission.broken(exchange.request, target))
 
 
 def _head(request: RequestHead, path: bytes, rest: bytes) -> bytes:

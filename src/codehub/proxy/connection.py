@@ -3,7 +3,8 @@
 ``ClientConnection`` reads requests and forwards them; this module handles the end of a response, a broken
 upstream and a slow client. Every state but an idle tunnel has a timeout, enforced about once a second
 (``sweep``) so that the hot path sets no timers; the task of ADMITTING has timeouts of its own (directory,
-connect). TCP keep-alive finds dead peers of an idle tunnel.
+connect). TCP keep-alive finds dead peers of an idle tunnel. ``recheck`` ends what waits for a paused container:
+its kernel keeps every connection alive, and nothing answers.
 """
 
 import asyncio
@@ -12,10 +13,11 @@ import struct
 from collections.abc import Mapping
 from enum import Enum
 from typing import cast
+from uuid import UUID
 
 from codehub.proxy.answers import Answer, refused
 from codehub.proxy.engine import ProxyEngine
-from codehub.proxy.http1.request import FieldMemory, RequestHead
+from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.upstream.destinations import Destination
 from codehub.proxy.upstream.exchange import Exchange
 from codehub.proxy.upstream.pool import UpstreamConnection
@@ -28,6 +30,9 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
 
 class ConnectionState(Enum):
     """The state of a client's connection. ``TRANSITIONS`` says which may follow which."""
+
+    # Pays for: HTTP through the proxy. Every request looks up two transitions, and Enum's own hash is Python code.
+    __hash__ = object.__hash__
 
     READING = "reading"  # waiting for a request head, or reading one
     ADMITTING = "admitting"  # a task decides about the request, or connects to its upstream
@@ -49,7 +54,7 @@ TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
 }
 
 
-class Connection(asyncio.Protocol):
+class ConnectionBase(asyncio.Protocol):
     """State, answers and timeouts of a client's connection.
 
     Subclassed by ``ClientConnection``.
@@ -58,13 +63,13 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_buffer",
         "_conn_id",
+        "_early",
         "_engine",
         "_eof",
         "_full",
         "_keep_alive",
         "_lingered",
         "_loop",
-        "_memory",
         "_task",
         "_to",
         "_upstream_is_full",
@@ -92,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None  # in ADMITTING
         self._to: Destination | None = None  # of the current exchange
         self._conn_id: str | None = None  # of the lease, for a WebSocket
-        self._memory = FieldMemory()
+        self._early = False  # bytes for the tunnel came before it was there
         self._eof = False  # the client has closed its side
         self._full = False  # the write buffer towards the client is full
         self._upstream_is_full = False
@@ -110,7 +115,7 @@ class Connection(asyncio.Protocol):
 
     def _forget(self) -> None:
         """Drop caches that only speed up the next request, to save memory on idle connections."""
-        self._memory.clear()
+        raise NotImplementedError
 
     # What the exchange calls ----------------------------------------------------------------------
 
@@ -148,12 +153,20 @@ class Connection(asyncio.Protocol):
         self._forget()
         if self._buffer and self.exchange is not None:
             data, self._buffer = self._buffer, b""
+            self._early = True
             self.exchange.client_data(data)
             self._update_reading()
 
     def join(self, upstream: UpstreamConnection) -> Tunnel:
         """Build the tunnel between this connection and ``upstream``."""
-        return Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
+        tunnel = Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
+        if (
+            tunnel.meter is not None and self._early
+        ):  # it has missed some, and does not know where frames begin
+            tunnel.meter.lost = 1
+        if self._to is not None and self._to.requests is not None and self._conn_id is not None:
+            self._engine.activity.socket_joined(self._to.requests.workspace_id, self._conn_id, tunnel.meter)
+        return tunnel
 
     def tunnel_closed(self) -> None:
         """Close after everything written has been sent: the upstream closed the tunnel."""
@@ -167,8 +180,11 @@ class Connection(asyncio.Protocol):
         """Whether the next request can be read."""
         return self.state is ConnectionState.READING and not self._full
 
-    def is_tunnel(self) -> bool:
-        return self.state is ConnectionState.TUNNEL
+    @property
+    def workspace_id(self) -> UUID | None:
+        """The workspace of the current exchange or tunnel, if any."""
+        to = self._to if self.exchange is not None else None
+        return to.target.id if to is not None and to.target is not None else None
 
     def _next(self) -> None:
         if self.closes and self._buffer:  # closing with unread bytes sends RST, destroying the answer
@@ -249,14 +265,18 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.transport.abort()
 
-    def _begin_activity(self, to: Destination, *, websocket: bool) -> None:
+    def _begin_activity(self, to: Destination, request: RequestHead) -> None:
         self._to = to
         if to.requests is None:
             return
-        if websocket:
+        if request.websocket:
             self._conn_id = self._engine.activity.socket_opened(to.requests.workspace_id)
         else:
-            to.requests.began(self._loop.time())
+            now = self._loop.time()
+            by_person = request.is_navigation or (
+                request.is_change and to.requests.beats.is_input(request.target, now)
+            )
+            to.requests.began(now, by_person=by_person)
 
     def _end_activity(self) -> None:
         to, self._to = self._to, None

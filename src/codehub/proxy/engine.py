@@ -1,17 +1,20 @@
 """Hold what all connections of one event loop share: settings, caches, the pool.
 
-The engine also enforces the connection limit, sweeps timeouts and re-checks open tunnels. Connections import
-the engine; the engine knows them only as ``ServedConnection``.
+The engine also enforces the connection limit, sweeps timeouts and re-checks open tunnels and exchanges.
+Connections import the engine; the engine knows them only as ``ServedConnection``.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Protocol
+from uuid import UUID
 
 import structlog
 
 from codehub.proxy.access.admission import Admission
 from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.access.internal_endpoints import InternalEndpoints
+from codehub.proxy.documents.insertion import TabScript
 from codehub.proxy.identity import CookieNames
 from codehub.proxy.interfaces import Interfaces, WorkspaceTarget
 from codehub.proxy.leases import LeaseTracker
@@ -19,12 +22,13 @@ from codehub.proxy.metrics import Metrics
 from codehub.proxy.pages import Pages
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings
-from codehub.proxy.upstream.connector import Connector
+from codehub.proxy.upstream.connector import UpstreamConnector
 from codehub.proxy.upstream.destinations import Destinations
 from codehub.proxy.upstream.pool import ConnectFailed, UpstreamPool
+from codehub.proxy.upstream.probe import Probe
 from codehub.proxy.upstream.relay import Relay
 
-TUNNEL_CHECK_INTERVAL = 15.0
+RECHECK_INTERVAL = 15.0
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +39,11 @@ class ServedConnection(Protocol):
     @property
     def transport(self) -> asyncio.Transport: ...
 
-    def is_idle(self) -> bool: ...
+    @property
+    def workspace_id(self) -> UUID | None:
+        """The workspace of the current exchange or tunnel, if any."""
 
-    def is_tunnel(self) -> bool: ...
+    def is_idle(self) -> bool: ...
 
     def sweep(self, now: float, elapsed: float) -> None:
         """Enforce the timeout of the current state. Called about once a second."""
@@ -48,7 +54,8 @@ class ServedConnection(Protocol):
 
     def cut(self) -> None: ...
 
-    async def may_stay_open(self) -> bool: ...
+    async def recheck(self) -> None:
+        """End the current exchange or tunnel if it may not or cannot go on."""
 
 
 class ProxyEngine:
@@ -68,13 +75,16 @@ class ProxyEngine:
         self.workspace_hosts = settings.base_domain is not None
         self.router = Router(settings)
         self.pool = UpstreamPool(settings, metrics)
-        self.connector = Connector(self.pool, ports.directory, settings, metrics)
+        self.connector = UpstreamConnector(self.pool, ports.directory, settings, metrics)
+        # Pays for: WebSocket echo. Optional: without a C compiler the event loop carries the messages.
         self.relay = Relay.open(self.loop) if settings.use_relay else None
         self.activity = LeaseTracker(ports.activity, settings, metrics)
         self.destinations = Destinations(self.pool, self.activity, settings.api)
         self.api = self.destinations.api()
+        # Pays for: HTTP through the proxy. It also answers for 2 s while the database is away.
         self.access = DirectoryCache(ports.directory, settings, metrics)
         pages = Pages(settings)
+        self.tab_script = TabScript(pages.tab_script_path, self.scheme)
         internal = InternalEndpoints(
             ports, settings, access=self.access, pages=pages, probe=self.probe, destinations=self.destinations
         )
@@ -91,9 +101,9 @@ class ProxyEngine:
         self.empty = asyncio.Event()
         self.empty.set()
         self.occupied = asyncio.Event()
-        self._check_tunnels_at = self.loop.time() + TUNNEL_CHECK_INTERVAL
-        self._tunnel_check: asyncio.Task[None] | None = None  # held, or it could be collected
-        self._trusted = frozenset(address.encode() for address in settings.trusted_proxies)
+        self._recheck_at = self.loop.time() + RECHECK_INTERVAL
+        self._rechecking: asyncio.Task[None] | None = None  # held, or it could be collected
+        self._trusted = settings.trusted_proxies
 
     def admit(self, connection: ServedConnection) -> bool:
         """Register a new connection; at ``max_connections``, abort an idle one for it.
@@ -129,25 +139,23 @@ class ProxyEngine:
 
     def trusts(self, address: bytes) -> bool:
         """Whether ``X-Forwarded-For`` of this peer is used (``trusted_proxies``)."""
-        return address in self._trusted
+        return address.decode("latin-1") in self._trusted
 
     async def probe(self, target: WorkspaceTarget) -> bool:
-        """Check whether the workspace accepts connections.
-
-        Keeps the connection it made for the next request.
-        """
+        """Check whether the workspace's editor answers requests, not only accepts connections."""
         to = self.destinations.main_port(target)
         if to is None:
             return False
+        path = b"/" if target.strip_prefix else f"/w/{target.id}/".encode()
         try:
-            connection = await self.connector.connect_once(to)
-        except ConnectFailed:
+            async with asyncio.timeout(self.settings.probe_timeout):
+                connection = await self.connector.connect_once(to)
+                return await Probe().answers(connection, host=self.public_authority, path=path)
+        except (ConnectFailed, TimeoutError):
             return False
-        connection.release()
-        return True
 
     def sweep(self, elapsed: float) -> None:
-        """Enforce timeouts, expire caches and idle upstreams, re-check tunnels when due."""
+        """Enforce timeouts, expire caches and idle upstreams, re-check what is open when due."""
         now = self.loop.time()
         for connection in list(self.connections):
             try:
@@ -155,20 +163,24 @@ class ProxyEngine:
             except Exception:  # one failing connection must not end the sweep of all others
                 log.exception("connection not swept")
                 connection.cut()
-        if self.access.users_changed or now >= self._check_tunnels_at:
+        changed = self.access.take_changed()
+        if self.access.users_changed or now >= self._recheck_at:
             self.access.users_changed = False
-            self._check_tunnels_at = now + TUNNEL_CHECK_INTERVAL
-            self._tunnel_check = self.loop.create_task(self._check_tunnels())
+            self._recheck_at = now + RECHECK_INTERVAL
+            self._rechecking = self.loop.create_task(self._recheck(None))
+        elif changed:
+            self._rechecking = self.loop.create_task(self._recheck(changed))
         self.pool.expire(now)
         self.access.expire(now)
 
-    async def _check_tunnels(self) -> None:
-        """Close tunnels whose person was signed out, disabled or lost access since they were opened."""
-        for connection in [connection for connection in self.connections if connection.is_tunnel()]:
+    async def _recheck(self, changed: Collection[UUID] | None) -> None:
+        """Re-check exchanges and tunnels with the workspaces that changed; None: with all."""
+        for connection in list(self.connections):
+            workspace_id = connection.workspace_id
+            if workspace_id is None or (changed is not None and workspace_id not in changed):
+                continue
             try:
-                allowed = await connection.may_stay_open()
-            except Exception as error:  # noqa: BLE001 - a failed lookup must not close tunnels; the next check follows
-                log.warning("open tunnels not checked", error=repr(error))
+                await connection.recheck()
+            except Exception as error:  # noqa: BLE001 - a failed lookup must not end anything; the next check follows
+                log.warning("open connections not checked", error=repr(error))
                 return
-            if not allowed:
-                connection.cut()

@@ -6,14 +6,15 @@ All of them are off the hot path: answers of ``Directory`` are cached for up to 
 directory reports a change.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
 from codehub.domain.states import Role
-from codehub.proxy.settings import Address, TcpAddress
+from codehub.domain.waking import ErrorNote, Phase, WakeOutcome
+from codehub.proxy.settings import SocketAddress, TcpAddress
 
 
 class CredentialKind(StrEnum):
@@ -52,29 +53,14 @@ class Principal:
         return self.user_id == target.owner_id or self.role is Role.ADMIN
 
 
-class Phase(StrEnum):
-    """The API's ``status``, reduced to what the access policy distinguishes."""
-
-    RUNNING = "running"
-    ASLEEP = "asleep"  # standby, archived, new, stopping, archiving: RUNNING is not desired
-    WAKING = "waking"  # provisioning, restoring, starting: RUNNING is desired
-    ERROR = "error"
-
-
-@dataclass(frozen=True)
-class ErrorNote:
-    """Reason and message of a workspace in ERROR, from ``error_info``."""
-
-    reason: str
-    message: str
-
-
 @dataclass(frozen=True)
 class WorkspaceTarget:
     """Phase, owner and address of one workspace. A deleted workspace has no target.
 
     ``strip_prefix``: the image does not use ``{base_path}``, so it must see paths without ``/w/{id}``.
+    ``paused``: in ERROR because its container is frozen; it accepts connections and answers nothing.
     ``starting_up``: it reached RUNNING recently, so a refused connection is not an error yet.
+    ``tab_script``: its documents get the tab's script, unless the settings say otherwise.
     """
 
     id: UUID
@@ -82,43 +68,17 @@ class WorkspaceTarget:
     name: str
     phase: Phase
     status: str
-    address: Address | None = None
+    address: SocketAddress | None = None
     strip_prefix: bool = True
     starting_up: bool = False
     error: ErrorNote | None = None
+    paused: bool = False
     progress: int | None = None
     version: int = 0
+    tab_script: bool = True
 
 
-class WakeResult(StrEnum):
-    """How an attempt to wake a workspace ended."""
-
-    WAKING = "waking"
-    LIMIT = "limit"
-    ERROR = "error"
-    GONE = "gone"
-
-
-@dataclass(frozen=True)
-class RunningWorkspace:
-    """A running workspace, as listed on the page about the limit."""
-
-    id: UUID
-    name: str
-
-
-@dataclass(frozen=True)
-class WakeOutcome:
-    """The result of a wake, with what its page shows."""
-
-    result: WakeResult
-    running: Sequence[RunningWorkspace] = ()  # LIMIT: this person's running workspaces
-    allowed: int | None = None
-    is_global: bool = False  # LIMIT: of the installation, so stopping an own workspace may not help
-    error: ErrorNote | None = None
-
-
-class ChangeListener(Protocol):
+class DirectoryListener(Protocol):
     """Receives changes from a directory.
 
     Methods are cheap and callable from any loop callback.
@@ -146,7 +106,7 @@ class Directory(Protocol):
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None: ...
 
-    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> SocketAddress | None:
         """Find the address of another port of a running workspace.
 
         None unless the workspace itself listens there: on a shared host the port may belong to another process,
@@ -169,14 +129,14 @@ class Directory(Protocol):
     async def hint_observer(self, workspace_id: UUID) -> None:
         """Send the Observer a hint: the address refuses connections. May be lost."""
 
-    def subscribe(self, listener: ChangeListener) -> None:
+    def subscribe(self, listener: DirectoryListener) -> None:
         """Report changes from now on.
 
         A lost report is made up for by the cache's TTL of 2 s.
         """
 
 
-class SignIn(Protocol):
+class SignInCodes(Protocol):
     """Issues and redeems one-time codes that sign in at a workspace's own origin."""
 
     async def issue_code(self, principal: Principal, workspace_id: UUID) -> str:
@@ -196,21 +156,26 @@ class Use(StrEnum):
     WEBSOCKET = "websocket"
 
 
-class Activity(Protocol):
-    """Records leases and the idle timer (spec 06).
+class ActivityRecorder(Protocol):
+    """Records leases and the idle timer.
 
     Called in the background; may raise, and is retried then.
     """
 
-    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+    async def lease(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
         """Take or renew a lease.
 
-        Idempotent. Expires after 90 s, so those of a proxy that died expire too.
+        Idempotent. Expires after 90 s, so those of a proxy that died expire too. ``input_age``: seconds since
+        the last input of a person that this proxy has seen; None: it has seen none.
         """
 
-    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None: ...
+    async def release(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None: ...
 
-    async def touch(self, workspace_id: UUID) -> None: ...
+    async def touch(self, workspace_id: UUID, *, input_age: float | None = None) -> None: ...
 
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
         """Record "in use" in PostgreSQL (``active_until``), while leases and touches fail."""
@@ -221,5 +186,5 @@ class Interfaces:
     """All protocols the engine is constructed with."""
 
     directory: Directory
-    sign_in: SignIn
-    activity: Activity
+    sign_in: SignInCodes
+    activity: ActivityRecorder

@@ -75,6 +75,7 @@ def label_of(workspace_id: UUID, port: int | None) -> str:
     return f"{port}--{workspace_id}" if port else str(workspace_id)
 
 
+# Pays for: HTTP through the proxy with new connections.
 @lru_cache(maxsize=4096)
 def parse_id(raw: bytes) -> UUID | None:
     """Parse a workspace id.

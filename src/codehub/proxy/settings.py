@@ -6,6 +6,8 @@ Built by ``server/proxy`` from the settings tree of the whole server.
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from codehub.kit.addresses import AddressSet
+
 KIB = 1024
 
 
@@ -28,7 +30,7 @@ class UnixAddress:
     follow_links: bool = True
 
 
-Address = TcpAddress | UnixAddress
+SocketAddress = TcpAddress | UnixAddress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +41,15 @@ class ProxySettings:
     ``base_domain`` gives each workspace an origin of its own, ``{id}.{base_domain}``; None: paths only. It
     may name a port (``localhost:8000``); without one it is the port of ``public_url``.
     ``internal_secret`` is shared with the API and signs the identity header.
+    ``tab_script``: add the tab's script to HTML documents of workspaces.
     """
 
-    api: Address
+    api: SocketAddress
     internal_secret: bytes
     public_url: str = "http://127.0.0.1:8000"
     base_domain: str | None = None
-    trusted_proxies: frozenset[str] = field(default_factory=frozenset)
+    trusted_proxies: AddressSet = field(default_factory=AddressSet)
+    tab_script: bool = True
 
     max_connections: int = 10_000
     max_head: int = 32 * KIB
@@ -59,6 +63,7 @@ class ProxySettings:
     linger: float = 2.0  # reading and discarding after the last answer
 
     connect_timeout: float = 2.0
+    probe_timeout: float = 5.0  # for the first line of an answer, while the waiting page waits
     connect_delays: tuple[float, ...] = (0.0, 0.3, 0.7)
     pool_idle: float = 15.0
     pool_size: int = 128  # idle connections kept for each address

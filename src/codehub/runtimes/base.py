@@ -1,7 +1,7 @@
-"""The protocol of every runtime: local processes, Docker, later Kubernetes.
+"""The protocol of every runtime: local processes, Docker, Kubernetes.
 
 Idempotent and fenced. Methods know nothing of the database, take ids and return plain values. A leader that has
-been replaced without knowing it may call them, so every mutation carries a ``Token``: under a per-workspace lock
+been replaced without knowing it may call them, so every mutation carries a ``FencingToken``: under a per-workspace lock
 a token lower than the highest one seen is refused with ``STALE_TOKEN``.
 
 A home has one user at a time. A runtime that can find other users of a home (Docker: by its mount) refuses to
@@ -14,18 +14,20 @@ An engine that does not hold this installation's homes counts as away, for every
 Errors are ``EffectError`` with a code from ``domain/errors``; no other exception leaves a runtime.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
 from codehub.domain.endings import Ending
 from codehub.domain.states import ContainerState
+from codehub.runtimes.exec_stream import ExecStream, TerminalSize
 
 
 @dataclass(frozen=True, order=True)
-class Token:
+class FencingToken:
     """Fencing token: claim of the workspace and term of the leader. The higher wins.
 
     ``op_seq`` counts claims of this workspace and comes first: a newer claim outranks any leader
@@ -84,12 +86,29 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LeftVolume:
+    """A volume that a home had and that its engine keeps: nobody but a person removes it."""
+
+    name: str
+    bytes: int | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ResourceLimits:
     """Resource limits of one container. None: no limit."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
     pids: int | None = None
+
+    def or_default(self, default: "ResourceLimits") -> "ResourceLimits":
+        """These limits; where there is none, that of ``default``."""
+        return ResourceLimits(
+            cpus=default.cpus if self.cpus is None else self.cpus,
+            memory_bytes=default.memory_bytes if self.memory_bytes is None else self.memory_bytes,
+            pids=default.pids if self.pids is None else self.pids,
+        )
 
 
 class StorageKind(StrEnum):
@@ -110,6 +129,7 @@ class StorageJob:
     op_id: UUID
     archive_key: str | None = None  # restore: what to unpack
     archive_sha256: str | None = None  # restore: its checksum as committed; None: of an older release
+    image_ref: str = ""  # what will run on the home: a runtime may keep homes of images differently
 
 
 @dataclass(frozen=True)
@@ -136,6 +156,13 @@ class StorageResult:
 
 ProgressCallback = Callable[[StorageProgress], Awaitable[None]]
 
+WaitCallback = Callable[[str | None], Awaitable[None]]
+"""Told that a container waits for a node, and why, at least every few seconds; None: it has one now.
+
+Time spent waiting uses up no timeout of the caller: the runtime has a limit of its own for it (``UNSCHEDULABLE``)."""
+
+OnWait = WaitCallback | None
+
 
 class Runtime(Protocol):
     """A runtime. Every implementation, the fake included, passes ``tests/contract``."""
@@ -152,34 +179,43 @@ class Runtime(Protocol):
         be read is named in ``Observation.unreadable`` and fails nothing else.
         """
 
-    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
-        """Create the volume. An existing one is left as it is."""
+    async def provision(self, workspace_id: UUID, *, token: FencingToken, image_ref: str = "") -> None:
+        """Create the volume. An existing one is left as it is.
+
+        ``image_ref``: what will run on it; a runtime may keep homes of images differently.
+        """
 
     async def start(
         self,
         workspace_id: UUID,
         *,
-        token: Token,
+        token: FencingToken,
         image_ref: str,
         env: Mapping[str, str],
-        limits: Limits,
+        limits: ResourceLimits,
+        on_wait: OnWait = None,
     ) -> None:
         """Start the container on its volume; removes a dead container first.
 
-        Refuses without a volume.
+        Refuses without a volume. ``on_wait``: called by runtimes with nodes while none takes the container.
         """
 
-    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+    async def stop(self, workspace_id: UUID, *, token: FencingToken) -> None:
         """Stop and remove the container, dead ones too: SIGTERM, grace, SIGKILL.
 
         The volume is untouched.
         """
 
-    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+    async def delete_volume(self, workspace_id: UUID, *, token: FencingToken) -> None:
         """Delete the volume. Refuses while a container uses it (``VOLUME_IN_USE``)."""
 
     async def run_storage_job(
-        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+        self,
+        job: StorageJob,
+        *,
+        token: FencingToken,
+        on_progress: ProgressCallback,
+        on_wait: OnWait = None,
     ) -> StorageResult:
         """Run a storage job to its end.
 
@@ -187,7 +223,7 @@ class Runtime(Protocol):
         older job and confirms it gone. Cancelling the call kills the job.
         """
 
-    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+    async def kill_storage_job(self, workspace_id: UUID, *, token: FencingToken) -> None:
         """Kill the storage job of this workspace; returns when it is confirmed gone."""
 
     async def address(self, workspace_id: UUID) -> Endpoint | None:
@@ -198,6 +234,22 @@ class Runtime(Protocol):
 
     def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Recent output of the container, oldest first; ``follow``: later output too."""
+
+    async def exec(
+        self,
+        workspace_id: UUID,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        tty: TerminalSize | None = None,
+    ) -> ExecStream:
+        """Run a command beside the IDE: same user, rights, files and processes, and no more of any.
+
+        ``env`` is added to the container's own environment; ``cwd`` None: where the container began. A program
+        that is not found is an ``Exit`` with 127. Refuses with ``CONTAINER_NOT_RUNNING`` if none runs; it has no
+        token, as it changes nothing that is fenced: stopping the container ends it.
+        """
 
     async def images(self) -> list[str]:
         """Allowed values of ``image_ref``; the first is the default. Empty: any."""

@@ -14,6 +14,7 @@ import structlog
 
 from codehub.coordinators import archive_gc, observer, ttl_manager
 from codehub.coordinators.archive_gc import ArchiveGc, ArchiveObjects
+from codehub.coordinators.control_store import Connector, ControlStore
 from codehub.coordinators.event_listener import EventListener
 from codehub.coordinators.leadership import Leadership, lock_name, session_idle_seconds
 from codehub.coordinators.loop import Coordinator, CoordinatorLoop, LoopTiming
@@ -24,18 +25,18 @@ from codehub.coordinators.reconciler.breakers import Backend, CircuitBreakers
 from codehub.coordinators.reconciler.executions import Executions
 from codehub.coordinators.reconciler.tick import OPERATIONS, Reconciler
 from codehub.coordinators.reconciler.worker import Worker
-from codehub.coordinators.ttl_manager import ActivitySource, TtlManager
+from codehub.coordinators.ttl_manager import ActivitySource, BusySource, TtlManager
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
-from codehub.domain.policy import Policy
+from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import Operation
 from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
-from codehub.runtimes.base import Limits, Runtime, StorageProgress
+from codehub.runtimes.base import ResourceLimits, Runtime, StorageProgress
 from codehub.server.settings.tree import Settings
+from codehub.server.shared_parts import use_policy
 from codehub.signals.hints import HintChannel, HintTarget
 from codehub.signals.live import LivePublisher
-from codehub.store.db.connections import coordinator_connector
 
 log = structlog.get_logger(__name__)
 
@@ -47,17 +48,25 @@ class Archives(ArchiveCatalogue, ArchiveObjects, Protocol):
     """The archive store, as the coordinators use it."""
 
 
+class Connectors(Protocol):
+    """Makes the connector of each coordinator (``store/db/connections.coordinator_connector``)."""
+
+    def __call__(self, *, application_name: str, settings: Mapping[str, str]) -> Connector: ...
+
+
 @dataclass(frozen=True)
 class CoordinatorDeps:
-    """Dependencies of the coordinators."""
+    """Dependencies of the coordinators. ``store`` is ``store/control`` but for the simulation."""
 
-    database_url: str
+    store: ControlStore
+    connectors: Connectors
     runtime: Runtime
     archives: Archives
     hints: HintChannel
     live: LivePublisher
     activity: ActivitySource
-    limits: Limits = field(default_factory=Limits)
+    busy: BusySource | None = None  # None: nothing is sampled
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     env: Callable[[WorkspaceView], Mapping[str, str]] = lambda _ws: {}
     session_settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -118,12 +127,12 @@ class _Builder:
     ) -> CoordinatorLoop:
         config = self._settings.coordinator
         idle_seconds = session_idle_seconds(config.verify_interval)
-        connector = coordinator_connector(
-            self._parts.database_url,
+        connector = self._parts.connectors(
             application_name=f"codehub-{name}",
             settings={"idle_session_timeout": f"{idle_seconds * 1000:.0f}", **self._parts.session_settings},
         )
         leadership = Leadership(
+            store=self._parts.store,
             connector=connector,
             name=lock_name(name, lock_id=config.lock_id),
             holder_id=config.node_id,
@@ -132,7 +141,9 @@ class _Builder:
         wake_signal = WakeSignal(self._parts.hints.subscribe(target) if target is not None else None)
         if target is not None:
             self._coordinator_hints.register(target, wake_signal, is_leader=lambda: leadership.is_leader)
-        return CoordinatorLoop(build(leadership, wake_signal), leadership, timing=self._timing(name))
+        return CoordinatorLoop(
+            build(leadership, wake_signal), leadership, store=self._parts.store, timing=self._timing(name)
+        )
 
     def _timing(self, name: str) -> LoopTiming:
         config = self._settings.coordinator
@@ -153,6 +164,7 @@ class _Builder:
     def observer(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         config = self._settings.observer
         return Observer(
+            store=self._parts.store,
             leadership=leadership,
             runtime=self._parts.runtime,
             coordinator_hints=self._coordinator_hints,
@@ -177,6 +189,7 @@ class _Builder:
             wake=wake_signal.set,
         )
         worker = Worker(
+            store=self._parts.store,
             leadership=leadership,
             actions=Actions(self._parts.runtime, self._parts.archives),
             runtime=self._parts.runtime,
@@ -186,11 +199,13 @@ class _Builder:
             clock=clock,
             policy=policy,
             on_progress=self._publish_progress,
+            on_wait=self._publish_wait,
             on_outcome=_count,
             env=self._parts.env,
             limits=self._parts.limits,
         )
         return Reconciler(
+            store=self._parts.store,
             leadership=leadership,
             worker=worker,
             executions=executions,
@@ -209,6 +224,7 @@ class _Builder:
 
     def ttl_manager(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         return TtlManager(
+            store=self._parts.store,
             leadership=leadership,
             activity=self._parts.activity,
             coordinator_hints=self._coordinator_hints,
@@ -216,11 +232,15 @@ class _Builder:
             timing=ttl_manager.Timing(
                 interval_seconds=self._settings.ttl.interval, batch_size=self._settings.ttl.batch_size
             ),
+            policy=use_policy(self._settings),
+            busy=self._parts.busy,
+            on_busy_changed=self._parts.live.publish_activity,
         )
 
     def archive_gc(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         config = self._settings.gc
         return ArchiveGc(
+            store=self._parts.store,
             leadership=leadership,
             archives=self._parts.archives,
             wake_signal=wake_signal,
@@ -233,6 +253,7 @@ class _Builder:
 
     def event_listener(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
         return EventListener(
+            store=self._parts.store,
             leadership=leadership,
             live=self._parts.live,
             coordinator_hints=self._coordinator_hints,
@@ -255,12 +276,15 @@ class _Builder:
             },
         )
 
+    async def _publish_wait(self, ws: WorkspaceView, reason: str | None) -> None:
+        await self._parts.live.publish_wait(ws.id, ws.owner_id, operation=ws.operation.value, reason=reason)
+
 
 def _count(operation: Operation, outcome: str) -> None:
     OPERATIONS.labels(operation.value, outcome).inc()
 
 
-def _policy(settings: Settings) -> Policy:
+def _policy(settings: Settings) -> ErrorPolicy:
     config = settings.reconciler
     seconds = {
         Operation.PROVISIONING: config.provisioning_timeout,
@@ -270,7 +294,7 @@ def _policy(settings: Settings) -> Policy:
         Operation.RESTORING: config.restoring_timeout,
         Operation.ARCHIVING: config.archiving_timeout,
     }
-    return Policy(
+    return ErrorPolicy(
         max_retries=config.max_retries,
         retry_backoff=timedelta(seconds=config.retry_backoff),
         timeouts={operation: timedelta(seconds=timeout) for operation, timeout in seconds.items()},

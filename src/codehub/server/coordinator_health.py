@@ -13,7 +13,7 @@ from codehub.coordinators.leadership import lock_name
 from codehub.server.control_plane import ControlPlane
 from codehub.server.settings.tree import Settings
 from codehub.store.cluster import terms as terms
-from codehub.store.cluster.terms import Term
+from codehub.store.cluster.terms import TermRow
 from codehub.store.db.session import Sessions
 from codehub.store.errors import DATABASE_FAILED
 
@@ -46,7 +46,7 @@ class CoordinatorHealth:
             "coordinators": coordinators,
         }
 
-    async def _terms(self) -> dict[str, Term] | None:
+    async def _terms(self) -> dict[str, TermRow] | None:
         """All terms; None: the database does not answer."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS), self._sessions() as session:
@@ -55,7 +55,7 @@ class CoordinatorHealth:
             return None
 
 
-def _leader_health(lock: str, own: dict[str, Any], rows: dict[str, Term]) -> dict[str, Any]:
+def _leader_health(lock: str, own: dict[str, Any], rows: dict[str, TermRow]) -> dict[str, Any]:
     rivals = [
         {"holder_id": each.holder_id, "lock_name": each.lock_name}
         for each in terms.rivals_of(lock, rows.values())
@@ -70,7 +70,7 @@ def _leader_health(lock: str, own: dict[str, Any], rows: dict[str, Term]) -> dic
         "epoch": term.epoch,
         "last_tick_at": term.last_tick_at,
         "last_error": term.last_error,
-        "away": dict(term.detail.get("away", {})),
+        "away": dict(term.away),
         "rivals": rivals,
     }
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError
 
 from codehub.domain.errors import CodeHubError
 from codehub.kit.logs import redact_text
-from codehub.server.settings.tree import Settings
+from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.services.accounts import FirstAdmin, ensure_first_admin
 from codehub.services.passwords import Passwords
 from codehub.store.db import connections
@@ -34,15 +34,19 @@ class DatabaseNotMigratedError(CodeHubError):
 async def prepare_database(url: str, settings: Settings, *, migrate: bool) -> FirstAdmin | None:
     """Migrate the schema and create the first admin, if there is no user yet.
 
-    Any number of replicas may do this at once. A crash is harmless: each step is one transaction.
+    Only a replica with the API creates the admin: a proxy by itself is not told the first password, and would make
+    one up that nobody learns. Any number of replicas may do this at once. A crash is harmless: each step is one
+    transaction.
     """
     async with explained(url):
         if migrate:
             await migrations.upgrade(url)
-        elif not await migrations.is_current(url):
+        elif not await migrations.is_usable(url):
             raise DatabaseNotMigratedError(
                 "The database is not migrated to this program's schema. Run `codehub migrate` first."
             )
+        if ProcessRole.API not in settings.http.roles:
+            return None
         pool = connections.create_pool(url, pool_size=1)
         passwords = Passwords(threads=1)
         try:

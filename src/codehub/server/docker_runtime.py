@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from codehub.runtimes.base import Limits
+from codehub.runtimes.base import ResourceLimits
 from codehub.runtimes.docker import DockerRuntime, DockerSettings, JobSettings
 from codehub.server.settings.tree import Settings
 from codehub.server.settings.variables import SettingsError
@@ -30,7 +30,7 @@ async def build_docker_runtime(
             engine_url=docker.host,
             images=images,
             network=docker.network,
-            default_limits=Limits(cpus=docker.cpus, memory_bytes=docker.memory, pids=docker.pids),
+            default_limits=ResourceLimits(cpus=docker.cpus, memory_bytes=docker.memory, pids=docker.pids),
         ),
         jobs=JobSettings(
             image=docker.job_image,

@@ -48,6 +48,8 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             date_header=False,  # ``api/middleware`` sets it: uvicorn would wake for it without any request
             # The API decides which proxies' forwarded addresses to trust, not uvicorn.
             proxy_headers=False,
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,  # what SSH carries is encrypted: it does not get smaller
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
     )

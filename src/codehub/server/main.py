@@ -32,6 +32,7 @@ from codehub.server.http import answers, serving
 from codehub.server.processes.embedded import Endpoints, endpoints
 from codehub.server.proxy import supervisor
 from codehub.server.proxy.process import run_proxy, upstream_of
+from codehub.server.sandbox_rule import require_sandbox, warn_without_sandbox
 from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.services.accounts import FirstAdmin
 from codehub.store.outage import on_loop_error
@@ -63,6 +64,8 @@ async def run_server(settings: Settings, run: Run) -> None:
     """Run the server until cancelled. Raises ``CodeHubError`` if it cannot start."""
     with contextlib.closing(binding.take(settings.http.bind)) as taken:
         bind = binding.bound_to(taken, settings.http.bind)
+        require_sandbox(settings)  # before anything is made
+        warn_without_sandbox(settings)
         settings = settings.model_copy(update={"http": settings.http.model_copy(update={"bind": bind})})
         async with endpoints(settings) as where:
             first_admin = await prepare_database(where.database_url, settings, migrate=run.migrate)

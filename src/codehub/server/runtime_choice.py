@@ -6,23 +6,17 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 import os
 import sys
 from collections.abc import Callable, Hashable, Mapping
-from ipaddress import ip_address
-from pathlib import Path
 from typing import Protocol, assert_never
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
-
-import platformdirs
-import structlog
 
 from codehub.runtimes.base import Address, Runtime
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
+from codehub.runtimes.local.sandbox_check import NoSandboxError
+from codehub.server.sandbox_rule import private_directories, require_sandbox, sandbox_refusal
 from codehub.server.settings.tree import LocalSandbox, RuntimeKind, Settings
 from codehub.server.settings.variables import SettingsError
 from codehub.store.cluster.installation import InstallationRecord
-
-log = structlog.get_logger(__name__)
 
 JOB_COMMAND = (sys.executable, "-m", "codehub.archives.job")
 STORE_CREDENTIALS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
@@ -40,6 +34,13 @@ class HostedRuntime(Runtime, Protocol):
 
     async def stop_all(self) -> None:
         """Stop every workspace; homes and desired states stay."""
+
+
+def ties_home_to_node(settings: Settings) -> Callable[[str], bool]:
+    """Whether homes of an image are on one node of several, and lost with it."""
+    if settings.runtime.kind is RuntimeKind.KUBERNETES:
+        return settings.kubernetes.ties_home_to_node
+    return lambda image_ref: False  # one machine, or every machine has all homes
 
 
 async def build_runtime(
@@ -64,6 +65,12 @@ async def build_runtime(
             return await build_docker_runtime(
                 settings, str(installation.id), job_env=job_env, has_homes=has_homes, on_exit=on_exit
             )
+        case RuntimeKind.KUBERNETES:
+            from codehub.server.kubernetes_runtime import build_kubernetes_runtime
+
+            return await build_kubernetes_runtime(
+                settings, str(installation.id), job_env=job_env, has_homes=has_homes, on_exit=on_exit
+            )
         case _:
             assert_never(settings.runtime.kind)
 
@@ -76,6 +83,7 @@ async def _local(
     has_homes: bool,
     on_exit: Callable[[UUID], None] | None,
 ) -> LocalRuntime:
+    require_sandbox(settings)
     images = dict(settings.runtime.local_images or default_images())
     default = settings.runtime.default_image
     if default is not None and default not in images:
@@ -94,47 +102,8 @@ async def _local(
         use_bubblewrap=settings.runtime.local_sandbox is not LocalSandbox.OFF,
         hidden=private_directories(settings),
     )
-    await runtime.prepare(create=not has_homes)
-    if not runtime.is_sandboxed:
-        _accept_no_sandbox(settings)
-    return runtime
-
-
-def private_directories(settings: Settings) -> tuple[Path, ...]:
-    """CodeHub's directories outside its data directory, hidden from workspaces.
-
-    Archives and login files.
-    """
-    login_files = platformdirs.user_config_path("codehub", appauthor=False)
-    if settings.archive_url.startswith("file://"):
-        return login_files, Path(unquote(urlsplit(settings.archive_url).path))
-    return (login_files,)
-
-
-def serves_others(settings: Settings) -> bool:
-    """Whether people other than this machine's users could have a workspace here."""
-    hosts = [settings.http.bind.host, urlsplit(settings.http.base_url or "").hostname or "localhost"]
-    return settings.http.base_domain is not None or not all(_is_loopback(host) for host in hosts)
-
-
-def _accept_no_sandbox(settings: Settings) -> None:
-    match settings.runtime.local_sandbox:
-        case LocalSandbox.OFF:
-            log.warning("workspaces run without a sandbox: whoever has one can take over this CodeHub")
-        case LocalSandbox.AUTO if not serves_others(settings):
-            log.warning("workspaces run without a sandbox (bubblewrap): do not let others in")
-        case _:
-            raise SettingsError(
-                "Workspaces of the local runtime cannot be put into a sandbox on this machine, so whoever "
-                "has one could take over CodeHub. Install bubblewrap (`codehub doctor` says more), "
-                "use CODEHUB_RUNTIME=docker, or accept it with CODEHUB_LOCAL_SANDBOX=off."
-            )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+        await runtime.prepare(create=not has_homes)
+    except NoSandboxError as error:
+        raise sandbox_refusal(str(error)) from error
+    return runtime

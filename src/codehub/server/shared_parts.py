@@ -1,5 +1,8 @@
 """Build the parts that the API's and the proxy's process share, from the settings."""
 
+from datetime import timedelta
+
+from codehub.domain.ttl import UsePolicy
 from codehub.server.settings.tree import Settings
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.connection import RedisLink
@@ -12,3 +15,10 @@ def redis_link(settings: Settings, url: str, *, client_name: str) -> RedisLink:
 def running_limits(settings: Settings) -> RunningLimits:
     limits = settings.limits
     return RunningLimits(per_user=limits.max_running_per_user, in_all=limits.max_running_global)
+
+
+def use_policy(settings: Settings) -> UsePolicy:
+    return UsePolicy(
+        untouched_limit=timedelta(seconds=settings.ttl.untouched_limit),
+        busy_limit=timedelta(seconds=settings.ttl.busy_limit),
+    )

@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -13,13 +14,17 @@ from codehub.api.app import create_app
 from codehub.api.dependencies import ApiDependencies, ApiSettings
 from codehub.archives.store import ArchiveStore
 from codehub.domain.errors import EffectError
+from codehub.kit.addresses import AddressSet
 from codehub.proxy.identity import verify_principal
+from codehub.server.busy_sampling import build_busy_sampler
 from codehub.server.control_plane import ControlPlane, CoordinatorDeps, build_control_plane
 from codehub.server.coordinator_health import CoordinatorHealth
+from codehub.server.inside_access import build_inside_access
 from codehub.server.processes.embedded import Endpoints
-from codehub.server.runtime_choice import HostedRuntime, build_runtime
+from codehub.server.runtime_choice import HostedRuntime, build_runtime, ties_home_to_node
 from codehub.server.settings.tree import ProcessRole, Settings
-from codehub.server.shared_parts import redis_link, running_limits
+from codehub.server.shared_parts import redis_link, running_limits, use_policy
+from codehub.server.ssh_access import build_ssh_access
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.signals.activity import ActivityLog
@@ -28,8 +33,15 @@ from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.postgres_fallback import PostgresFallback
 from codehub.signals.rate_limit import SharedRateLimit
+from codehub.store import control
 from codehub.store.cluster.installation import get_or_create
-from codehub.store.db.connections import asyncpg_dsn, create_pool, reading_session_factory, session_factory
+from codehub.store.db.connections import (
+    asyncpg_dsn,
+    coordinator_connector,
+    create_pool,
+    reading_session_factory,
+    session_factory,
+)
 from codehub.store.db.pool import Pool
 from codehub.store.workspaces import queries
 
@@ -82,8 +94,7 @@ class Application:
 
 async def build(settings: Settings, endpoints: Endpoints) -> Application:
     """Build the application. Connects to the database only: the rest may be away now."""
-    # No connections beyond the pool: under load, opening them costs more than the requests.
-    pool = create_pool(endpoints.database_url)
+    pool = create_pool(endpoints.database_url)  # and none beyond it: under load they cost more than requests
     sessions = session_factory(pool)
     async with sessions() as session, session.begin():
         installation = await get_or_create(session)
@@ -91,25 +102,24 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
     redis = redis_link(settings, endpoints.redis_url, client_name=settings.coordinator.node_id)
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
-    runtime = await build_runtime(
-        settings, installation, has_homes=has_homes, on_exit=_ExitHints(hints).publish
-    )
+    on_exit = _ExitHints(hints).publish
+    runtime = await build_runtime(settings, installation, has_homes=has_homes, on_exit=on_exit)
     parts = CoordinatorDeps(
-        database_url=endpoints.database_url,
+        store=control,
+        connectors=partial(coordinator_connector, endpoints.database_url),
         runtime=runtime,
         archives=archives,
         hints=hints,
         live=LivePublisher(redis),
         activity=ActivityLog(redis),
+        busy=build_busy_sampler(settings, runtime),
     )
-    coordinates = ProcessRole.COORDINATORS in settings.http.roles
-    control_plane = build_control_plane(_without_start_jitter(settings), parts) if coordinates else None
-    live = LiveFeed(redis)
+    control_plane = _control_plane(settings, parts)
+    live, activity = LiveFeed(redis), ActivityLog(redis)
     dependencies = ApiDependencies(
         settings=_api_settings(settings),
         sessions=sessions,
-        # Autocommit: a request that only reads needs no BEGIN and no ROLLBACK.
-        read_sessions=reading_session_factory(pool),
+        read_sessions=reading_session_factory(pool),  # autocommit: reading needs no BEGIN and no ROLLBACK
         live=live,
         runtime=runtime,
         archives=archives,
@@ -117,8 +127,10 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         passwords=Passwords(),
         why_not_ready=Readiness(reading_session_factory(pool)).why_not_ready,
         coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
-        activity=ActivityLog(redis),
+        activity=activity,
         publisher=LivePublisher(redis),
+        ssh=build_ssh_access(settings, runtime, secret=installation.secret, leases=activity),
+        inside=build_inside_access(settings, runtime, leases=activity),
         verify_principal=lambda value: _verified_user(value, installation.secret),
     )
     return Application(
@@ -130,6 +142,11 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         runtime=runtime,
         control_plane=control_plane,
     )
+
+
+def _control_plane(settings: Settings, parts: CoordinatorDeps) -> ControlPlane | None:
+    coordinates = ProcessRole.COORDINATORS in settings.http.roles
+    return build_control_plane(_without_start_jitter(settings), parts) if coordinates else None
 
 
 class _ExitHints:
@@ -158,8 +175,11 @@ def _api_settings(settings: Settings) -> ApiSettings:
         limits=running_limits(settings),
         standby_ttl_seconds=settings.ttl.standby_seconds,
         archive_ttl_seconds=settings.ttl.archive_seconds,
+        use_policy=use_policy(settings),
         default_image=settings.runtime.default_image,
         max_retries=settings.reconciler.max_retries,
+        trusted_peers=AddressSet(settings.http.trusted_proxies),
+        ties_home_to_node=ties_home_to_node(settings),
     )
 
 

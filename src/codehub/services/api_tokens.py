@@ -18,7 +18,7 @@ SECRET_BYTES = 32
 
 
 @dataclass(frozen=True)
-class NewToken:
+class IssuedToken:
     """A new token with its secret."""
 
     record: TokenRecord
@@ -27,7 +27,7 @@ class NewToken:
 
 async def create(
     session: Session, principal: Principal, *, name: str, lifetime: timedelta | None
-) -> NewToken:
+) -> IssuedToken:
     """Create a token that acts as this person. ``lifetime`` None: until revoked."""
     token = TOKEN_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     expires_at = await statements.now(session) + lifetime if lifetime is not None else None
@@ -40,7 +40,7 @@ async def create(
         expires_at=expires_at,
     )
     await _audit(session, principal, "token.create", record.id, name=name)
-    return NewToken(record, token)
+    return IssuedToken(record, token)
 
 
 async def revoke(session: Session, principal: Principal, token_id: UUID) -> None:

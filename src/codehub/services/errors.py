@@ -36,6 +36,17 @@ class WantedArchived(CodeHubError):
         super().__init__("The workspace is archived or on its way there; there is nothing to stop.")
 
 
+class HomeNotGivenUp(CodeHubError):
+    """A home is given up only while its node is unavailable, for the archive the person was shown."""
+
+    code = "home_not_given_up"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Nothing was changed: the home is not on a node that is unavailable, or that is not its last archive."
+        )
+
+
 class NotForOwners(CodeHubError):
     """Only an administrator lifts this error: its cause is outside the home."""
 

@@ -47,9 +47,9 @@ class Principal:
     def by_browser(self) -> bool:
         """Whether the browser sent the proof by itself.
 
-        Then another site may have caused the request (CSRF).
+        Then another site may have caused the request (CSRF). A proxy that vouches has checked where it came from.
         """
-        return self.token_id is None
+        return self.session_id is not None
 
 
 def label_of(user: UserRecord) -> str:
@@ -73,7 +73,9 @@ class Identities:
         self._announce = announce
         self._sessions = sessions_
         self._reading = reading
+        # Pays for: one workspace by API, list of 50 by API.
         self._cached: TtlCache[str, Principal] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
+        # Not for speed: a row written at each request would be locked by the next.
         self._touched: TtlCache[UUID, bool] = TtlCache(size=MAX_CACHED, ttl=TOUCH_SECONDS)
         self._session_lookups: Batched[str, Principal] = Batched(self._load_sessions)
         self._token_lookups: Batched[str, Principal] = Batched(self._load_tokens)

@@ -47,6 +47,7 @@ class IntentBatcher:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        # Pays for: POST → ready, 50 at once.
         self._batches: Batched[_Intent, _Outcome] = Batched(self._apply_all, max_batch=AT_ONCE, max_loads=1)
 
     async def submit(self, apply: Callable[[Session], Awaitable[T]], *, row: UUID | None = None) -> T:

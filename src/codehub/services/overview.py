@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mappi
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 import structlog
@@ -15,10 +15,10 @@ from codehub.domain.errors import EffectError
 from codehub.domain.states import ContainerState
 from codehub.kit.cache import TtlCache
 from codehub.kit.clock import monotonic
-from codehub.runtimes.base import Observation
+from codehub.runtimes.base import LeftVolume, Observation
 from codehub.store.cluster import orphans
 from codehub.store.cluster import terms as leadership
-from codehub.store.cluster.terms import Term
+from codehub.store.cluster.terms import TermRow
 from codehub.store.db.session import Sessions
 from codehub.store.workspaces import queries
 
@@ -33,6 +33,13 @@ class ObservingRuntime(Protocol):
     async def observe(self, ids: Collection[UUID] | None = None) -> Observation: ...
 
 
+@runtime_checkable
+class KeepingRuntime(Protocol):
+    """A runtime whose engine may keep volumes of homes that are gone."""
+
+    async def left_volumes(self) -> Sequence[LeftVolume]: ...
+
+
 class ArchiveListing(Protocol):
     def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
 
@@ -42,7 +49,7 @@ class Overview:
     """Counts by status, terms of leadership, and the size of all archives."""
 
     counts: Mapping[str, int]
-    terms: Sequence[Term]
+    terms: Sequence[TermRow]
     archive_bytes: int | None  # None: not known (yet)
 
 
@@ -52,6 +59,7 @@ class OrphanReason(StrEnum):
     UNKNOWN_WORKSPACE = "unknown_workspace"  # kept; a container goes after a delay
     EXPIRING = "expiring"  # the GC will remove it
     ONLY_COPY = "only_copy"  # kept: the only copy of a live workspace's home
+    RETAINED = "retained"  # its engine keeps the volume of a home that is gone: a person removes it
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,10 @@ class Overviews:
 
     def __init__(self, *, reading: Sessions, runtime: ObservingRuntime, archives: ArchiveListing) -> None:
         self._reading = reading
+        self._keeping = runtime if isinstance(runtime, KeepingRuntime) else None
         self._runtime = runtime
         self._archives = archives
+        # Not for speed: counting reads the whole table, and anybody who may read /metrics can ask for it.
         self._counts: TtlCache[str, Mapping[str, int]] = TtlCache(size=1, ttl=COUNTS_CACHE_SECONDS)
         self._bytes: int | None = None
         self._bytes_at = -SIZES_CACHE_SECONDS
@@ -96,7 +106,7 @@ class Overviews:
         return found
 
     async def orphans(self) -> list[Orphan]:
-        """List containers and volumes without a workspace, and archive orphans.
+        """List containers and volumes without a workspace, volumes that outlived their homes, and archive orphans.
 
         Archives the GC will delete, and those it keeps for a person to decide. Raises ``EffectError``.
         """
@@ -111,8 +121,15 @@ class Overviews:
                 found.append(Orphan("container", f"ws-{workspace_id}"))
             if seen[workspace_id].volume:
                 found.append(Orphan("volume", f"ws-{workspace_id}-home"))
+        found += await self._left_volumes()
         found += [Orphan("archive", path, at, why=OrphanReason.EXPIRING) for path, at in archives]
         return found + list(_kept(terms.values()))
+
+    async def _left_volumes(self) -> list[Orphan]:
+        left = await self._keeping.left_volumes() if self._keeping is not None else ()
+        return [
+            Orphan("volume", each.name, each.since, each.bytes, why=OrphanReason.RETAINED) for each in left
+        ]
 
     async def _archive_bytes(self) -> int | None:
         """Return the size of all archives; None if not known within 3 s.
@@ -137,10 +154,10 @@ class Overviews:
             self._sizing = None
 
 
-def _kept(terms: Iterable[Term]) -> Iterator[Orphan]:
+def _kept(terms: Iterable[TermRow]) -> Iterator[Orphan]:
     """Yield the archives the GC found in its last cycle and leaves to the operator."""
     for term in terms:
-        for path in term.detail.get("only_copies", ()):
+        for path in term.paths("only_copies"):
             yield Orphan("archive", path, why=OrphanReason.ONLY_COPY)
-        for path in term.detail.get("unknown", ()):
+        for path in term.paths("unknown"):
             yield Orphan("archive", path)

@@ -3,15 +3,16 @@
 import asyncio
 
 import asyncpg
-from sqlalchemy import text
+from sqlalchemy import Text
 
 from codehub.store.db.session import Sessions
+from codehub.store.db.typed_text import typed_text
 from codehub.store.errors import DATABASE_FAILED
 from codehub.store.schema import migrate
 
 TIMEOUT_SECONDS = 3.0
 
-_REVISION = text("SELECT version_num FROM alembic_version")
+_REVISION = typed_text(f"SELECT version_num, {migrate.OLDEST_PROGRAM} FROM alembic_version", Text(), Text())
 
 
 class Readiness:
@@ -28,12 +29,13 @@ class Readiness:
         """
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS), self._reading() as session:
-                revision = (await session.execute(_REVISION)).scalar_one_or_none()
+                found = (await session.exec(_REVISION)).one_or_none()
         except asyncpg.UndefinedTableError:
             return "The database is empty: run `codehub migrate`."
         except DATABASE_FAILED:
             return "The database does not answer."
-        if revision == self._head:
+        revision, oldest_program = found or (None, None)
+        if migrate.serves(revision, oldest_program):
             return None
         return (
             f"The database is at revision {revision}, this program needs {self._head}: run `codehub migrate`."

@@ -4,6 +4,8 @@ Each function is one use case inside the caller's transaction: the API commits i
 coordinator passes its own fenced one. All of them lock the row, check again, and only then write, so of two
 concurrent changes the later one is checked against the result of the earlier one.
 
+``store`` is PostgreSQL's (``store/control``) unless the caller passes its own, as coordinators do.
+
 Lock order, everywhere: limits, then the row. A process that dies in here leaves nothing: PostgreSQL rolls
 back and releases both.
 """
@@ -14,18 +16,22 @@ from datetime import timedelta
 from uuid import UUID
 
 from codehub.domain.causes import Cause, CauseCode
-from codehub.domain.home import at_recovery
+from codehub.domain.home import at_recovery, at_return_to_archive
 from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
-from codehub.services.errors import LimitReached, NotForOwners, NotFound, WantedArchived, WorkspaceDeleted
-from codehub.store.accounts import audit
-from codehub.store.db import statements
-from codehub.store.db.context import set_actor
+from codehub.services.errors import (
+    HomeNotGivenUp,
+    LimitReached,
+    NotForOwners,
+    NotFound,
+    WantedArchived,
+    WorkspaceDeleted,
+)
+from codehub.services.intent_store import IntentStore
+from codehub.store import control
 from codehub.store.db.session import Session
-from codehub.store.workspaces import intents, queries
-from codehub.store.workspaces import limits as places
 from codehub.store.workspaces.records import WorkspaceRecord
 
 
@@ -50,7 +56,7 @@ class RunningLimits:
 
 
 @dataclass(frozen=True)
-class NewWorkspace:
+class WorkspaceValues:
     """The values of a workspace to create."""
 
     name: str
@@ -62,17 +68,25 @@ class NewWorkspace:
     start: bool = False
 
 
-async def get(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+async def get(
+    session: Session, workspace_id: UUID, *, actor: Actor, store: IntentStore = control
+) -> WorkspaceRecord:
     """Return a workspace the actor may see; DELETED ones for admins only.
 
     Raises ``NotFound``. ``visible`` is the only place that decides this.
     """
-    record = await queries.find(session, workspace_id)
+    record = await store.find(session, workspace_id)
     return visible(record, actor)
 
 
 async def create(
-    session: Session, new: NewWorkspace, *, owner_id: UUID, actor: Actor, limits: RunningLimits
+    session: Session,
+    new: WorkspaceValues,
+    *,
+    owner_id: UUID,
+    actor: Actor,
+    limits: RunningLimits,
+    store: IntentStore = control,
 ) -> WorkspaceRecord:
     """Create a workspace. Raises ``NameTaken``, or ``LimitReached`` with ``start``.
 
@@ -80,11 +94,11 @@ async def create(
     """
     cause = Cause(CauseCode.CREATED)
     if new.start:
-        await places.lock_limits(session)
-        await _take_place(session, owner_id, limits, actor=actor, cause=cause)
+        await store.lock_limits(session)
+        await _take_place(store, session, owner_id, limits, actor=actor, cause=cause)
     else:
-        await _set_audit_context(session, actor, cause)
-    record = await intents.create(
+        await _set_audit_context(store, session, actor, cause)
+    record = await store.create(
         session,
         workspace_id=uuid7(),
         owner_id=owner_id,
@@ -96,7 +110,7 @@ async def create(
         archive_ttl_seconds=new.archive_ttl_seconds,
         desired_state=DesiredState.RUNNING if new.start else DesiredState.PENDING,
     )
-    await _audit(session, actor, "workspace.create", record.view.id, name=new.name, start=new.start)
+    await _audit(store, session, actor, "workspace.create", record.view.id, name=new.name, start=new.start)
     return record
 
 
@@ -107,59 +121,70 @@ async def start(
     actor: Actor,
     limits: RunningLimits,
     cause: Cause | None = None,
+    store: IntentStore = control,
 ) -> WorkspaceRecord:
     """Set the desired state RUNNING. Idempotent: no second place is taken.
 
     Raises ``LimitReached``.
     """
     # The limits' lock is taken first, also for a possible no-op: one lock order, no deadlock.
-    await places.lock_limits(session)
-    record = await _locked(session, workspace_id, actor)
+    await store.lock_limits(session)
+    record = await _locked(store, session, workspace_id, actor)
     lifts_error = record.view.in_error and record.view.owner_may_lift_error
     if record.view.desired_state is DesiredState.RUNNING and not lifts_error:
         return record
     cause = cause or Cause(CauseCode.ASKED_TO_START)
     if holds_place(record.view):  # one that failed to stop still holds its place
-        await _set_audit_context(session, actor, cause)
+        await _set_audit_context(store, session, actor, cause)
     else:
-        await _take_place(session, record.view.owner_id, limits, actor=actor, cause=cause)
+        await _take_place(store, session, record.view.owner_id, limits, actor=actor, cause=cause)
     if lifts_error:  # a failed archiving must not keep the owner from starting
-        await _lift(session, record, actor=actor)
-    return await _set_desired_state(session, record, DesiredState.RUNNING, actor=actor)
+        await _lift(store, session, record, actor=actor)
+    return await _set_desired_state(store, session, record, DesiredState.RUNNING, actor=actor)
 
 
 async def stop(
-    session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
+    session: Session,
+    workspace_id: UUID,
+    *,
+    actor: Actor,
+    cause: Cause | None = None,
+    store: IntentStore = control,
 ) -> WorkspaceRecord:
     """Set the desired state STANDBY. Idempotent.
 
     Raises ``WantedArchived`` where PENDING is desired: a stop must not restore anything.
     """
-    record = await _locked(session, workspace_id, actor)
+    record = await _locked(store, session, workspace_id, actor)
     if record.view.desired_state is DesiredState.STANDBY:
         return record
     if record.view.desired_state is DesiredState.PENDING:
         raise WantedArchived
-    await _set_audit_context(session, actor, cause or Cause(CauseCode.ASKED_TO_STOP))
-    return await _set_desired_state(session, record, DesiredState.STANDBY, actor=actor)
+    await _set_audit_context(store, session, actor, cause or Cause(CauseCode.ASKED_TO_STOP))
+    return await _set_desired_state(store, session, record, DesiredState.STANDBY, actor=actor)
 
 
 async def archive(
-    session: Session, workspace_id: UUID, *, actor: Actor, cause: Cause | None = None
+    session: Session,
+    workspace_id: UUID,
+    *,
+    actor: Actor,
+    cause: Cause | None = None,
+    store: IntentStore = control,
 ) -> WorkspaceRecord:
     """Set the desired state PENDING: archive it, from any state. Idempotent.
 
     Called again after archiving was given up, it is retried now.
     """
-    record = await _locked(session, workspace_id, actor)
+    record = await _locked(store, session, workspace_id, actor)
     if record.view.desired_state is DesiredState.PENDING:
         if not record.view.archiving_given_up:
             return record
-        await _set_audit_context(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
-        await _lift(session, record, actor=actor)
-        return await _reread(session, workspace_id)
-    await _set_audit_context(session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
-    return await _set_desired_state(session, record, DesiredState.PENDING, actor=actor)
+        await _set_audit_context(store, session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
+        await _lift(store, session, record, actor=actor)
+        return await _reread(store, session, workspace_id)
+    await _set_audit_context(store, session, actor, cause or Cause(CauseCode.ASKED_TO_ARCHIVE))
+    return await _set_desired_state(store, session, record, DesiredState.PENDING, actor=actor)
 
 
 async def lower(
@@ -170,6 +195,7 @@ async def lower(
     actor: Actor,
     cause: str,
     still_due: Callable[[WorkspaceView], Awaitable[bool]],
+    store: IntentStore = control,
 ) -> bool:
     """Lower the desired state for the TTL manager. Compare-and-set.
 
@@ -177,57 +203,68 @@ async def lower(
     connected in the meantime has changed the row or the activity, and wins. Not a use of the workspace:
     ``last_access_at`` stays.
     """
-    await set_actor(session, actor.label, cause)
-    record = await queries.find_locked(session, seen.id)
+    await store.set_actor(session, actor.label, cause)
+    record = await store.find_locked(session, seen.id)
     if (
         record is None
         or record.view.desired_state is not seen.desired_state
         or not await still_due(record.view)
     ):
         return False
-    written = await intents.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
+    written = await store.set_desired(session, seen.id, desired, expected=seen.desired_state, touch=False)
     return written is not None
 
 
 async def edit(
-    session: Session, workspace_id: UUID, changes: dict[str, str | int], *, actor: Actor
+    session: Session,
+    workspace_id: UUID,
+    changes: dict[str, str | int],
+    *,
+    actor: Actor,
+    store: IntentStore = control,
 ) -> WorkspaceRecord:
     """Change name, description, memo or TTLs. Raises ``NameTaken``."""
-    record = await _locked(session, workspace_id, actor)
+    record = await _locked(store, session, workspace_id, actor)
     if not changes:
         return record
-    await _set_audit_context(session, actor, Cause(CauseCode.EDITED))
-    edited = await intents.update_details(session, workspace_id, **changes)
+    await _set_audit_context(store, session, actor, Cause(CauseCode.EDITED))
+    edited = await store.update_details(session, workspace_id, **changes)
     assert edited is not None, "the row is locked"
-    await _audit(session, actor, "workspace.edit", workspace_id, fields=sorted(changes))
+    await _audit(store, session, actor, "workspace.edit", workspace_id, fields=sorted(changes))
     return edited
 
 
 async def keep_awake(
-    session: Session, workspace_id: UUID, *, for_: timedelta, actor: Actor
+    session: Session, workspace_id: UUID, *, for_: timedelta, actor: Actor, store: IntentStore = control
 ) -> WorkspaceRecord:
     """Prevent standby and archiving for ``for_``; zero clears it."""
-    await _locked(session, workspace_id, actor)
-    until = await statements.now(session) + for_ if for_ else None
-    await _set_audit_context(session, actor, Cause(CauseCode.KEPT_AWAKE if until else CauseCode.MAY_SLEEP))
-    await intents.set_awake_until(session, workspace_id, until)
-    await _audit(session, actor, "workspace.keep_awake", workspace_id, seconds=int(for_.total_seconds()))
-    return await _reread(session, workspace_id)
+    await _locked(store, session, workspace_id, actor)
+    until = await store.now(session) + for_ if for_ else None
+    await _set_audit_context(
+        store, session, actor, Cause(CauseCode.KEPT_AWAKE if until else CauseCode.MAY_SLEEP)
+    )
+    await store.set_awake_until(session, workspace_id, until)
+    await _audit(
+        store, session, actor, "workspace.keep_awake", workspace_id, seconds=int(for_.total_seconds())
+    )
+    return await _reread(store, session, workspace_id)
 
 
-async def delete(session: Session, workspace_id: UUID, *, actor: Actor) -> WorkspaceRecord:
+async def delete(
+    session: Session, workspace_id: UUID, *, actor: Actor, store: IntentStore = control
+) -> WorkspaceRecord:
     """Mark the workspace deleted, which is irreversible. Idempotent."""
-    record = visible(await queries.find_locked(session, workspace_id), actor)
+    record = visible(await store.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         return record
-    await _set_audit_context(session, actor, Cause(CauseCode.ASKED_TO_DELETE))
-    await intents.mark_deleted(session, workspace_id)
-    await _audit(session, actor, "workspace.delete", workspace_id, name=record.name)
-    return await _reread(session, workspace_id)
+    await _set_audit_context(store, session, actor, Cause(CauseCode.ASKED_TO_DELETE))
+    await store.mark_deleted(session, workspace_id)
+    await _audit(store, session, actor, "workspace.delete", workspace_id, name=record.name)
+    return await _reread(store, session, workspace_id)
 
 
 async def recover(
-    session: Session, workspace_id: UUID, *, actor: Actor, limits: RunningLimits
+    session: Session, workspace_id: UUID, *, actor: Actor, limits: RunningLimits, store: IntentStore = control
 ) -> WorkspaceRecord:
     """Lift a terminal error or a given-up archiving; no change without one.
 
@@ -235,8 +272,8 @@ async def recover(
     that stopped an archiving (``NotForOwners`` otherwise). A workspace in terminal error that does not run
     holds no place: where RUNNING is desired, one is taken now, or ``LimitReached`` raised.
     """
-    await places.lock_limits(session)
-    record = await _locked(session, workspace_id, actor)
+    await store.lock_limits(session)
+    record = await _locked(store, session, workspace_id, actor)
     view = record.view
     error = view.error_info
     if error is None or not (error.is_terminal or view.archiving_given_up):
@@ -245,44 +282,74 @@ async def recover(
         raise NotForOwners
     cause = Cause(CauseCode.ASKED_TO_RECOVER)
     if view.desired_state is DesiredState.RUNNING and not holds_place(view):
-        await _take_place(session, view.owner_id, limits, actor=actor, cause=cause)
+        await _take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
     else:
-        await _set_audit_context(session, actor, cause)
-    await _lift(session, record, actor=actor)
-    return await _reread(session, workspace_id)
+        await _set_audit_context(store, session, actor, cause)
+    await _lift(store, session, record, actor=actor)
+    return await _reread(store, session, workspace_id)
 
 
-async def _lift(session: Session, record: WorkspaceRecord, *, actor: Actor) -> None:
+async def return_to_archive(
+    session: Session,
+    workspace_id: UUID,
+    *,
+    archive_key: str,
+    actor: Actor,
+    limits: RunningLimits,
+    store: IntentStore = control,
+) -> WorkspaceRecord:
+    """Give the home on a lost node up: what is newer than this archive is lost, and the workspace goes on from it.
+
+    ``archive_key``: the archive the person was shown. Raises ``HomeNotGivenUp`` unless the node that has the home is
+    unavailable and this is still the current archive. The desired state stays; a running place is taken as by
+    ``recover``.
+    """
+    await store.lock_limits(session)
+    record = await _locked(store, session, workspace_id, actor)
+    view = record.view
+    if not view.home_node_is_unavailable or view.archive_key is None or view.archive_key != archive_key:
+        raise HomeNotGivenUp
+    cause = Cause(CauseCode.RETURNED_TO_ARCHIVE)
+    if view.desired_state is DesiredState.RUNNING and not holds_place(view):
+        await _take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
+    else:
+        await _set_audit_context(store, session, actor, cause)
+    await store.recover(session, view.id, home=at_return_to_archive(view))
+    await _audit(store, session, actor, "workspace.return_to_archive", view.id, archive_key=archive_key)
+    return await _reread(store, session, workspace_id)
+
+
+async def _lift(store: IntentStore, session: Session, record: WorkspaceRecord, *, actor: Actor) -> None:
     """Clear the error and audit it. The caller has set actor and cause."""
     view = record.view
-    await intents.recover(session, view.id, home=at_recovery(view))
+    await store.recover(session, view.id, home=at_recovery(view))
     reason = view.error_info.reason.value if view.error_info else ""
-    await _audit(session, actor, "workspace.recover", view.id, reason=reason)
+    await _audit(store, session, actor, "workspace.recover", view.id, reason=reason)
 
 
 async def _set_desired_state(
-    session: Session, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
+    store: IntentStore, session: Session, record: WorkspaceRecord, desired: DesiredState, *, actor: Actor
 ) -> WorkspaceRecord:
     """Write the desired state and audit it. The caller has set actor and cause."""
-    written = await intents.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
+    written = await store.set_desired(session, record.view.id, desired, expected=record.view.desired_state)
     assert written is not None, "the row is locked"
-    await _audit(session, actor, f"workspace.desired.{desired.value.lower()}", record.view.id)
+    await _audit(store, session, actor, f"workspace.desired.{desired.value.lower()}", record.view.id)
     return written
 
 
-async def _set_audit_context(session: Session, actor: Actor, cause: Cause) -> None:
-    await set_actor(session, actor.label, cause.text)
+async def _set_audit_context(store: IntentStore, session: Session, actor: Actor, cause: Cause) -> None:
+    await store.set_actor(session, actor.label, cause.text)
 
 
-async def _locked(session: Session, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
-    record = visible(await queries.find_locked(session, workspace_id), actor)
+async def _locked(store: IntentStore, session: Session, workspace_id: UUID, actor: Actor) -> WorkspaceRecord:
+    record = visible(await store.find_locked(session, workspace_id), actor)
     if record.view.deleted_at is not None:
         raise WorkspaceDeleted(workspace_id)
     return record
 
 
-async def _reread(session: Session, workspace_id: UUID) -> WorkspaceRecord:
-    record = await queries.find(session, workspace_id)
+async def _reread(store: IntentStore, session: Session, workspace_id: UUID) -> WorkspaceRecord:
+    record = await store.find(session, workspace_id)
     assert record is not None, "rows are never removed"
     return record
 
@@ -300,19 +367,23 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
 
 
 async def _take_place(
-    session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
+    store: IntentStore, session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
 ) -> None:
     """Set actor and cause, and raise ``LimitReached`` unless one more may run.
 
     Exact under ``lock_limits``: no other transaction takes a place meanwhile.
     """
-    used = await places.usage_for(session, owner_id, actor=actor.label, cause=cause.text)
+    used = await store.usage_for(session, owner_id, actor=actor.label, cause=cause.text)
     user, everyone = Usage(used.user, limits.per_user), Usage(used.total, limits.in_all)
     kind = exceeded(user=user, everyone=everyone)
     if kind is not None:
         usage = user if kind is LimitKind.USER else everyone
-        raise LimitReached(kind, usage, await places.running_of(session, owner_id))
+        raise LimitReached(kind, usage, await store.running_of(session, owner_id))
 
 
-async def _audit(session: Session, actor: Actor, action: str, workspace_id: UUID, **detail: object) -> None:
-    await audit.append(session, actor=actor.label, action=action, subject=str(workspace_id), detail=detail)
+async def _audit(
+    store: IntentStore, session: Session, actor: Actor, action: str, workspace_id: UUID, **detail: object
+) -> None:
+    await store.append_audit(
+        session, actor=actor.label, action=action, subject=str(workspace_id), detail=detail
+    )

@@ -32,7 +32,7 @@ WRITE_CHUNK = 1000
 READ_CHUNK = 500
 """Workspaces per script call. Redis is blocked meanwhile: about a millisecond."""
 
-FIELDS_READ = 5  # for each workspace, by scripts.READ
+FIELDS_READ = 6  # for each workspace, by scripts.READ
 
 
 class ActivityKind(StrEnum):
@@ -51,6 +51,7 @@ class Lease:
     workspace_id: UUID
     ttl_seconds: float
     kind: ActivityKind = ActivityKind.WEBSOCKET
+    input_age_seconds: float | None = None  # since a person last caused something; None: not seen
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Touch:
     ttl_seconds: float
     kind: ActivityKind = ActivityKind.HTTP
     age_seconds: float = 0.0
+    input_age_seconds: float | None = None
 
 
 class ActivityLog:
@@ -132,7 +134,7 @@ class ActivityLog:
 
     async def retime(self, workspace_id: UUID, ttl_seconds: float) -> None:
         """Adjust the running idle timer to a new idle period."""
-        await self._run([_Call(scripts.RETIME, _keys(workspace_id), [_ms(ttl_seconds)])])
+        await self._run([_ScriptCall(scripts.RETIME, _keys(workspace_id), [_ms(ttl_seconds)])])
 
     async def write(
         self,
@@ -161,8 +163,8 @@ class ActivityLog:
         """
         ids = [str(each) for each in workspace_ids]
         chunks = [ids[start : start + READ_CHUNK] for start in range(0, len(ids), READ_CHUNK)]
-        calls = [_Call(scripts.IDENTITY, [EPOCH_KEY], [secrets.token_hex(16)])]
-        calls += [_Call(scripts.READ, [EPOCH_KEY], chunk) for chunk in chunks]
+        calls = [_ScriptCall(scripts.IDENTITY, [EPOCH_KEY], [secrets.token_hex(16)])]
+        calls += [_ScriptCall(scripts.READ, [EPOCH_KEY], chunk) for chunk in chunks]
         # One round trip, but not atomic: Redis may be flushed between two of its scripts.
         answers = await self._run(calls, timeout_seconds=self._link.timeout_seconds + len(chunks) * 0.05)
         identity = _identity(answers[0])
@@ -172,7 +174,7 @@ class ActivityLog:
                 raise RedisUnavailable("activity: Redis lost its memory while it was being read")
             for position, workspace_id in enumerate(chunk):
                 fields = answer[1 + FIELDS_READ * position : 1 + FIELDS_READ * (position + 1)]
-                activities[UUID(workspace_id)] = _activity(fields)
+                activities[UUID(workspace_id)] = _activity(fields, identity)
         return ActivityReading(identity, activities)
 
     async def read_many(self, workspace_ids: Collection[UUID]) -> Mapping[UUID, Activity]:
@@ -181,30 +183,35 @@ class ActivityLog:
     async def identity(self) -> RedisIdentity:
         return (await self.read(())).identity
 
-    def _take_call(self, lease: Lease) -> "_Call":
+    def _take_call(self, lease: Lease) -> "_ScriptCall":
         arguments: list[str | int] = [
             _member(lease),
             _ms(self.lease_seconds),
             _ms(lease.ttl_seconds),
             lease.kind.value,
+            _input_ms(lease.input_age_seconds),
         ]
-        return _Call(scripts.TAKE, _keys(lease.workspace_id), arguments)
+        return _ScriptCall(scripts.TAKE, _keys(lease.workspace_id), arguments)
 
-    def _release_call(self, ended: Ended) -> "_Call":
+    def _release_call(self, ended: Ended) -> "_ScriptCall":
         lease = ended.lease
         arguments: list[str | int] = [
             _member(lease),
             _ms(ended.age_seconds),
             _ms(lease.ttl_seconds),
             lease.kind.value,
+            _input_ms(lease.input_age_seconds),
         ]
-        return _Call(scripts.RELEASE, _keys(lease.workspace_id), arguments)
+        return _ScriptCall(scripts.RELEASE, _keys(lease.workspace_id), arguments)
 
-    def _touch_call(self, touch: Touch) -> "_Call":
-        arguments = [_ms(touch.age_seconds), _ms(touch.ttl_seconds), touch.kind.value]
-        return _Call(scripts.TOUCH, _keys(touch.workspace_id)[1:], arguments)
+    def _touch_call(self, touch: Touch) -> "_ScriptCall":
+        arguments: list[str | int] = [_ms(touch.age_seconds), _ms(touch.ttl_seconds), touch.kind.value]
+        arguments.append(_input_ms(touch.input_age_seconds))
+        return _ScriptCall(scripts.TOUCH, _keys(touch.workspace_id)[1:], arguments)
 
-    async def _run(self, calls: "Sequence[_Call]", *, timeout_seconds: float | None = None) -> list[Any]:
+    async def _run(
+        self, calls: "Sequence[_ScriptCall]", *, timeout_seconds: float | None = None
+    ) -> list[Any]:
         async with self._link.bounded(self._outage, timeout_seconds=timeout_seconds) as client:
             for may_load in (True, False):
                 async with client.pipeline(transaction=False) as pipe:
@@ -224,7 +231,7 @@ class ActivityLog:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _ScriptCall:
     script: str
     keys: Sequence[str]
     arguments: Sequence[str | int]
@@ -259,13 +266,17 @@ def _ms(seconds: float) -> int:
     return max(0, round(seconds * 1000))
 
 
+def _input_ms(age_seconds: float | None) -> str | int:
+    return "" if age_seconds is None else _ms(age_seconds)
+
+
 def _identity(answer: Sequence[Any]) -> RedisIdentity:
     epoch, run_id, age_ms, now_ms = answer
     return RedisIdentity(run_id.decode(), epoch.decode(), age_ms / 1000, now_ms / 1000)
 
 
-def _activity(fields: Sequence[Any]) -> Activity:
-    sockets, requests, timer_ms, at, kind = fields
+def _activity(fields: Sequence[Any], identity: RedisIdentity) -> Activity:
+    sockets, requests, timer_ms, at, kind, input_age_ms = fields
     return Activity(
         connections=sockets,
         requests=requests,
@@ -273,4 +284,6 @@ def _activity(fields: Sequence[Any]) -> Activity:
         idle_timer=timedelta(milliseconds=max(timer_ms, 0)) if timer_ms != -2 else None,
         last_seen_at=datetime.fromtimestamp(int(at) / 1000, UTC) if at else None,
         kind=kind.decode() or None,
+        input_age=timedelta(milliseconds=input_age_ms) if input_age_ms >= 0 else None,
+        memory_age=timedelta(seconds=identity.age_seconds),
     )

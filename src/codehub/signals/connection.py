@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from codehub.domain.errors import CodeHubError
+from codehub.kit.tasks import keep_cancellation
 from codehub.signals.outage import Outage
 
 
@@ -84,8 +85,9 @@ class RedisLink:
         if outage.holding:
             raise RedisUnavailable(f"{outage.use}: Redis did not answer a moment ago")
         try:
-            async with timeout(timeout_seconds or self.timeout_seconds):
-                yield self.client
+            with keep_cancellation():
+                async with timeout(timeout_seconds or self.timeout_seconds):
+                    yield self.client
         except (RedisError, OSError, TimeoutError) as error:
             # redis-py's TimeoutError is not Python's; an outage treats both alike.
             outage.failed(TimeoutError(str(error)) if isinstance(error, RedisTimeoutError) else error)

@@ -85,6 +85,13 @@ class LivePublisher:
         self._progress_sent_at[workspace_id] = now
         return await self._publish([Progress(workspace_id, owner_id, progress)])
 
+    async def publish_wait(
+        self, workspace_id: UUID, owner_id: UUID, *, operation: str, reason: str | None
+    ) -> bool:
+        """Publish what an operation waits for; None: it goes on. Rare, so none is dropped."""
+        news = {"operation": operation, "percent": None, "waiting_for": reason}
+        return await self._publish([Progress(workspace_id, owner_id, news)])
+
     async def publish_activity(self, workspace_id: UUID, owner_id: UUID) -> bool:
         return await self._publish([ActivityChanged(workspace_id, owner_id)])
 

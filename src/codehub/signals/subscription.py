@@ -18,6 +18,7 @@ import structlog
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
+from codehub.kit.tasks import keep_cancellation
 from codehub.signals.connection import RedisLink
 from codehub.signals.outage import Outage
 
@@ -86,8 +87,9 @@ class Subscription:
         client = self._link.subscription_client()
         pubsub = client.pubsub()
         try:
-            async with asyncio.timeout(2 * self._link.timeout_seconds):
-                await self._subscribe(pubsub)
+            with keep_cancellation():
+                async with asyncio.timeout(2 * self._link.timeout_seconds):
+                    await self._subscribe(pubsub)
             self._delay = FIRST_DELAY_SECONDS
             self._outage.recovered()
             self.disconnected.clear()
@@ -117,8 +119,9 @@ class Subscription:
             elif pinged:
                 raise TimeoutError("no answer to PING")
             else:
-                async with asyncio.timeout(self._link.timeout_seconds):
-                    await pubsub.ping()
+                with keep_cancellation():
+                    async with asyncio.timeout(self._link.timeout_seconds):
+                        await pubsub.ping()
                 pinged = True
 
 

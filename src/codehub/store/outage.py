@@ -6,7 +6,6 @@ has the rest.
 """
 
 import asyncio
-from typing import Any
 
 import structlog
 from prometheus_client import Counter
@@ -51,7 +50,7 @@ class DatabaseOutage:
 DATABASE = DatabaseOutage()
 
 
-def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Count driver errors that reach the event loop (``loop.set_exception_handler``).
 
     A session that is ended in the middle of a message leaves the driver's protocol in a state it raises for,

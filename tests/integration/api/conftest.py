@@ -9,15 +9,13 @@ from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Sessions
-from tests.integration.api.environment import ApiEnvironment, make_world
+from tests.integration.api.environment import ApiEnvironment, make_environment
+from tests.support.accounts import cheap_passwords
 
 
 @pytest.fixture(scope="session")
 def passwords() -> Passwords:
-    """As cheap as argon2 allows: tests sign in hundreds of times."""
-    import argon2
-
-    return Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    return cheap_passwords()
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ async def environment(
     passwords: Passwords,
     tmp_path: Path,
 ) -> AsyncIterator[ApiEnvironment]:
-    async with make_world(
+    async with make_environment(
         pool=pool, sessions=session_factory, link=redis_link, passwords=passwords, directory=tmp_path
     ) as environment:
         yield environment

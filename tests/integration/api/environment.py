@@ -15,10 +15,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from codehub.api.app import create_app, end_streams
-from codehub.api.dependencies import ApiDependencies, ApiSettings
+from codehub.api.dependencies import ApiDependencies, ApiSettings, SshAccess
 from codehub.archives.store import ArchiveStore
 from codehub.domain.states import Role
-from codehub.services import accounts
+from codehub.server.inside_access import RuntimeInsideAccess
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.signals.activity import ActivityLog
@@ -30,11 +30,13 @@ from codehub.store.accounts.users import UserRecord
 from codehub.store.db import connections
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Sessions
+from tests.support import accounts
+from tests.support.accounts import PASSWORD
 from tests.support.fake_runtime import FakeEngine, FakeRuntime
+from tests.support.ssh_access import NoTunnels
 from tests.support.waiting import until
 
 BASE_URL = "http://codehub.test"
-PASSWORD = "correct horse battery"
 
 
 @dataclass(repr=False)  # it would print half the program
@@ -61,10 +63,7 @@ class ApiEnvironment:
         return client
 
     async def add_user(self, username: str, role: Role = Role.USER) -> UserRecord:
-        async with self.sessions.begin() as session:
-            return await accounts.create_user(
-                session, self.passwords, username=username, password=PASSWORD, role=role, actor="test"
-            )
+        return await accounts.add_user(self.sessions, self.passwords, username, role)
 
     async def sign_in(self, username: str, password: str = PASSWORD) -> httpx.AsyncClient:
         """A browser signed in as this person, who need not exist before."""
@@ -102,7 +101,7 @@ async def user_id(client: httpx.AsyncClient) -> UUID:
 
 
 @asynccontextmanager
-async def make_world(
+async def make_environment(
     *,
     pool: Pool,
     sessions: Sessions,
@@ -110,6 +109,7 @@ async def make_world(
     passwords: Passwords,
     directory: Path,
     settings: ApiSettings | None = None,
+    ssh: SshAccess | None = None,
 ) -> AsyncIterator[ApiEnvironment]:
     live = LiveFeed(link)
     fake = FakeEngine(images=("fake", "other"))
@@ -130,6 +130,8 @@ async def make_world(
         coordinator_health=_no_coordinators,
         activity=activity,
         publisher=publisher,
+        ssh=ssh or NoTunnels(),
+        inside=RuntimeInsideAccess(FakeRuntime(fake), shown_at="inside", leases=activity),
     )
     app = create_app(dependencies)
     environment = ApiEnvironment(
@@ -170,6 +172,7 @@ async def serve(app: FastAPI) -> AsyncIterator[str]:
             date_header=False,
             proxy_headers=False,
             lifespan="off",
+            ws="websockets-sansio",
         )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve(sockets=[taken]))

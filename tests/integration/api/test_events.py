@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
@@ -20,17 +20,17 @@ from codehub.signals.connection import RedisLink
 from codehub.signals.postgres_fallback import PostgresFallback
 from codehub.store.db import connections
 from codehub.store.db.pool import Pool
-from codehub.store.db.session import Connection, Rows, Session
+from codehub.store.db.session import Connection, Session
 from tests.integration.api.environment import (
-    PASSWORD,
     ApiEnvironment,
     create_workspace,
-    make_world,
+    make_environment,
     serve,
     user_id,
 )
 from tests.integration.api.listening import Listener, change_feed, listening
 from tests.support import postgres
+from tests.support.accounts import PASSWORD
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
 
@@ -49,7 +49,7 @@ async def reading(
 
 async def execute(environment: ApiEnvironment, statement: str, **values: Any) -> None:
     async with environment.sessions.begin() as session:
-        await session.execute(text(statement), values)
+        await session.exec(text(statement), values)
 
 
 async def in_database(client: httpx.AsyncClient) -> dict[str, int]:
@@ -256,7 +256,7 @@ async def test_a_killed_redis_costs_nobody_a_change(
             id=UUID(lost["id"]),
         )
         made = await create_workspace(ann, "made")
-        assert made["activity"] == {"connections": None, "last_seen_at": None, "kind": None, "next": None}
+        assert made["activity"] == dict.fromkeys(("connections", "last_seen_at", "kind", "awake", "next"))
         resyncs = len(heard.named("resync"))
         redis_server.start()
         await heard.until(resyncs + 1, "resync")
@@ -399,14 +399,14 @@ async def test_many_readers_of_one_change_share_one_query(
             await asyncio.gather(*(until_equal(each, ann) for each in heard))
             selects: list[str] = []
 
-            ask = Session.execute
+            ask = Session.exec
 
-            async def counted(session: Session, statement: Executable, deps: Any = None) -> Rows[Any]:
+            async def counted(session: Session, statement: Executable, params: Any = None) -> Any:
                 if "FROM workspaces" in str(statement):
                     selects.append(str(statement))
-                return await ask(session, statement, deps)
+                return await ask(session, cast(Any, statement), params)
 
-            monkeypatch.setattr(Session, "execute", counted)
+            monkeypatch.setattr(Session, "exec", counted)
             await execute(
                 environment, "UPDATE workspaces SET memo = 'news' WHERE id = :id", id=UUID(workspace["id"])
             )
@@ -493,7 +493,7 @@ async def test_a_restarted_postgresql_costs_nobody_a_change(
     redis_link: RedisLink, passwords: Passwords, tmp_path: Path
 ) -> None:
     with postgres.run_server() as server:
-        async with _world_on(server, redis_link, passwords, tmp_path) as (environment, url):
+        async with _environment_on(server, redis_link, passwords, tmp_path) as (environment, url):
             ann = await environment.sign_in("ann")
             workspace = await create_workspace(ann)
             async with reading(environment, url, ann) as heard:
@@ -514,14 +514,14 @@ async def test_a_restarted_postgresql_costs_nobody_a_change(
 
 
 @asynccontextmanager
-async def _world_on(
+async def _environment_on(
     server: postgres.PostgresServer, link: RedisLink, passwords: Passwords, directory: Path
 ) -> AsyncIterator[tuple[ApiEnvironment, str]]:
-    """A world on a database server of its own, which may be restarted."""
+    """An environment on a database server of its own, which may be restarted."""
     template = await postgres.ensure_template(server)
     url = server.url(template)
     pool = connections.create_pool(url)
-    async with make_world(
+    async with make_environment(
         pool=pool,
         sessions=connections.session_factory(pool),
         link=link,

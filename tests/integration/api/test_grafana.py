@@ -12,13 +12,13 @@ import codehub
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "codehub.json"
 NAME = re.compile(r"codehub_[a-z_]+")
-ROOMS = ("api", "coordinators", "signals", "services")
+PACKAGES = ("api", "coordinators", "signals", "services")
 
 
 def measured() -> set[str]:
-    for room in ROOMS:
-        package = importlib.import_module(f"codehub.{room}")
-        for module in pkgutil.walk_packages(package.__path__, f"codehub.{room}."):
+    for name in PACKAGES:
+        package = importlib.import_module(f"codehub.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"codehub.{name}."):
             importlib.import_module(module.name)
     return {family.name for family in REGISTRY.collect() if family.name.startswith("codehub_")}
 

@@ -7,13 +7,14 @@ token, and somebody disabled who still has a cookie.
 import json
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 from sqlalchemy import text
 
 from tests.integration.api.environment import ApiEnvironment, create_workspace, user_id
+from tests.support.archive_forgery import plant
 
 WHO = ("nobody", "owner", "other", "admin", "token", "disabled")
 
@@ -62,9 +63,22 @@ TABLE = [
     Call("POST", WS + "/archive", mine(202)),
     Call("POST", WS + "/keep-awake", mine(202), {"hours": 1}),
     Call("POST", WS + "/recover", mine(202)),  # without an error; with one: test_who_may_lift_an_error
+    Call("POST", WS + "/return-to-archive", mine(409), {"archive_key": "one"}),  # test_return_to_archive
     Call("GET", WS + "/history", mine(200)),
     Call("GET", WS + "/archives", mine(200)),
+    Call("GET", WS + "/archives/{op_id}/{attempt}/home.tar.zst", mine(200)),
     Call("GET", WS + "/logs", mine(200)),
+    Call("GET", WS + "/ssh", mine(200)),
+    Call("POST", WS + "/exec", mine(409), {"argv": ["true"]}),  # it sleeps; one that runs: test_inside
+    Call("GET", WS + "/files", mine(409)),
+    Call("DELETE", WS + "/files", mine(409)),
+    Call("GET", WS + "/files/stat", mine(409)),
+    Call("GET", WS + "/files/content", mine(409)),
+    Call("PUT", WS + "/files/content", mine(409)),
+    Call("POST", WS + "/files/directory", mine(409), {"path": "notes"}),
+    Call("POST", WS + "/files/move", mine(409), {"path": "notes", "target": "old"}),
+    Call("GET", WS + "/files/archive", mine(409)),
+    Call("PUT", WS + "/files/archive", mine(409)),
     Call("GET", "/api/v1/images", everyone(200)),
     Call("GET", "/api/v1/limits", everyone(200)),
     Call("GET", "/api/v1/users", admins(200)),
@@ -113,7 +127,14 @@ async def test_who_may_call_what(environment: ApiEnvironment, call: Call) -> Non
     for who, expected in zip(WHO, call.expected, strict=True):
         # A fresh workspace each: what one person did must not answer for the next.
         workspace = await create_workspace(people["token"], f"of ann for {who}")
-        path = call.path.format(workspace_id=workspace["id"], token_id=uuid4(), user_id=uuid4())
+        archive = plant(environment.archives, UUID(workspace["id"]), b"archive")
+        path = call.path.format(
+            workspace_id=workspace["id"],
+            token_id=uuid4(),
+            user_id=uuid4(),
+            op_id=archive.op_id,
+            attempt=archive.attempt,
+        )
         body = call.body
         if call.path == "/api/v1/workspaces" and call.method == "POST":
             body = {"name": f"new for {who}"}
@@ -172,7 +193,7 @@ async def test_others_workspaces_are_listed_for_admins_alone(environment: ApiEnv
 
 async def execute(environment: ApiEnvironment, statement: str, **values: Any) -> None:
     async with environment.sessions.begin() as session:
-        await session.execute(text(statement), values)
+        await session.exec(text(statement), values)
 
 
 def _error(operation: str, reason: str, *, terminal: bool) -> str:

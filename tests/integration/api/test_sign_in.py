@@ -9,13 +9,16 @@ from io import StringIO
 import httpx
 import pytest
 import structlog
-from sqlalchemy import text
+from sqlalchemy import Interval, Text, text
 
 from codehub.domain.states import Role
 from codehub.kit import logs
+from codehub.kit.addresses import AddressSet
 from codehub.services.identity import CACHE_SECONDS
 from codehub.store.accounts.secrets import hash_secret
-from tests.integration.api.environment import BASE_URL, PASSWORD, ApiEnvironment, create_workspace, user_id
+from codehub.store.db.typed_text import typed_text
+from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace, user_id
+from tests.support.accounts import PASSWORD
 from tests.support.waiting import until
 
 LOGIN = "/api/v1/auth/login"
@@ -32,7 +35,7 @@ async def status(client: httpx.AsyncClient) -> int:
 
 async def execute(environment: ApiEnvironment, statement: str, **values: object) -> None:
     async with environment.sessions.begin() as session:
-        await session.execute(text(statement), values)
+        await session.exec(text(statement), values)
 
 
 async def eventually_refused(client: httpx.AsyncClient) -> None:
@@ -81,8 +84,8 @@ async def test_only_hashes_are_stored(environment: ApiEnvironment) -> None:
     token = (await ann.post("/api/v1/tokens", json={"name": "ci"})).json()["token"]
     assert token.startswith("chp_")
     async with environment.sessions() as session:
-        sessions = (await session.execute(text("SELECT secret_hash FROM sessions"))).scalars().all()
-        tokens = (await session.execute(text("SELECT secret_hash FROM api_tokens"))).scalars().all()
+        sessions = (await session.exec(typed_text("SELECT secret_hash FROM sessions", Text()))).all()
+        tokens = (await session.exec(typed_text("SELECT secret_hash FROM api_tokens", Text()))).all()
     assert sessions == [hash_secret(secret)]
     assert tokens == [hash_secret(token)]
     listed = (await ann.get("/api/v1/tokens")).text
@@ -164,8 +167,12 @@ async def test_sessions_last_14_days_idle_and_90_in_all(environment: ApiEnvironm
     await environment.sign_in("ann")
     async with environment.sessions() as session:
         idle, absolute = (
-            await session.execute(
-                text("SELECT idle_expires_at - created_at, expires_at - created_at FROM sessions")
+            await session.exec(
+                typed_text(
+                    "SELECT idle_expires_at - created_at, expires_at - created_at FROM sessions",
+                    Interval(),
+                    Interval(),
+                )
             )
         ).one()
     assert (round(idle.total_seconds() / 86400), round(absolute.total_seconds() / 86400)) == (14, 90)
@@ -343,19 +350,28 @@ async def test_another_site_cannot_sign_somebody_in(environment: ApiEnvironment)
 async def test_the_forwarded_address_counts_only_from_whom_it_may(environment: ApiEnvironment) -> None:
     await environment.add_user("ann")
 
-    async def address_seen(app: httpx.ASGITransport) -> str:
+    async def address_seen(app: httpx.ASGITransport, chain: str = "198.51.100.9, 203.0.113.7") -> str:
         async with httpx.AsyncClient(transport=app, base_url=BASE_URL) as client:
             body = {"username": "ann", "password": PASSWORD}
-            headers = {"X-Forwarded-For": "198.51.100.9, 203.0.113.7"}
+            headers = {"X-Forwarded-For": chain}
             assert (await client.post(LOGIN, json=body, headers=headers)).status_code == 200
         async with environment.sessions() as session:
-            seen = text("SELECT detail->>'address' FROM audit_log ORDER BY seq DESC LIMIT 1")
-            return str((await session.execute(seen)).scalar_one())
+            seen = typed_text("SELECT detail->>'address' FROM audit_log ORDER BY seq DESC LIMIT 1", Text())
+            return (await session.exec(seen)).one()
 
     assert await address_seen(httpx.ASGITransport(environment.app, client=("192.0.2.1", 5))) == "192.0.2.1"
     assert await address_seen(httpx.ASGITransport(environment.app, client=("", 0))) == "203.0.113.7"
-    trusting = environment.with_settings(trusted_peers=frozenset({"192.0.2.1"}))
+    trusting = environment.with_settings(trusted_peers=AddressSet(["192.0.2.0/24", "10.1.2.3"]))
     assert await address_seen(httpx.ASGITransport(trusting, client=("192.0.2.1", 5))) == "203.0.113.7"
+    # CodeHub's own proxy adds the front proxy's address: the client is the last one nobody vouches for.
+    through_front = "6.6.6.6, 203.0.113.9, 10.1.2.3"
+    assert await address_seen(httpx.ASGITransport(trusting, client=("", 0)), through_front) == "203.0.113.9"
+    two_fronts = "203.0.113.9, 192.0.2.77, 10.1.2.3"
+    assert (
+        await address_seen(httpx.ASGITransport(trusting, client=("192.0.2.1", 5)), two_fronts)
+        == "203.0.113.9"
+    )
+    assert await address_seen(httpx.ASGITransport(trusting, client=("", 0)), "10.1.2.3") == "10.1.2.3"
 
 
 async def test_everything_is_audited_with_its_doer(environment: ApiEnvironment) -> None:

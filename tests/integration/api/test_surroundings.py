@@ -1,6 +1,7 @@
 """What is served beside the calls about workspaces: health, measurements, output, orphans, the dashboard."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from codehub.api import dashboard, problems
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
+from codehub.runtimes.base import LeftVolume
 from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace, serve
 from tests.integration.api.listening import listening
 from tests.support.redis import RedisServer
@@ -75,6 +77,18 @@ async def test_what_belongs_to_nobody_is_listed(environment: ApiEnvironment) -> 
     assert [(each["kind"], each["name"]) for each in items] == [
         ("container", f"ws-{stranger}"),
         ("volume", f"ws-{stranger}-home"),
+    ]
+
+
+async def test_volumes_that_outlived_their_homes_are_listed(environment: ApiEnvironment) -> None:
+    admin = await environment.sign_in("admin")
+    since = datetime(2026, 1, 2, tzinfo=UTC)
+    environment.runtime.left_volumes = [LeftVolume("pvc-1", 1024**3, since), LeftVolume("pvc-2")]
+    items = (await admin.get("/api/v1/admin/orphans")).json()["items"]
+    retained = {"kind": "volume", "why": "retained"}
+    assert items == [
+        {**retained, "name": "pvc-1", "bytes": 1024**3, "first_seen_at": "2026-01-02T00:00:00Z"},
+        {**retained, "name": "pvc-2", "bytes": None, "first_seen_at": None},
     ]
 
 

@@ -1,17 +1,20 @@
 """Requests, limits and lists."""
 
 import asyncio
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
 import pytest
-from sqlalchemy import Executable, text
+from pydantic import TypeAdapter
+from sqlalchemy import Executable, Text, Uuid, text
 
-from codehub.api.schemas.models import Workspace
+from codehub.api.schemas.workspaces import Workspace
 from codehub.kit.ids import uuid7
 from codehub.signals.activity import ActivityKind
-from codehub.store.db.session import Rows, Session
+from codehub.store.db.session import Session
+from codehub.store.db.typed_text import typed_text
 from tests.integration.api.environment import ApiEnvironment, create_workspace, user_id
 from tests.support.redis import RedisServer
 
@@ -24,19 +27,25 @@ async def intent(client: httpx.AsyncClient, workspace: dict[str, Any], what: str
 
 async def execute(environment: ApiEnvironment, statement: str, **values: Any) -> None:
     async with environment.sessions.begin() as session:
-        await session.execute(text(statement), values)
+        await session.exec(text(statement), values)
 
 
 async def test_an_answer_is_what_the_description_says(environment: ApiEnvironment) -> None:
     ann = await environment.sign_in("ann")
     made = await create_workspace(ann, "thesis", description="draft", memo="m", standby_ttl_seconds=60)
-    assert made.keys() == Workspace.model_fields.keys()
-    Workspace.model_validate(made)
+    assert made.keys() == Workspace.__annotations__.keys()
+    TypeAdapter(Workspace).validate_python(made)
     assert (made["status"], made["progress"], made["version"]) == ("new", None, 1)
     assert made["url"] == f"http://codehub.test/w/{made['id']}/"
     assert made["image_ref"] == "fake"
     assert (made["standby_ttl_seconds"], made["archive_ttl_seconds"]) == (60, 86400)
-    assert made["activity"] == {"connections": 0, "last_seen_at": None, "kind": None, "next": None}
+    assert made["activity"] == {
+        "connections": 0,
+        "last_seen_at": None,
+        "kind": None,
+        "awake": None,
+        "next": None,
+    }
 
 
 async def test_a_workspace_says_whether_it_holds_a_place(environment: ApiEnvironment) -> None:
@@ -68,7 +77,7 @@ async def test_with_a_base_domain_each_workspace_has_an_origin_of_its_own(
     assert answer.json()["url"] == f"http://{made['id']}.localhost:8000/"
 
 
-async def test_wishes_are_taken_and_repeating_one_changes_nothing(environment: ApiEnvironment) -> None:
+async def test_intents_are_taken_and_repeating_one_changes_nothing(environment: ApiEnvironment) -> None:
     ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
     for what, desired in (("start", "RUNNING"), ("stop", "STANDBY"), ("archive", "PENDING")):
@@ -80,7 +89,7 @@ async def test_wishes_are_taken_and_repeating_one_changes_nothing(environment: A
     assert (refused.status_code, refused.json()["code"]) == (409, "archived")
 
 
-async def test_a_deleted_workspace_takes_no_wishes_and_then_is_gone(environment: ApiEnvironment) -> None:
+async def test_a_deleted_workspace_takes_no_intents_and_then_is_gone(environment: ApiEnvironment) -> None:
     ann, admin = await environment.sign_in("ann"), await environment.sign_in("admin")
     workspace = await create_workspace(ann)
     path = f"{WORKSPACES}/{workspace['id']}"
@@ -149,6 +158,9 @@ async def test_keep_awake_is_a_promise_that_can_be_taken_back(environment: ApiEn
     path = f"{WORKSPACES}/{workspace['id']}/keep-awake"
     assert (await ann.post(path, json={"hours": 4})).json()["awake_until"] is not None
     assert (await ann.post(path, json={"hours": 0})).json()["awake_until"] is None
+    kept = (await ann.post(path)).json()  # as the tab's button does
+    until, since = (datetime.fromisoformat(kept[name]) for name in ("awake_until", "last_access_at"))
+    assert timedelta(minutes=59) < until - since < timedelta(minutes=61)
     for hours in (-1, 24.5, "4", None):
         answer = await ann.post(path, json={"hours": hours})
         assert answer.status_code == 422
@@ -194,6 +206,7 @@ async def test_activity_says_who_is_there_and_what_happens_next(
         "connections": None,
         "last_seen_at": None,
         "kind": None,
+        "awake": {"because": "unknown", "since": None, "work": None},
         "next": None,
     }
 
@@ -217,15 +230,15 @@ async def test_edits_change_what_they_name(environment: ApiEnvironment) -> None:
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each SELECT on workspaces returned, from here on."""
     counts: list[int] = []
-    execute = Session.execute
+    exec_ = Session.exec
 
-    async def counted(session: Session, statement: Executable, deps: Any = None) -> Rows[Any]:
-        rows = await execute(session, statement, deps)
+    async def counted(session: Session, statement: Executable, params: Any = None) -> Any:
+        rows: Any = await exec_(session, cast(Any, statement), params)
         if str(statement).startswith("SELECT workspaces"):
             counts.append(len(rows))
         return rows
 
-    monkeypatch.setattr(Session, "execute", counted)
+    monkeypatch.setattr(Session, "exec", counted)
     return counts
 
 
@@ -263,16 +276,17 @@ async def test_ten_thousand_workspaces_are_paged_at_a_constant_price(
 async def _explain(environment: ApiEnvironment, cursor: UUID) -> str:
     """The plan of a page far down the list."""
     async with environment.sessions() as session:
-        owner = (await session.execute(text("SELECT owner_id FROM workspaces LIMIT 1"))).scalar_one()
-        rows = await session.execute(
-            text(
+        owner = (await session.exec(typed_text("SELECT owner_id FROM workspaces LIMIT 1", Uuid()))).one()
+        rows = await session.exec(
+            typed_text(
                 "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT * FROM workspaces "
                 "WHERE observed_status <> 'DELETED' AND owner_id = :owner AND id < :cursor "
-                "ORDER BY id DESC LIMIT 51"
+                "ORDER BY id DESC LIMIT 51",
+                Text(),
             ),
             {"owner": owner, "cursor": cursor},
         )
-        return "\n".join(row[0] for row in rows)
+        return "\n".join(rows)
 
 
 async def test_filters_by_status_and_text(environment: ApiEnvironment) -> None:

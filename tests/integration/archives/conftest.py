@@ -1,4 +1,4 @@
-"""Benches for storage jobs: a directory store each, and S3 servers shared within a test process."""
+"""Environments for storage jobs: a directory store each, and S3 servers shared within a test process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.object_stores import S3Server, moto_server, rclone_server
-from tests.support.storage_job import Bench
+from tests.support.storage_job import StorageJobEnvironment
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def environment(tmp_path: Path) -> StorageJobEnvironment:
     store = tmp_path / "archives"
     store.mkdir()
-    return Bench(root=tmp_path, archive_url=f"file://{store}")
+    return StorageJobEnvironment(root=tmp_path, archive_url=f"file://{store}")
 
 
 @pytest.fixture(scope="session")

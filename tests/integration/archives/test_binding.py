@@ -11,21 +11,21 @@ import zstandard
 
 from codehub.archives.keys import parse_archive_key
 from tests.support.archive_forgery import meta_of, plant, tar_of
-from tests.support.storage_job import Bench
+from tests.support.storage_job import StorageJobEnvironment
 
 HOME = b"precious"
 
 
 @pytest.fixture
-def store(bench: Bench) -> Path:
-    return bench.root / "archives"
+def store(environment: StorageJobEnvironment) -> Path:
+    return environment.root / "archives"
 
 
 @pytest.fixture
-def home(bench: Bench) -> Path:
-    bench.volume.mkdir()
-    (bench.volume / "file").write_bytes(HOME)
-    return bench.volume
+def home(environment: StorageJobEnvironment) -> Path:
+    environment.volume.mkdir()
+    (environment.volume / "file").write_bytes(HOME)
+    return environment.volume
 
 
 def rewrite_meta(store: Path, key: str, **changes: Any) -> None:
@@ -40,118 +40,130 @@ def put_over(store: Path, key: str, other: str) -> None:
         shutil.copy(store / f"{other}{suffix}", store / f"{key}{suffix}")
 
 
-def assert_lost(bench: Bench, key: str, words: str, *, sha256: str | None = None) -> None:
-    failed = bench.restore(key, archive_sha256=sha256).failed
+def assert_lost(
+    environment: StorageJobEnvironment, key: str, words: str, *, sha256: str | None = None
+) -> None:
+    failed = environment.restore(key, archive_sha256=sha256).failed
     assert (failed["code"], failed["context"]["archive_key"]) == ("ARCHIVE_MISMATCH", key)
     assert words in failed["message"]
-    assert (bench.volume / "file").read_bytes() == HOME
-    assert not bench.staging.exists() or list(bench.staging.iterdir()) == []
+    assert (environment.volume / "file").read_bytes() == HOME
+    assert not environment.staging.exists() or list(environment.staging.iterdir()) == []
 
 
-def test_a_meta_says_whose_archive_it_is(bench: Bench, store: Path, home: Path) -> None:
+def test_a_meta_says_whose_archive_it_is(environment: StorageJobEnvironment, store: Path, home: Path) -> None:
     op_id = uuid4()
-    done = bench.archive(op_id).done
+    done = environment.archive(op_id).done
     meta = json.loads((store / f"{done['archive_key']}.meta").read_bytes())
-    assert (meta["workspace_id"], meta["op_id"]) == (str(bench.workspace_id), str(op_id))
-    assert meta["installation_id"] == bench.installation_id
+    assert (meta["workspace_id"], meta["op_id"]) == (str(environment.workspace_id), str(op_id))
+    assert meta["installation_id"] == environment.installation_id
     assert meta["sha256"] == done["sha256"]
 
 
-def test_another_workspaces_archive_in_its_place(bench: Bench, store: Path, home: Path) -> None:
-    mine = bench.archive().done
-    other = bench.with_(workspace_id=uuid4()).archive().key
+def test_another_workspaces_archive_in_its_place(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
+    mine = environment.archive().done
+    other = environment.with_(workspace_id=uuid4()).archive().key
     put_over(store, mine["archive_key"], other)
-    assert_lost(bench, mine["archive_key"], "another workspace", sha256=mine["sha256"])
-    assert_lost(bench, mine["archive_key"], "another workspace")  # also where the row knows no checksum
+    assert_lost(environment, mine["archive_key"], "another workspace", sha256=mine["sha256"])
+    assert_lost(environment, mine["archive_key"], "another workspace")  # also where the row knows no checksum
 
 
-def test_an_older_generation_in_its_place(bench: Bench, store: Path, home: Path) -> None:
-    older = bench.archive().key
+def test_an_older_generation_in_its_place(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
+    older = environment.archive().key
     (home / "file").write_bytes(HOME)
-    newer = bench.archive().done
+    newer = environment.archive().done
     put_over(store, newer["archive_key"], older)
-    assert_lost(bench, newer["archive_key"], "another operation", sha256=newer["sha256"])
+    assert_lost(environment, newer["archive_key"], "another operation", sha256=newer["sha256"])
 
 
-def test_an_archive_of_another_installation(bench: Bench, store: Path, home: Path) -> None:
-    key = bench.archive().key
-    assert_lost(bench.with_(installation_id="another"), key, "another installation")
+def test_an_archive_of_another_installation(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
+    key = environment.archive().key
+    assert_lost(environment.with_(installation_id="another"), key, "another installation")
 
 
-def test_an_empty_archive_with_a_matching_meta(bench: Bench, store: Path, home: Path) -> None:
-    mine = bench.archive().done
+def test_an_empty_archive_with_a_matching_meta(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
+    mine = environment.archive().done
     raw = zstandard.ZstdCompressor().compress(tar_of())
     (store / mine["archive_key"]).write_bytes(raw)
     empty = meta_of(raw)
     rewrite_meta(store, mine["archive_key"], sha256=empty.sha256, bytes=empty.bytes, files=0)
-    assert_lost(bench, mine["archive_key"], "checksum", sha256=mine["sha256"])
+    assert_lost(environment, mine["archive_key"], "checksum", sha256=mine["sha256"])
 
 
 def test_a_meta_stripped_of_its_names_does_not_pass_for_an_old_one(
-    bench: Bench, store: Path, home: Path
+    environment: StorageJobEnvironment, store: Path, home: Path
 ) -> None:
-    mine = bench.archive().done
-    other = bench.with_(workspace_id=uuid4())
+    mine = environment.archive().done
+    other = environment.with_(workspace_id=uuid4())
     (home / "file").write_bytes(b"theirs")
     theirs = other.archive().key
     (home / "file").write_bytes(HOME)
     put_over(store, mine["archive_key"], theirs)
     rewrite_meta(store, mine["archive_key"], workspace_id=..., op_id=..., installation_id=...)
-    assert_lost(bench, mine["archive_key"], "checksum", sha256=mine["sha256"])
+    assert_lost(environment, mine["archive_key"], "checksum", sha256=mine["sha256"])
 
 
-def test_a_key_of_another_workspace(bench: Bench, store: Path, home: Path) -> None:
-    key = bench.with_(workspace_id=uuid4()).archive().key
-    assert_lost(bench, key, "another workspace")
+def test_a_key_of_another_workspace(environment: StorageJobEnvironment, store: Path, home: Path) -> None:
+    key = environment.with_(workspace_id=uuid4()).archive().key
+    assert_lost(environment, key, "another workspace")
 
 
 def test_an_archive_of_an_older_release_is_restored_and_said_to_be_unbound(
-    bench: Bench, store: Path, home: Path
+    environment: StorageJobEnvironment, store: Path, home: Path
 ) -> None:
-    key = bench.archive().key
-    assert bench.restore(key).done["bound"] is True
+    key = environment.archive().key
+    assert environment.restore(key).done["bound"] is True
     rewrite_meta(store, key, workspace_id=..., op_id=..., installation_id=...)
-    assert bench.restore(key).done["bound"] is False
+    assert environment.restore(key).done["bound"] is False
 
 
-def test_only_what_is_its_own_is_adopted(bench: Bench, store: Path, home: Path) -> None:
+def test_only_what_is_its_own_is_adopted(environment: StorageJobEnvironment, store: Path, home: Path) -> None:
     """A committed attempt under the operation's folder that is not its own: a new one is made beside it."""
     op_id = uuid4()
-    other = bench.with_(workspace_id=uuid4()).archive().key
-    first = bench.archive(op_id).done
-    assert bench.archive(op_id).done["reused"] is True  # its own: idempotent, with the same checksum
-    assert bench.archive(op_id).done["sha256"] == first["sha256"]
+    other = environment.with_(workspace_id=uuid4()).archive().key
+    first = environment.archive(op_id).done
+    assert environment.archive(op_id).done["reused"] is True  # its own: idempotent, with the same checksum
+    assert environment.archive(op_id).done["sha256"] == first["sha256"]
     put_over(store, first["archive_key"], other)
-    again = bench.archive(op_id).done
+    again = environment.archive(op_id).done
     assert (again["reused"], again["sha256"] != "") == (False, True)
     assert again["archive_key"] != first["archive_key"]
-    assert bench.restore(again["archive_key"], archive_sha256=again["sha256"]).done
+    assert environment.restore(again["archive_key"], archive_sha256=again["sha256"]).done
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[" * 20_000], ids=["damaged", "nested"])
 def test_a_damaged_attempt_keeps_no_new_one_from_being_made(
-    bench: Bench, store: Path, home: Path, raw: bytes
+    environment: StorageJobEnvironment, store: Path, home: Path, raw: bytes
 ) -> None:
     op_id = uuid4()
-    first = bench.archive(op_id).key
+    first = environment.archive(op_id).key
     (store / f"{first}.meta").write_bytes(raw)
-    assert bench.archive(op_id).done["reused"] is False
+    assert environment.archive(op_id).done["reused"] is False
 
 
 @pytest.mark.parametrize("raw", [b"[" * 30_000, b'{"bytes": ' + b"9" * 60_000 + b"}"], ids=["deep", "huge"])
 def test_a_meta_that_breaks_parsers_is_lost_data_in_few_words(
-    bench: Bench, store: Path, home: Path, raw: bytes
+    environment: StorageJobEnvironment, store: Path, home: Path, raw: bytes
 ) -> None:
-    key = bench.archive().key
+    key = environment.archive().key
     (store / f"{key}.meta").write_bytes(raw)
-    failed = bench.restore(key).failed
+    failed = environment.restore(key).failed
     assert failed["code"] == "CHECKSUM_MISMATCH"
     assert len(failed["message"]) < 100
 
 
-def test_a_planted_archive_lies_where_its_key_says(bench: Bench, store: Path, home: Path) -> None:
+def test_a_planted_archive_lies_where_its_key_says(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
     """The forgeries of the other tests have no binding: they must be refused for what they hold."""
-    path = plant(store, bench.workspace_id, zstandard.ZstdCompressor().compress(tar_of()))
+    path = plant(store, environment.workspace_id, zstandard.ZstdCompressor().compress(tar_of()))
     parsed = parse_archive_key(path.key)
     assert parsed is not None
     assert isinstance(parsed.op_id, UUID)

@@ -13,7 +13,7 @@ import pytest
 
 from codehub.archives.swap import BesideVolume
 from tests.support.object_stores import S3Server
-from tests.support.storage_job import Bench, outcome_of
+from tests.support.storage_job import StorageJobEnvironment, outcome_of
 from tests.support.trees import make_every_kind, snapshot
 
 SECONDS = 30.0
@@ -49,15 +49,17 @@ def processes_using(marker: str) -> list[int]:
 
 
 @pytest.fixture
-def home(bench: Bench) -> Bench:
-    make_every_kind(bench.volume)
-    (bench.volume / "large").write_bytes(os.urandom(12_000_000))
-    return bench
+def home(environment: StorageJobEnvironment) -> StorageJobEnvironment:
+    make_every_kind(environment.volume)
+    (environment.volume / "large").write_bytes(os.urandom(12_000_000))
+    return environment
 
 
-def kill_when(bench: Bench, order: dict[str, object], reached: Callable[[], bool]) -> bool:
+def kill_when(
+    environment: StorageJobEnvironment, order: dict[str, object], reached: Callable[[], bool]
+) -> bool:
     """Run a job and kill it once ``reached``. False if it was faster than that."""
-    with bench.started(order) as process:
+    with environment.started(order) as process:
         wait_for(lambda: reached() or process.poll() is not None, "the point to kill at")
         early = process.poll() is None
         process.kill()
@@ -66,7 +68,7 @@ def kill_when(bench: Bench, order: dict[str, object], reached: Callable[[], bool
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_an_archive_killed_anywhere(home: Bench, seed: int) -> None:
+def test_an_archive_killed_anywhere(home: StorageJobEnvironment, seed: int) -> None:
     store = home.root / "archives"
     before = snapshot(home.volume)
     order = home.order("archive")
@@ -83,7 +85,7 @@ def test_an_archive_killed_anywhere(home: Bench, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_restore_killed_anywhere(home: Bench, seed: int) -> None:
+def test_a_restore_killed_anywhere(home: StorageJobEnvironment, seed: int) -> None:
     archived = snapshot(home.volume)
     key = home.archive().key
     (home.volume / "large").write_bytes(b"older than the archive")
@@ -100,7 +102,7 @@ def test_a_restore_killed_anywhere(home: Bench, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_restore_inside_a_mount_point_killed_anywhere(home: Bench, seed: int) -> None:
+def test_a_restore_inside_a_mount_point_killed_anywhere(home: StorageJobEnvironment, seed: int) -> None:
     archived = snapshot(home.volume)
     key = home.archive().key
     order = home.order("restore", archive_key=key, swap="inside")
@@ -110,7 +112,7 @@ def test_a_restore_inside_a_mount_point_killed_anywhere(home: Bench, seed: int) 
     assert snapshot(home.volume) == archived
 
 
-def test_an_object_without_meta_is_debris(home: Bench) -> None:
+def test_an_object_without_meta_is_debris(home: StorageJobEnvironment) -> None:
     """As if killed between the object and its meta: the object does not count, the next try makes its own."""
     store = home.root / "archives"
     order = home.order("archive")
@@ -124,12 +126,12 @@ def test_an_object_without_meta_is_debris(home: Bench) -> None:
     assert home.restore(committed.key).failed["code"] == "ARCHIVE_NOT_FOUND"
 
 
-def test_the_meta_comes_last(home: Bench, rclone: S3Server) -> None:
+def test_the_meta_comes_last(home: StorageJobEnvironment, rclone: S3Server) -> None:
     """Seen from outside: whenever a meta is there, its object is there and whole."""
     bucket = rclone.new_bucket()
-    bench = home.with_(archive_url=f"s3://{bucket}", storage_options=rclone.options())
+    environment = home.with_(archive_url=f"s3://{bucket}", storage_options=rclone.options())
     seen: list[list[str]] = []
-    with bench.started(bench.order("archive")) as process:
+    with environment.started(environment.order("archive")) as process:
         while process.poll() is None:
             seen.append(sorted(rclone.keys(bucket)))
     for keys in seen:
@@ -138,14 +140,14 @@ def test_the_meta_comes_last(home: Bench, rclone: S3Server) -> None:
     assert len(rclone.keys(bucket)) == 2
 
 
-def test_tar_dies_with_its_job(home: Bench) -> None:
+def test_tar_dies_with_its_job(home: StorageJobEnvironment) -> None:
     with (home.volume / "endless").open("wb") as file:
         for _ in range(64):
             file.write(os.urandom(1_000_000))
     order = home.order("archive")
     marker = f"CODEHUB_STORAGE_JOB_OF={home.workspace_id}"
-    bench = home.with_(env={"CODEHUB_STORAGE_JOB_OF": str(home.workspace_id)})
-    with bench.started(order) as process:
+    environment = home.with_(env={"CODEHUB_STORAGE_JOB_OF": str(home.workspace_id)})
+    with environment.started(order) as process:
         wait_for(lambda: len(processes_using(marker)) == 2, "job and tar")
         process.kill()
         process.wait()
@@ -153,7 +155,7 @@ def test_tar_dies_with_its_job(home: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["archive", "restore"])
-def test_a_polite_stop_leaves_nothing_behind(home: Bench, kind: str) -> None:
+def test_a_polite_stop_leaves_nothing_behind(home: StorageJobEnvironment, kind: str) -> None:
     store = home.root / "archives"
     key = home.archive().key
     kept = sorted(store.rglob("home.tar.zst*"))
@@ -174,7 +176,7 @@ def test_a_polite_stop_leaves_nothing_behind(home: Bench, kind: str) -> None:
     assert snapshot(home.volume) == before
 
 
-def test_a_job_nobody_listens_to_ends(home: Bench) -> None:
+def test_a_job_nobody_listens_to_ends(home: StorageJobEnvironment) -> None:
     order = home.order("archive")
     with home.started(order) as process:
         assert process.stdout is not None
@@ -186,7 +188,7 @@ def test_a_job_nobody_listens_to_ends(home: Bench) -> None:
     assert home.run(order).done
 
 
-def test_what_an_earlier_try_left_is_swept(home: Bench) -> None:
+def test_what_an_earlier_try_left_is_swept(home: StorageJobEnvironment) -> None:
     key = home.archive().key
     place = BesideVolume(home.volume, staging=home.staging)
     place.sweep()
@@ -198,7 +200,7 @@ def test_what_an_earlier_try_left_is_swept(home: Bench) -> None:
     assert [path.name for path in home.staging.iterdir()] == ["not ours"]
 
 
-def test_debris_in_a_directory_can_be_seen(home: Bench) -> None:
+def test_debris_in_a_directory_can_be_seen(home: StorageJobEnvironment) -> None:
     """A killed upload leaves its object under its own name, where the archive GC finds and removes it."""
     store = home.root / "archives"
     if not kill_when(home, home.order("archive"), lambda: bytes_below(store) > 1_000_000):
@@ -207,17 +209,17 @@ def test_debris_in_a_directory_can_be_seen(home: Bench) -> None:
     assert names == {"home.tar.zst"}
 
 
-def test_memory_stays_flat(bench: Bench) -> None:
+def test_memory_stays_flat(environment: StorageJobEnvironment) -> None:
     """300 MB of noise through a job: its peak must not grow with the home."""
-    bench.volume.mkdir()
-    with (bench.volume / "noise").open("wb") as file:
+    environment.volume.mkdir()
+    with (environment.volume / "noise").open("wb") as file:
         for _ in range(300):
             file.write(os.urandom(1_000_000))
 
     def peak_of(order: dict[str, object]) -> int:
         """VmHWM only grows, so the last look at it is the peak. (ru_maxrss would start from our own.)"""
         peak = 0
-        with bench.started(order) as process:
+        with environment.started(order) as process:
             while process.poll() is None:
                 status = Path(f"/proc/{process.pid}/status").read_text()
                 found = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -225,9 +227,9 @@ def test_memory_stays_flat(bench: Bench) -> None:
         assert process.returncode == 0
         return peak
 
-    order = bench.order("archive")
+    order = environment.order("archive")
     archive_peak = peak_of(order)
-    restore_peak = peak_of(bench.order("restore", archive_key=bench.run(order).key))
+    restore_peak = peak_of(environment.order("restore", archive_key=environment.run(order).key))
     print(f"peak: archive {archive_peak >> 20} MiB, restore {restore_peak >> 20} MiB")
     assert archive_peak < 220 * 1024 * 1024
     assert restore_peak < 160 * 1024 * 1024

@@ -18,15 +18,12 @@ from hypothesis import strategies as st
 
 from codehub.archives.swap import BesideVolume, InsideVolume, StagingPlace
 from tests.support.killed_at import killed_before_step
-from tests.support.odd_homes import ODDITIES, make_odd_home
-from tests.support.storage_job import Bench
+from tests.support.odd_homes import ODDITIES, SHALLOW, make_odd_home
+from tests.support.storage_job import StorageJobEnvironment
 from tests.support.trees import Entry, snapshot
 
 NOBODY = 65534
 MEMORY = Path("/dev/shm")
-SHALLOW = sorted(
-    set(ODDITIES) - {"very_deep_folders"}
-)  # its thousand folders are a thousand steps: a test of its own
 KINDS = ["beside", "inside"]
 USERS = [None, NOBODY] if os.geteuid() == 0 else [None]
 
@@ -34,7 +31,7 @@ odd_homes = st.lists(st.sampled_from(SHALLOW), min_size=1, max_size=4, unique=Tr
 
 
 @pytest.fixture
-def grounds() -> Iterator[Path]:
+def shared_directory() -> Iterator[Path]:
     """A folder that another user may reach too, which pytest's own are not. In memory where that can be: a
     swap ends with a sync of its whole file system, and hundreds of those wait for whatever else the disk
     does."""
@@ -49,15 +46,15 @@ def clear(path: Path) -> None:
     subprocess.run(["rm", "-rf", "--", path], check=True)
 
 
-def place_in(ground: Path, kind: str) -> StagingPlace:
+def place_in(directory: Path, kind: str) -> StagingPlace:
     if kind == "beside":
-        return BesideVolume(ground / "volume", staging=ground / "staging")
-    return InsideVolume(ground / "volume")
+        return BesideVolume(directory / "volume", staging=directory / "staging")
+    return InsideVolume(directory / "volume")
 
 
-def stage(ground: Path, kind: str, fill: Callable[[Path], None]) -> Path:
+def stage(directory: Path, kind: str, fill: Callable[[Path], None]) -> Path:
     """What a restore does before the swap, the archive apart."""
-    place = place_in(ground, kind)
+    place = place_in(directory, kind)
     place.sweep()
     home = place.make()
     fill(home)
@@ -65,8 +62,8 @@ def stage(ground: Path, kind: str, fill: Callable[[Path], None]) -> Path:
     return home
 
 
-def restore(ground: Path, kind: str, fill: Callable[[Path], None]) -> None:
-    place_in(ground, kind).publish(stage(ground, kind, fill))
+def restore(directory: Path, kind: str, fill: Callable[[Path], None]) -> None:
+    place_in(directory, kind).publish(stage(directory, kind, fill))
 
 
 def kill_at_every_step(
@@ -74,25 +71,27 @@ def kill_at_every_step(
 ) -> None:
     """Before its first, second, … step, until it ends by itself; each time the next try makes it good."""
     for step in count(1, stride):
-        ground = root / str(step)
-        ground.mkdir()
+        directory = root / str(step)
+        directory.mkdir()
         if uid is not None:
-            os.chown(ground, uid, uid)
-        staged = ground / "home-to-publish"
+            os.chown(directory, uid, uid)
+        staged = directory / "home-to-publish"
 
-        def prepare(ground: Path = ground, staged: Path = staged) -> None:
-            fill(ground / "volume")
-            staged.symlink_to(stage(ground, kind, fill))
+        def prepare(directory: Path = directory, staged: Path = staged) -> None:
+            fill(directory / "volume")
+            staged.symlink_to(stage(directory, kind, fill))
 
-        def swap(ground: Path = ground, staged: Path = staged) -> None:
-            place_in(ground, kind).publish(Path(os.readlink(staged)))
+        def swap(directory: Path = directory, staged: Path = staged) -> None:
+            place_in(directory, kind).publish(Path(os.readlink(staged)))
 
         killed = killed_before_step(swap, step, uid=uid, prepare=prepare)
         if killed:
-            assert not killed_before_step(partial(restore, ground, kind, fill), None, uid=uid)
+            assert not killed_before_step(partial(restore, directory, kind, fill), None, uid=uid)
         fill(root / f"wanted-{step}")
-        assert without_times(snapshot(ground / "volume")) == without_times(snapshot(root / f"wanted-{step}"))
-        assert kind == "inside" or os.listdir(ground / "staging") == []
+        assert without_times(snapshot(directory / "volume")) == without_times(
+            snapshot(root / f"wanted-{step}")
+        )
+        assert kind == "inside" or os.listdir(directory / "staging") == []
         if not killed:
             assert step > 5, "the swap has more steps than that: are they counted?"
             return
@@ -105,8 +104,8 @@ def without_times(found: dict[bytes, Entry]) -> dict[bytes, tuple[object, ...]]:
     }
 
 
-def new_ground(grounds: Path) -> Path:
-    root = Path(tempfile.mkdtemp(dir=grounds))
+def new_directory(shared_directory: Path) -> Path:
+    root = Path(tempfile.mkdtemp(dir=shared_directory))
     root.chmod(0o755)
     return root
 
@@ -118,32 +117,36 @@ def new_ground(grounds: Path) -> Path:
     oddities=odd_homes, nested=st.booleans(), mode=st.sampled_from([0o755, 0o500]), uid=st.sampled_from(USERS)
 )
 def test_odd_homes_and_a_kill_at_every_step_of_the_swap(
-    grounds: Path, kind: str, oddities: list[str], nested: bool, mode: int, uid: int | None
+    shared_directory: Path, kind: str, oddities: list[str], nested: bool, mode: int, uid: int | None
 ) -> None:
     fill = partial(make_odd_home, oddities=oddities, nested=nested, mode=mode)
-    kill_at_every_step(new_ground(grounds), kind, uid=uid, fill=fill)
+    kill_at_every_step(new_directory(shared_directory), kind, uid=uid, fill=fill)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("uid", USERS)
-def test_every_oddity_at_once(grounds: Path, kind: str, uid: int | None) -> None:
+def test_every_oddity_at_once(shared_directory: Path, kind: str, uid: int | None) -> None:
     fill = partial(make_odd_home, oddities=SHALLOW, nested=True, mode=0o500)
-    kill_at_every_step(grounds, kind, uid=uid, fill=fill, stride=29)
+    kill_at_every_step(shared_directory, kind, uid=uid, fill=fill, stride=29)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_folders_deeper_than_recursion_goes(grounds: Path, kind: str) -> None:
+def test_folders_deeper_than_recursion_goes(shared_directory: Path, kind: str) -> None:
     fill = partial(make_odd_home, oddities=["very_deep_folders"])
-    kill_at_every_step(grounds, kind, uid=USERS[-1], fill=fill, stride=1999)
+    kill_at_every_step(shared_directory, kind, uid=USERS[-1], fill=fill, stride=1999)
 
 
 @pytest.mark.parametrize("swap", ["exchange", "inside"])
-def test_a_home_of_every_oddity_goes_into_its_archive_and_comes_back_twice(grounds: Path, swap: str) -> None:
-    (grounds / "archives").mkdir()
-    bench = Bench(root=grounds, archive_url=f"file://{grounds / 'archives'}")
-    make_odd_home(bench.volume, sorted(ODDITIES), nested=True)
-    before = snapshot(bench.volume)
-    key = bench.archive().key
+def test_a_home_of_every_oddity_goes_into_its_archive_and_comes_back_twice(
+    shared_directory: Path, swap: str
+) -> None:
+    (shared_directory / "archives").mkdir()
+    environment = StorageJobEnvironment(
+        root=shared_directory, archive_url=f"file://{shared_directory / 'archives'}"
+    )
+    make_odd_home(environment.volume, sorted(ODDITIES), nested=True)
+    before = snapshot(environment.volume)
+    key = environment.archive().key
     for _ in range(2):
-        assert bench.restore(key, swap=swap).done
-        assert snapshot(bench.volume) == before
+        assert environment.restore(key, swap=swap).done
+        assert snapshot(environment.volume) == before

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from tests.support.archive_forgery import member, meta_of, plant, plant_tar, tar_of
-from tests.support.storage_job import Bench, Outcome
+from tests.support.storage_job import Outcome, StorageJobEnvironment
 from tests.support.trees import snapshot
 
 SYMLINK, HARDLINK, DIRECTORY = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
@@ -21,21 +21,21 @@ EVIL = "x" * 150  # long enough for an extended header
 
 
 @pytest.fixture
-def store(bench: Bench) -> Path:
-    return bench.root / "archives"
+def store(environment: StorageJobEnvironment) -> Path:
+    return environment.root / "archives"
 
 
 @pytest.fixture
-def home(bench: Bench) -> Path:
-    bench.volume.mkdir()
-    (bench.volume / "precious").write_bytes(b"old")
-    return bench.volume
+def home(environment: StorageJobEnvironment) -> Path:
+    environment.volume.mkdir()
+    (environment.volume / "precious").write_bytes(b"old")
+    return environment.volume
 
 
-def assert_untouched(bench: Bench) -> None:
-    assert {path.name for path in bench.volume.iterdir()} == {"precious"}
-    assert (bench.volume / "precious").read_bytes() == b"old"
-    assert not bench.staging.exists() or list(bench.staging.iterdir()) == []
+def assert_untouched(environment: StorageJobEnvironment) -> None:
+    assert {path.name for path in environment.volume.iterdir()} == {"precious"}
+    assert (environment.volume / "precious").read_bytes() == b"old"
+    assert not environment.staging.exists() or list(environment.staging.iterdir()) == []
 
 
 def code_of(outcome: Outcome) -> str:
@@ -77,104 +77,106 @@ HOSTILE = {
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
 @pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.usefixtures("home")
-def test_hostile_archives(bench: Bench, store: Path, members: list[tarfile.TarInfo], format: int) -> None:
-    path = plant_tar(store, bench.workspace_id, tar_of(member("ok"), *members, format=format))
-    outcome = bench.restore(path.key)
+def test_hostile_archives(
+    environment: StorageJobEnvironment, store: Path, members: list[tarfile.TarInfo], format: int
+) -> None:
+    path = plant_tar(store, environment.workspace_id, tar_of(member("ok"), *members, format=format))
+    outcome = environment.restore(path.key)
     assert code_of(outcome) == "TAR_EXTRACT_FAILED"
     assert "refused" in outcome.failed["message"]
-    assert_untouched(bench)
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
-def test_links_that_only_point_somewhere_are_kept(bench: Bench, store: Path) -> None:
+def test_links_that_only_point_somewhere_are_kept(environment: StorageJobEnvironment, store: Path) -> None:
     tar = tar_of(member("a", SYMLINK, target="/etc"), member("b", SYMLINK, target="../../up"))
-    path = plant_tar(store, bench.workspace_id, tar)
-    assert bench.restore(path.key).done
-    assert os.readlink(bench.volume / "a") == "/etc"
-    assert os.readlink(bench.volume / "b") == "../../up"
+    path = plant_tar(store, environment.workspace_id, tar)
+    assert environment.restore(path.key).done
+    assert os.readlink(environment.volume / "a") == "/etc"
+    assert os.readlink(environment.volume / "b") == "../../up"
 
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("cut", [700, 1100, -1024], ids=["in a header", "in the data", "before the end mark"])
-def test_a_tar_that_ends_early(bench: Bench, store: Path, cut: int) -> None:
+def test_a_tar_that_ends_early(environment: StorageJobEnvironment, store: Path, cut: int) -> None:
     whole = tar_of(member("file", size=600))
     end = 512 + 1024  # header and data; then the end mark
     tar = whole[:end] if cut < 0 else whole[:cut]
-    path = plant_tar(store, bench.workspace_id, tar)
-    assert code_of(bench.restore(path.key)) == "TAR_EXTRACT_FAILED"
-    assert_untouched(bench)
+    path = plant_tar(store, environment.workspace_id, tar)
+    assert code_of(environment.restore(path.key)) == "TAR_EXTRACT_FAILED"
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
-def test_more_data_than_the_meta_says(bench: Bench, store: Path) -> None:
+def test_more_data_than_the_meta_says(environment: StorageJobEnvironment, store: Path) -> None:
     raw = zstandard.ZstdCompressor().compress(tar_of(member("bomb", size=50_000_000)))
-    path = plant(store, bench.workspace_id, raw, meta=meta_of(raw, uncompressed_bytes=100_000))
-    assert "more data than its meta says" in bench.restore(path.key).failed["message"]
-    assert_untouched(bench)
+    path = plant(store, environment.workspace_id, raw, meta=meta_of(raw, uncompressed_bytes=100_000))
+    assert "more data than its meta says" in environment.restore(path.key).failed["message"]
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
-def test_what_is_not_zstd(bench: Bench, store: Path) -> None:
-    path = plant(store, bench.workspace_id, b"not a frame" * 100)
-    assert code_of(bench.restore(path.key)) == "TAR_EXTRACT_FAILED"
-    assert_untouched(bench)
+def test_what_is_not_zstd(environment: StorageJobEnvironment, store: Path) -> None:
+    path = plant(store, environment.workspace_id, b"not a frame" * 100)
+    assert code_of(environment.restore(path.key)) == "TAR_EXTRACT_FAILED"
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("position", [0, 100, -1])
-def test_a_flipped_bit(bench: Bench, store: Path, position: int) -> None:
-    key = bench.archive().key
+def test_a_flipped_bit(environment: StorageJobEnvironment, store: Path, position: int) -> None:
+    key = environment.archive().key
     raw = bytearray((store / key).read_bytes())
     raw[position] ^= 1
     (store / key).write_bytes(raw)
-    failed = bench.restore(key).failed
+    failed = environment.restore(key).failed
     assert (failed["code"], failed["context"]["archive_key"]) == ("CHECKSUM_MISMATCH", key)
-    assert_untouched(bench)
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
-def test_a_shortened_object(bench: Bench, store: Path) -> None:
-    key = bench.archive().key
+def test_a_shortened_object(environment: StorageJobEnvironment, store: Path) -> None:
+    key = environment.archive().key
     os.truncate(store / key, 60)
-    assert code_of(bench.restore(key)) == "CHECKSUM_MISMATCH"
-    assert_untouched(bench)
+    assert code_of(environment.restore(key)) == "CHECKSUM_MISMATCH"
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
-def test_a_missing_archive(bench: Bench, store: Path) -> None:
-    key = bench.archive().key
+def test_a_missing_archive(environment: StorageJobEnvironment, store: Path) -> None:
+    key = environment.archive().key
     (store / key).unlink()
-    assert code_of(bench.restore(key)) == "ARCHIVE_NOT_FOUND"
+    assert code_of(environment.restore(key)) == "ARCHIVE_NOT_FOUND"
     (store / f"{key}.meta").unlink()
-    assert code_of(bench.restore(key)) == "ARCHIVE_NOT_FOUND"
-    assert_untouched(bench)
+    assert code_of(environment.restore(key)) == "ARCHIVE_NOT_FOUND"
+    assert_untouched(environment)
 
 
 @pytest.mark.usefixtures("home")
-def test_an_empty_store_is_an_unmounted_disk_not_lost_data(bench: Bench) -> None:
-    key = f"{bench.workspace_id}/{uuid4()}/{uuid4().hex}/home.tar.zst"
-    failed = bench.restore(key).failed
+def test_an_empty_store_is_an_unmounted_disk_not_lost_data(environment: StorageJobEnvironment) -> None:
+    key = f"{environment.workspace_id}/{uuid4()}/{uuid4().hex}/home.tar.zst"
+    failed = environment.restore(key).failed
     assert failed["code"] == "S3_ACCESS_ERROR"
     assert "mounted" in failed["message"]
 
 
 @pytest.mark.usefixtures("home")
-def test_a_missing_store_is_not_made(bench: Bench, store: Path) -> None:
+def test_a_missing_store_is_not_made(environment: StorageJobEnvironment, store: Path) -> None:
     store.rmdir()
-    assert code_of(bench.archive()) == "S3_ACCESS_ERROR"
+    assert code_of(environment.archive()) == "S3_ACCESS_ERROR"
     assert not store.exists()
 
 
 @pytest.mark.usefixtures("home")
-def test_a_damaged_meta(bench: Bench, store: Path) -> None:
-    key = bench.archive().key
+def test_a_damaged_meta(environment: StorageJobEnvironment, store: Path) -> None:
+    key = environment.archive().key
     (store / f"{key}.meta").write_bytes(b"{")
-    assert code_of(bench.restore(key)) == "CHECKSUM_MISMATCH"
-    assert_untouched(bench)
+    assert code_of(environment.restore(key)) == "CHECKSUM_MISMATCH"
+    assert_untouched(environment)
 
 
-def test_no_volume_to_archive(bench: Bench, store: Path) -> None:
-    assert code_of(bench.archive()) == "VOLUME_MISSING"
+def test_no_volume_to_archive(environment: StorageJobEnvironment, store: Path) -> None:
+    assert code_of(environment.archive()) == "VOLUME_MISSING"
     assert list(store.iterdir()) == []
 
 
@@ -188,16 +190,16 @@ def test_no_volume_to_archive(bench: Bench, store: Path) -> None:
     ids=["unreadable", "changed", "killed"],
 )
 def test_a_discontent_tar_makes_no_archive(
-    bench: Bench, store: Path, home: Path, script: str, code: int, words: str
+    environment: StorageJobEnvironment, store: Path, home: Path, script: str, code: int, words: str
 ) -> None:
     """tar does its whole work, and only then complains: a full-looking archive must not be committed."""
     (home / "data").write_bytes(os.urandom(3_000_000))
-    fake = bench.root / "bin" / "tar"
+    fake = environment.root / "bin" / "tar"
     fake.parent.mkdir()
     real = shutil.which("tar")
     fake.write_text(f'#!/bin/sh\n{real} "$@"\n[ "$1" = --version ] && exit\n{script}\n')
     fake.chmod(0o755)
-    broken = bench.with_(env={"PATH": f"{fake.parent}:{os.environ['PATH']}"})
+    broken = environment.with_(env={"PATH": f"{fake.parent}:{os.environ['PATH']}"})
     failed = broken.archive().failed
     assert failed["code"] == "TAR_CREATE_FAILED"
     assert failed["context"]["exit_code"] == code
@@ -205,14 +207,14 @@ def test_a_discontent_tar_makes_no_archive(
     assert list(store.iterdir()) == []
 
 
-def test_a_file_that_may_not_be_read(bench: Bench, store: Path, home: Path) -> None:
+def test_a_file_that_may_not_be_read(environment: StorageJobEnvironment, store: Path, home: Path) -> None:
     """Root may read everything, unless it gave up the capabilities for that."""
     for name in ("locked", "잠김", "new\nline", "with: colon"):
         (home / name).write_bytes(b"x")
         (home / name).chmod(0)
     (home / "closed").mkdir(mode=0)
     override, read_search = 1, 2
-    failed = bench.with_(drop_capabilities=(override, read_search)).archive().failed
+    failed = environment.with_(drop_capabilities=(override, read_search)).archive().failed
     assert failed["code"] == "HOME_NOT_ARCHIVABLE"
     assert "locked" in failed["message"]
     names = {"locked", "잠김", "new\\nline", "with: colon", "closed"}
@@ -220,17 +222,19 @@ def test_a_file_that_may_not_be_read(bench: Bench, store: Path, home: Path) -> N
     assert list(store.iterdir()) == []
 
 
-def test_a_home_that_may_not_be_read_at_all(bench: Bench, store: Path, home: Path) -> None:
+def test_a_home_that_may_not_be_read_at_all(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
     home.chmod(0)
     override, read_search = 1, 2
-    failed = bench.with_(drop_capabilities=(override, read_search)).archive().failed
+    failed = environment.with_(drop_capabilities=(override, read_search)).archive().failed
     home.chmod(0o755)
     assert (failed["code"], failed["context"]["files"]) == ("HOME_NOT_ARCHIVABLE", ["."])
     assert list(store.iterdir()) == []
 
 
 def test_folders_too_deep_to_be_restored_are_named_and_not_archived(
-    bench: Bench, store: Path, home: Path
+    environment: StorageJobEnvironment, store: Path, home: Path
 ) -> None:
     """tar packs them and cannot unpack them: such an archive would be the end of the home."""
     where = os.open(home, os.O_RDONLY)
@@ -240,46 +244,50 @@ def test_folders_too_deep_to_be_restored_are_named_and_not_archived(
         os.close(where)
         where = below
     os.close(where)
-    failed = bench.archive().failed
+    failed = environment.archive().failed
     assert failed["code"] == "HOME_NOT_ARCHIVABLE"
     assert "too deep" in failed["message"]
     assert len(failed["message"]) < 500
     assert list(store.iterdir()) == []
 
 
-def test_devices_are_named_and_not_archived(bench: Bench, store: Path, home: Path) -> None:
+def test_devices_are_named_and_not_archived(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
     try:
         os.mknod(home / "zero", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
     except PermissionError:
         return  # only root can make one: an ordinary user's home cannot hold any
-    failed = bench.archive().failed
+    failed = environment.archive().failed
     assert failed["code"] == "HOME_NOT_ARCHIVABLE"
     assert "zero" in failed["message"]
     assert list(store.iterdir()) == []
 
 
-def test_without_tar(bench: Bench, home: Path) -> None:
-    (bench.root / "bin").mkdir()
-    failed = bench.with_(env={"PATH": str(bench.root / "bin")}).archive().failed
+def test_without_tar(environment: StorageJobEnvironment, home: Path) -> None:
+    (environment.root / "bin").mkdir()
+    failed = environment.with_(env={"PATH": str(environment.root / "bin")}).archive().failed
     assert (failed["code"], failed["context"]["tool"]) == ("TOOL_MISSING", "tar")
 
 
-def test_a_malformed_request(bench: Bench) -> None:
-    order = bench.order("archive")
+def test_a_malformed_request(environment: StorageJobEnvironment) -> None:
+    order = environment.order("archive")
     del order["op_id"]
-    failed = bench.run(order).failed
+    failed = environment.run(order).failed
     assert failed["code"] == "STORAGE_JOB_FAILED"
     assert "op_id" in failed["message"]
 
 
 @pytest.mark.usefixtures("home")
-def test_no_space_for_a_restore_is_said_before_writing(bench: Bench, store: Path) -> None:
+def test_no_space_for_a_restore_is_said_before_writing(
+    environment: StorageJobEnvironment, store: Path
+) -> None:
     raw = zstandard.ZstdCompressor().compress(tar_of(member("file")))
-    path = plant(store, bench.workspace_id, raw, meta=meta_of(raw, uncompressed_bytes=1 << 60))
-    failed = bench.restore(path.key).failed
+    path = plant(store, environment.workspace_id, raw, meta=meta_of(raw, uncompressed_bytes=1 << 60))
+    failed = environment.restore(path.key).failed
     assert failed["code"] == "NO_SPACE"
     assert failed["context"]["needed_bytes"] > failed["context"]["free_bytes"]
-    assert_untouched(bench)
+    assert_untouched(environment)
 
 
 if os.geteuid() == 0:  # a small disk is mounted, which nobody else may do; tests/unit covers the words
@@ -292,17 +300,21 @@ if os.geteuid() == 0:  # a small disk is mounted, which nobody else may do; test
         yield disk
         subprocess.run(["umount", "--lazy", disk], check=True)
 
-    def test_a_full_archive_store_is_said_in_words(bench: Bench, home: Path, small_disk: Path) -> None:
+    def test_a_full_archive_store_is_said_in_words(
+        environment: StorageJobEnvironment, home: Path, small_disk: Path
+    ) -> None:
         (home / "large").write_bytes(os.urandom(12_000_000))
-        failed = bench.with_(archive_url=f"file://{small_disk}").archive().failed
+        failed = environment.with_(archive_url=f"file://{small_disk}").archive().failed
         assert failed["code"] == "NO_SPACE"
         assert "full" in failed["message"]
         assert list(small_disk.iterdir()) == []
 
-    def test_a_disk_that_fills_up_during_a_restore(bench: Bench, store: Path, small_disk: Path) -> None:
+    def test_a_disk_that_fills_up_during_a_restore(
+        environment: StorageJobEnvironment, store: Path, small_disk: Path
+    ) -> None:
         raw = zstandard.ZstdCompressor().compress(tar_of(member("file", size=12_000_000)))
-        path = plant(store, bench.workspace_id, raw, meta=meta_of(raw, uncompressed_bytes=0))
-        assert bench.restore(
+        path = plant(store, environment.workspace_id, raw, meta=meta_of(raw, uncompressed_bytes=0))
+        assert environment.restore(
             path.key, volume_path=str(small_disk / "volume"), staging_dir=str(small_disk / "staging")
         ).failed["code"] in ("NO_SPACE", "TAR_EXTRACT_FAILED")
         assert list((small_disk / "staging").iterdir()) == []

@@ -3,19 +3,18 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import argon2
 import pytest
 
-from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Sessions
 from tests.integration.cli.environment import CliEnvironment
+from tests.support.accounts import cheap_passwords
 from tests.support.control import ControlEnvironment
 
 
 @pytest.fixture
-async def quiet_hub(
+async def quiet_environment(
     pool: Pool,
     session_factory: Sessions,
     redis_link: RedisLink,
@@ -24,17 +23,17 @@ async def quiet_hub(
     tmp_path: Path,
 ) -> AsyncIterator[CliEnvironment]:
     """Not serving yet."""
-    cell = ControlEnvironment(database_url, redis_url, tmp_path / "data", session_factory)
-    await cell.prepare()
-    passwords = Passwords(hasher=argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    environment = CliEnvironment(cell, pool, redis_link, passwords, tmp_path)
+    control = ControlEnvironment(database_url, redis_url, tmp_path / "data", session_factory)
+    await control.prepare()
+    passwords = cheap_passwords()
+    environment = CliEnvironment(control, pool, redis_link, passwords, tmp_path)
     yield environment
     environment.close()
     passwords.close()
 
 
 @pytest.fixture
-async def environment(quiet_hub: CliEnvironment) -> AsyncIterator[CliEnvironment]:
+async def environment(quiet_environment: CliEnvironment) -> AsyncIterator[CliEnvironment]:
     """Serving, without a control plane: nothing moves unless the test moves it."""
-    async with quiet_hub.serving():
-        yield quiet_hub
+    async with quiet_environment.serving():
+        yield quiet_environment

@@ -18,37 +18,41 @@ from typing import Any
 import uvicorn
 
 from codehub.api.app import create_app, end_streams
-from codehub.api.dependencies import ApiDependencies, ApiSettings
+from codehub.api.dependencies import ApiDependencies, ApiSettings, InsideAccess, SshAccess
 from codehub.domain.states import Role
 from codehub.server.control_plane import ControlPlane
 from codehub.server.coordinator_health import CoordinatorHealth
-from codehub.services import accounts
+from codehub.server.inside_access import build_inside_access
+from codehub.server.ssh_access import build_ssh_access
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
-from codehub.signals.live import LiveFeed
+from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store.accounts.users import UserRecord
 from codehub.store.db import connections
 from codehub.store.db.pool import Pool
+from tests.support import accounts
+from tests.support.accounts import PASSWORD
 from tests.support.control import ControlEnvironment
-from tests.support.instance import COMMAND, Outcome, codehub, environment
+from tests.support.instance import COMMAND, Outcome, codehub, process_variables
 from tests.support.waiting import until
-
-PASSWORD = "correct horse battery"
 
 
 @dataclass
 class CliEnvironment:
-    cell: ControlEnvironment
+    control: ControlEnvironment
     pool: Pool
     link: RedisLink
     passwords: Passwords
     directory: Path
     limits: RunningLimits = field(default_factory=RunningLimits)
     plane: ControlPlane | None = None
+    with_ssh: bool = False
+    ssh: SshAccess | None = None
+    inside: InsideAccess | None = None
     _port: socket.socket = field(default_factory=lambda: _reuseport(0))
 
     @property
@@ -59,10 +63,21 @@ class CliEnvironment:
     async def serving(self) -> AsyncIterator[None]:
         """The API answers. Before and after, connections are refused; the port stays reserved."""
         live = LiveFeed(self.link)
-        runtime = await self.cell.runtime()
+        runtime = await self.control.runtime()
+        if self.with_ssh:
+            self.ssh = build_ssh_access(
+                self.control.settings, runtime, secret=b"secret", leases=ActivityLog(self.link)
+            )
+            self.inside = build_inside_access(self.control.settings, runtime, leases=ActivityLog(self.link))
         app = create_app(self._dependencies(live, runtime))
         config = uvicorn.Config(
-            app, http="httptools", log_config=None, access_log=False, date_header=False, lifespan="off"
+            app,
+            http="httptools",
+            log_config=None,
+            access_log=False,
+            date_header=False,
+            lifespan="off",
+            ws="websockets-sansio",
         )
         server = uvicorn.Server(config)
         live.start()
@@ -87,7 +102,7 @@ class CliEnvironment:
     @asynccontextmanager
     async def controlled(self) -> AsyncIterator[None]:
         """What is asked is also done."""
-        async with self.cell.replica("node-one") as plane:
+        async with self.control.replica("node-one") as plane:
             self.plane = plane
             try:
                 yield
@@ -95,12 +110,9 @@ class CliEnvironment:
                 self.plane = None
 
     async def add_user(self, username: str, role: Role = Role.USER) -> UserRecord:
-        async with self.cell.sessions.begin() as session:
-            return await accounts.create_user(
-                session, self.passwords, username=username, password=PASSWORD, role=role, actor="test"
-            )
+        return await accounts.add_user(self.control.sessions, self.passwords, username, role)
 
-    def environment_of(self, username: str) -> dict[str, str]:
+    def variables_of(self, username: str) -> dict[str, str]:
         """Each person has a configuration directory of their own."""
         return {"XDG_CONFIG_HOME": str(self.config_dir(username)), "HOME": str(self.directory)}
 
@@ -124,21 +136,24 @@ class CliEnvironment:
 
     def _dependencies(self, live: LiveFeed, runtime: Any) -> ApiDependencies:
         async def coordinator_health() -> dict[str, Any]:
-            return await CoordinatorHealth(self.cell.settings, self.plane, self.cell.sessions)()
+            return await CoordinatorHealth(self.control.settings, self.plane, self.control.sessions)()
 
         reading = connections.reading_session_factory(self.pool)
         return ApiDependencies(
             settings=ApiSettings(base_url=self.url, limits=self.limits),
-            sessions=self.cell.sessions,
+            sessions=self.control.sessions,
             read_sessions=reading,
             live=live,
             runtime=runtime,
-            archives=self.cell.archives(),
+            archives=self.control.archives(),
             rate_limit=SharedRateLimit(self.link),
             passwords=self.passwords,
             why_not_ready=Readiness(reading).why_not_ready,
             coordinator_health=coordinator_health,
             activity=ActivityLog(self.link),
+            publisher=LivePublisher(self.link),
+            ssh=self.ssh,
+            inside=self.inside,
         )
 
 
@@ -151,7 +166,7 @@ class Person:
 
     async def run(self, *arguments: str, stdin: str = "", **variables: str) -> Outcome:
         return await codehub(
-            *arguments, stdin=stdin, **{**self.environment.environment_of(self.username), **variables}
+            *arguments, stdin=stdin, **{**self.environment.variables_of(self.username), **variables}
         )
 
     @asynccontextmanager
@@ -160,7 +175,7 @@ class Person:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
-            env=environment(**self.environment.environment_of(self.username)),
+            env=process_variables(**self.environment.variables_of(self.username)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -178,7 +193,9 @@ class Person:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "codehub.cli.main"),
             *arguments,
-            env=environment(**self.environment.environment_of(self.username), TERM="xterm", COLUMNS="200"),
+            env=process_variables(
+                **self.environment.variables_of(self.username), TERM="xterm", COLUMNS="200"
+            ),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

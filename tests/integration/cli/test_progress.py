@@ -21,7 +21,7 @@ async def test_there_and_back(environment: CliEnvironment) -> None:
         assert made["status"] == "running"
         assert "listens on" in (await ann.run("ws", "logs", "thesis")).output
         assert "listens on" in last_json(await ann.run("ws", "logs", "thesis", "--json"))["output"]
-        [home] = (environment.cell.data_dir / "volumes").glob("ws-*-home")
+        [home] = (environment.control.data_dir / "volumes").glob("ws-*-home")
         (home / "chapter.txt").write_text("one")
 
         archived = await ann.run("ws", "archive", "thesis", "--wait")
@@ -114,8 +114,8 @@ async def test_explain_says_that_nobody_acts(environment: CliEnvironment) -> Non
     ]
 
 
-async def test_watching_outlives_the_server(quiet_hub: CliEnvironment) -> None:
-    environment = quiet_hub
+async def test_watching_outlives_the_server(quiet_environment: CliEnvironment) -> None:
+    environment = quiet_environment
     async with environment.serving():
         ann = await environment.signed_in("ann")
         assert (await ann.run("ws", "create", "thesis", "--start", "--image", "tiny")).code == 0
@@ -153,7 +153,7 @@ async def test_patience_ends(environment: CliEnvironment) -> None:
     assert "Not there after 0.5 s" in outcome.errors
 
 
-async def test_another_wish_meanwhile_is_a_conflict(environment: CliEnvironment) -> None:
+async def test_another_intent_meanwhile_is_a_conflict(environment: CliEnvironment) -> None:
     ann = await environment.signed_in("ann")
     assert (await ann.run("ws", "create", "thesis", "--image", "tiny")).code == 0
     async with ann.running("ws", "start", "thesis", "--wait") as process:

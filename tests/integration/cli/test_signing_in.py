@@ -5,9 +5,11 @@ import json
 import stat
 
 import httpx
-from sqlalchemy import text
+from sqlalchemy import Integer
 
-from tests.integration.cli.environment import PASSWORD, CliEnvironment, Person
+from codehub.store.db.typed_text import typed_text
+from tests.integration.cli.environment import CliEnvironment, Person
+from tests.support.accounts import PASSWORD
 
 
 async def status_with(environment: CliEnvironment, token: str) -> int:
@@ -46,8 +48,8 @@ async def test_login_leaves_no_session_and_one_token(environment: CliEnvironment
     assert json.loads(again.output)["url"] == environment.url, "where one was last"
     assert await status_with(environment, first) == 401
     assert await status_with(environment, second) == 200
-    async with environment.cell.sessions() as session:
-        assert (await session.execute(text("SELECT count(*) FROM sessions"))).scalar_one() == 0
+    async with environment.control.sessions() as session:
+        assert (await session.exec(typed_text("SELECT count(*) FROM sessions", Integer()))).one() == 0
 
 
 async def test_login_says_what_is_wrong(environment: CliEnvironment) -> None:
@@ -108,17 +110,17 @@ async def test_a_token_is_shown_only_to_the_server_that_gave_it(environment: Cli
     assert not called.is_set()
 
 
-async def test_a_server_that_is_away_is_a_sentence(quiet_hub: CliEnvironment) -> None:
-    async with quiet_hub.serving():
-        ann = await quiet_hub.signed_in("ann")
+async def test_a_server_that_is_away_is_a_sentence(quiet_environment: CliEnvironment) -> None:
+    async with quiet_environment.serving():
+        ann = await quiet_environment.signed_in("ann")
     outcome = await ann.run("ws", "list", "--json")
     assert (outcome.code, outcome.output) == (1, "")
-    assert quiet_hub.url in outcome.errors
+    assert quiet_environment.url in outcome.errors
     assert "Is it running" in outcome.errors
     assert "Traceback" not in outcome.errors
     out = await ann.run("logout")
     assert (out.code, "could not be told" in out.errors) == (0, True)
-    assert not quiet_hub.login_file("ann").exists()
+    assert not quiet_environment.login_file("ann").exists()
 
 
 async def test_something_else_at_the_address(environment: CliEnvironment) -> None:

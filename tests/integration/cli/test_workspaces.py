@@ -1,12 +1,14 @@
 """``codehub ws …`` and ``codehub admin …`` where nothing moves by itself: words, JSON and exit codes."""
 
 import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from codehub.domain.states import Role
 from codehub.services.workspaces import RunningLimits
 from tests.integration.cli.environment import CliEnvironment, Person
+from tests.support.archive_forgery import plant
 from tests.support.instance import Outcome
 
 
@@ -118,10 +120,10 @@ async def test_deleting_needs_a_word(environment: CliEnvironment) -> None:
     made = await create(ann, "thesis")
     code, seen = await ann.at_terminal("ws", "rm", "thesis", typed="no\n")
     assert (code, "Nothing was deleted" in seen) == (1, True)
-    assert (await environment.cell.view(UUID(made["id"]))).deleted_at is None
+    assert (await environment.control.view(UUID(made["id"]))).deleted_at is None
     code, seen = await ann.at_terminal("ws", "rm", "thesis", typed="thesis\n")
     assert (code, "deleting" in seen) == (0, True)
-    assert (await environment.cell.view(UUID(made["id"]))).deleted_at is not None
+    assert (await environment.control.view(UUID(made["id"]))).deleted_at is not None
 
     again = await create(ann, "thesis")
     gone = parsed(await ann.run("ws", "rm", "thesis", "--yes", "--json"))
@@ -171,7 +173,7 @@ async def test_operators_look(environment: CliEnvironment) -> None:
     shown = await root.run("admin", "overview")
     assert "new" in shown.output
     assert parsed(await root.run("admin", "orphans", "--json")) == []
-    (environment.cell.data_dir / "volumes" / "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home").mkdir()
+    (environment.control.data_dir / "volumes" / "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home").mkdir()
     found = parsed(await root.run("admin", "orphans", "--json"))
     assert [(each["kind"], each["name"]) for each in found] == [
         ("volume", "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home")
@@ -179,3 +181,49 @@ async def test_operators_look(environment: CliEnvironment) -> None:
     assert "volume" in (await root.run("admin", "orphans")).output
     refused = await ann.run("admin", "overview")
     assert (refused.code, "administrators" in refused.errors) == (1, True)
+
+
+async def test_archives_are_listed_and_downloaded(environment: CliEnvironment, tmp_path: Path) -> None:
+    ann = await environment.signed_in("ann")
+    made = await create(ann, "my thesis")
+    none = await ann.run("ws", "archives", "my thesis")
+    assert (none.code, none.output, "None yet" in none.errors) == (0, "", True)
+    missing = await ann.run("ws", "download", "my thesis")
+    assert (missing.code, "no archive yet" in missing.errors) == (4, True)
+
+    store = environment.control.data_dir / "archives"
+    first = plant(store, UUID(made["id"]), b"first" * 100_000)
+    second = plant(store, UUID(made["id"]), b"second" * 100_000)
+    newest, older = parsed(await ann.run("ws", "archives", "my thesis", "--json"))
+    assert {newest["key"], older["key"]} == {first.key, second.key}
+    assert older["key"] in (await ann.run("ws", "archives", "my thesis")).output
+
+    target = tmp_path / "home.tar.zst"
+    saved = parsed(
+        await ann.run("ws", "download", "my thesis", str(target), "--archive", first.key, "--json")
+    )
+    assert (saved["file"], saved["key"]) == (str(target), first.key)
+    assert read(target) == b"first" * 100_000
+    again = await ann.run("ws", "download", "my thesis", str(target))
+    assert (again.code, "exists already" in again.errors) == (5, True)
+    unknown = await ann.run("ws", "download", "my thesis", str(tmp_path / "x"), "--archive", "nonsense")
+    assert unknown.code == 4
+
+    damage(store / second.key)
+    refused = await ann.run("ws", "download", "my thesis", str(tmp_path / "x"), "--archive", second.key)
+    assert (refused.code, "not what was archived" in refused.errors) == (1, True)
+    assert names_in(tmp_path) == {"home.tar.zst"}, "nothing half is left"
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def damage(path: Path) -> None:
+    """Another letter in the middle; the length stays."""
+    content = path.read_bytes()
+    path.write_bytes(content[:1000] + b"X" + content[1001:])
+
+
+def names_in(directory: Path) -> set[str]:
+    return {each.name for each in directory.iterdir() if each.is_file()}

@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Text, text
 
 from codehub.archives.keys import ArchivePath
 from codehub.archives.store import ArchiveObject, ArchiveStore
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.server.control_plane import ControlPlane
 from codehub.store.cluster import terms
+from codehub.store.db.typed_text import typed_text
 from tests.support.control import ControlEnvironment, fast_settings
 from tests.support.waiting import until
 
@@ -53,7 +54,7 @@ async def set_columns(
     environment: ControlEnvironment, workspace_id: UUID, assignments: str, **values: object
 ) -> None:
     async with environment.sessions() as session, session.begin():
-        await session.execute(
+        await session.exec(
             text(f"UPDATE workspaces SET {assignments} WHERE id = :id"), {"id": workspace_id, **values}
         )
 
@@ -82,9 +83,9 @@ async def test_nothing_goes_before_its_delay(environment: ControlEnvironment, wo
         await cycles(plane, more=3)
         assert is_there(environment, debris)
         async with environment.sessions() as session, session.begin():
-            seen = (await session.execute(text("SELECT path FROM archive_orphans"))).scalars().all()
-            assert seen == [debris]
-            await session.execute(
+            seen = await session.exec(typed_text("SELECT path FROM archive_orphans", Text()))
+            assert list(seen) == [debris]
+            await session.exec(
                 text("UPDATE archive_orphans SET first_seen_at = first_seen_at - interval '2 hours'")
             )
         await gone(environment, debris)

@@ -6,7 +6,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from prometheus_client import REGISTRY
-from sqlalchemy import text
+from sqlalchemy import Text, text
 
 from codehub.coordinators import observer, ttl_manager
 from codehub.coordinators.leadership import Leadership
@@ -14,11 +14,14 @@ from codehub.coordinators.observer import Observer
 from codehub.coordinators.ttl_manager import TtlManager
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.states import DesiredState, ObservedStatus
+from codehub.domain.ttl import UsePolicy
 from codehub.signals.activity import EPOCH_KEY, ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import LocalHints
+from codehub.store import control
 from codehub.store.db.connections import coordinator_connector
 from codehub.store.db.session import Session, Sessions
+from codehub.store.db.typed_text import typed_text
 from codehub.store.workspaces import observations, ttl
 from tests.integration.store.factory import make_user, make_workspace
 from tests.support.fake_runtime import FakeEngine, FakeRuntime, Place
@@ -34,7 +37,10 @@ def coordinator_hints() -> CoordinatorHints:
 
 async def elected(database_url: str, name: str) -> Leadership:
     leadership = Leadership(
-        connector=coordinator_connector(database_url), name=f"coordinator:{name}", holder_id="one"
+        store=control,
+        connector=coordinator_connector(database_url),
+        name=f"coordinator:{name}",
+        holder_id="one",
     )
     await leadership.acquire()
     return leadership
@@ -42,8 +48,7 @@ async def elected(database_url: str, name: str) -> Leadership:
 
 async def rows_of_each_transaction(session: Session, ids: list[UUID]) -> list[int]:
     """How many of these rows were last written together."""
-    rows = await session.execute(text("SELECT xmin::text FROM workspaces"))
-    written = list(rows.scalars())
+    written = await session.exec(typed_text("SELECT xmin::text FROM workspaces", Text()))
     assert len(written) == len(ids)
     return sorted(Counter(written).values())
 
@@ -59,6 +64,7 @@ async def test_the_observer_writes_what_it_saw_in_batches(
     leadership = await elected(database_url, "observer")
     try:
         looking = Observer(
+            store=control,
             leadership=leadership,
             runtime=FakeRuntime(FakeEngine()),  # where nothing is: all eight homes are gone
             coordinator_hints=coordinator_hints,
@@ -69,8 +75,8 @@ async def test_the_observer_writes_what_it_saw_in_batches(
     finally:
         await leadership.release()
     assert (report.seen, report.changed) == (8, 8)
-    statuses = await session.execute(text("SELECT DISTINCT observed_status::text FROM workspaces"))
-    assert list(statuses.scalars()) == [ObservedStatus.PENDING.value]
+    statuses = await session.exec(typed_text("SELECT DISTINCT observed_status::text FROM workspaces", Text()))
+    assert list(statuses) == [ObservedStatus.PENDING.value]
     assert await rows_of_each_transaction(session, ids) == [2, 3, 3]
 
 
@@ -89,10 +95,11 @@ async def test_what_the_observer_saw_of_rows_at_rest_is_asked_for_in_batches(
         asked.append(len(named))
         return await load_named(session, named)
 
-    monkeypatch.setattr(observations, "load_named", count)
+    monkeypatch.setattr(control, "load_named", count)
     leadership = await elected(database_url, "observer")
     try:
         looking = Observer(
+            store=control,
             leadership=leadership,
             runtime=FakeRuntime(engine),
             coordinator_hints=coordinator_hints,
@@ -136,7 +143,7 @@ async def test_the_ttl_manager_reads_and_lowers_in_batches(
         owner = await make_user(session)
         for _ in range(5):
             await make_workspace(session, owner, desired_state="RUNNING", observed_status="RUNNING")
-        await session.execute(long_ago)
+        await session.exec(long_ago)
         await session.commit()
     activity = ActivityLog(redis_link)
     await activity.identity()
@@ -149,15 +156,17 @@ async def test_the_ttl_manager_reads_and_lowers_in_batches(
         pages.append(len(found))
         return list(found)
 
-    monkeypatch.setattr(ttl, "load_standby_candidates", count)
+    monkeypatch.setattr(control, "load_standby_candidates", count)
     leadership = await elected(database_url, "ttl")
     try:
         manager = TtlManager(
+            store=control,
             leadership=leadership,
             activity=activity,
             coordinator_hints=coordinator_hints,
             wake_signal=WakeSignal(),
             timing=ttl_manager.Timing(batch_size=BATCH),
+            policy=UsePolicy(),
         )
         first = await manager.tick(None)
         assert (first.seen, first.changed) == (5, 3)
@@ -181,9 +190,12 @@ async def test_lock_calls_have_bound_parameters_only(database_url: str) -> None:
             return connection
 
     first = Leadership(
-        connector=coordinator_connector(database_url), name="coordinator:bound", holder_id="first"
+        store=control,
+        connector=coordinator_connector(database_url),
+        name="coordinator:bound",
+        holder_id="first",
     )
-    second = Leadership(connector=Listening(), name="coordinator:bound", holder_id="second")  # type: ignore[arg-type]
+    second = Leadership(store=control, connector=Listening(), name="coordinator:bound", holder_id="second")
     await first.acquire()
     connection = second._connection = await Listening().connect()
     try:

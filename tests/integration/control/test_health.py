@@ -1,12 +1,16 @@
 """What people are told about coordinators: of who leads now, whichever process they ask."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 import structlog
 from prometheus_client import REGISTRY
 from sqlalchemy import text
 
+from codehub.archives.store import ArchiveStore
+from codehub.coordinators.reconciler import breakers
+from codehub.domain.errors import EffectError, FailureCode
 from codehub.server.control_plane import ControlPlane
 from codehub.server.coordinator_health import CoordinatorHealth
 from tests.support.control import ControlEnvironment, fast_settings
@@ -38,7 +42,7 @@ async def test_a_replaced_leader_tells_what_its_successor_does(environment: Cont
                 terms = [loop.leadership.term for loop in one.loops.values()]
                 pids = [term.backend_pid for term in terms if term is not None]
                 async with environment.sessions() as session, session.begin():
-                    await session.execute(
+                    await session.exec(
                         text("SELECT pg_terminate_backend(pid) FROM unnest(cast(:pids AS int[])) AS pid"),
                         {"pids": pids},
                     )
@@ -74,6 +78,70 @@ async def test_every_process_tells_the_leader_s_error_while_it_lasts(environment
             return (await told(environment, None))["observer"]["last_error"] is None
 
         await until(told_that_it_is_over, what="the error to be taken back")
+
+
+async def test_a_leader_that_was_frozen_does_not_tell_of_itself(
+    environment: ControlEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thawed, it may remember for ever that it leads: nothing has told it otherwise yet."""
+    async with environment.replica("one") as one:
+        await until_leads(environment, "one")
+        remembered = one.health()
+        assert all(each["is_leader"] for each in remembered.values())
+    monkeypatch.setattr(one, "health", lambda: remembered)
+    async with environment.replica("two"):
+        await until_leads(environment, "two")
+        for name, health in (await told(environment, one)).items():
+            assert (name, health["holder_id"], health["is_leader"]) == (name, "two", False)
+
+
+class WrongKey(ArchiveStore):
+    wrong = True
+
+    async def probe(self) -> None:
+        if self.wrong:
+            raise EffectError(FailureCode.S3_ACCESS_ERROR, "the signature does not match")
+        await super().probe()
+
+
+async def test_a_store_that_cannot_be_used_is_told_before_anybody_needs_it(
+    environment: ControlEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "CHECK_EVERY", timedelta(seconds=0.1))
+    store = WrongKey.from_url(environment.archive_url)
+    assert isinstance(store, WrongKey)
+    async with environment.replica(archives=store) as plane:
+
+        async def away() -> dict[str, str]:
+            found: dict[str, str] = (await told(environment, plane))["wc"]["away"]
+            return found
+
+        assert "signature" in (await until(away, what="the store to be told of"))["archives"]
+        store.wrong = False
+
+        async def is_over() -> bool:
+            return await away() == {}
+
+        await until(is_over, what="the end of it to be told")
+
+
+async def test_a_store_away_is_one_line_a_minute_and_no_traceback(environment: ControlEnvironment) -> None:
+    store = WrongKey.from_url(environment.archive_url)
+    before = failures()
+    with structlog.testing.capture_logs() as logged:
+        async with environment.replica(archives=store):
+
+            async def failed_often() -> bool:
+                return failures() > before + 3
+
+            await until(failed_often, seconds=60, what="the garbage collector to have failed often")
+    said = [each for each in logged if each["event"].startswith("tick failed")]
+    assert [each["coordinator"] for each in said] == ["gc"]
+    assert "exc_info" not in said[0]
+
+
+def failures() -> float:
+    return REGISTRY.get_sample_value("codehub_tick_failures_total", {"coordinator": "gc"}) or 0.0
 
 
 async def test_nobody_leads_what_nobody_holds(environment: ControlEnvironment) -> None:

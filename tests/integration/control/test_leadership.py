@@ -12,6 +12,7 @@ from codehub.coordinators import leadership as module
 from codehub.coordinators.leadership import Leadership, LeadershipLost, lock_key, lock_name
 from codehub.coordinators.loop import JITTER
 from codehub.kit.clock import boottime
+from codehub.store import control
 from codehub.store.db.connections import asyncpg_dsn, coordinator_connector
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
@@ -26,7 +27,7 @@ async def candidate(database_url: str) -> AsyncIterator[Candidate]:
 
         def make(holder: str) -> Leadership:
             connector = coordinator_connector(database_url)
-            leadership = Leadership(connector=connector, name=NAME, holder_id=holder)
+            leadership = Leadership(store=control, connector=connector, name=NAME, holder_id=holder)
             stack.push_async_callback(leadership.release)
             return leadership
 
@@ -124,11 +125,9 @@ async def test_a_session_that_ends_inside_a_transaction_commits_nothing(
 
     async def write_and_lose_the_session() -> None:
         async with leader.transaction() as session:
-            await session.execute(
-                text("INSERT INTO archive_orphans (path) VALUES ('written-without-a-lock')")
-            )
+            await session.exec(text("INSERT INTO archive_orphans (path) VALUES ('written-without-a-lock')"))
             await admin.execute("SELECT pg_terminate_backend($1)", term.backend_pid)
-            await session.execute(text("SELECT 1"))
+            await session.exec(text("SELECT 1"))
 
     with pytest.raises(LeadershipLost):
         await write_and_lose_the_session()
@@ -146,7 +145,7 @@ async def test_an_old_term_writes_nothing(
 
     async def write() -> None:
         async with leader.transaction() as session:
-            await session.execute(text("INSERT INTO archive_orphans (path) VALUES ('old-term')"))
+            await session.exec(text("INSERT INTO archive_orphans (path) VALUES ('old-term')"))
 
     with pytest.raises(LeadershipLost):
         await write()
@@ -161,14 +160,14 @@ async def test_a_caller_s_own_error_rolls_back_and_keeps_the_lead(
 
     async def write_and_fail() -> None:
         async with leader.transaction() as session:
-            await session.execute(text("INSERT INTO archive_orphans (path) VALUES ('half')"))
+            await session.exec(text("INSERT INTO archive_orphans (path) VALUES ('half')"))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await write_and_fail()
     await leader.verify()
     async with leader.transaction() as session:
-        await session.execute(text("INSERT INTO archive_orphans (path) VALUES ('whole')"))
+        await session.exec(text("INSERT INTO archive_orphans (path) VALUES ('whole')"))
     assert await admin.fetchval("SELECT array_agg(path) FROM archive_orphans") == ["whole"]
 
 
@@ -180,7 +179,7 @@ async def test_a_cancelled_transaction_throws_the_connection_away(candidate: Can
     async def work() -> None:
         async with leader.transaction() as session:
             entered.set()
-            await session.execute(text("SELECT pg_sleep(30)"))
+            await session.exec(text("SELECT pg_sleep(30)"))
 
     task = asyncio.create_task(work())
     await entered.wait()
@@ -197,7 +196,7 @@ async def test_the_lock_session_is_never_left_in_a_transaction(
     term = await leader.acquire()
     await leader.verify()
     async with leader.transaction() as session:
-        await session.execute(text("SELECT 1"))
+        await session.exec(text("SELECT 1"))
     state = await admin.fetchval("SELECT state FROM pg_stat_activity WHERE pid = $1", term.backend_pid)
     assert state == "idle"
 
@@ -231,9 +230,9 @@ async def test_a_pooler_is_refused(candidate: Candidate, monkeypatch: pytest.Mon
 async def test_a_frozen_leader_is_ended_by_the_server(database_url: str) -> None:
     """Its kernel still answers, so only the idle time-out of the session frees the lock."""
     impatient = coordinator_connector(database_url, settings={"idle_session_timeout": "300ms"})
-    frozen = Leadership(connector=impatient, name=NAME, holder_id="frozen")
+    frozen = Leadership(store=control, connector=impatient, name=NAME, holder_id="frozen")
     connector = coordinator_connector(database_url)
-    heir = Leadership(connector=connector, name=NAME, holder_id="heir")
+    heir = Leadership(store=control, connector=connector, name=NAME, holder_id="heir")
     try:
         before = await frozen.acquire()
         async with asyncio.timeout(10):

@@ -58,7 +58,7 @@ async def test_an_idle_workspace_sleeps_and_the_timeline_says_why(environment: C
         causes = [
             (event.actor, event.cause)
             for event in await environment.history(workspace_id)
-            if event.changes.get("desired_state") == ["RUNNING", "STANDBY"]
+            if event.changes.get("desired_state") == ("RUNNING", "STANDBY")
         ]
         assert causes == [("ttl", "idle for 1 s")]
 
@@ -111,11 +111,12 @@ async def test_a_longer_idle_period_is_not_cut_by_the_timer_of_the_shorter_one(
     async with environment.replica() as plane:
         workspace_id = await environment.create(standby_ttl_seconds=3600)
         await environment.until_status(workspace_id, "running")
-        async with environment.sessions() as session, session.begin():
-            # Long awake: what protects one that just came up does not help here.
-            await session.execute(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
         await edit(environment, workspace_id, standby_ttl_seconds=600)
         await activity.touch(workspace_id, 0.1)  # a proxy that had not heard of it
+        async with environment.sessions() as session, session.begin():
+            # Long awake: what protects one that just came up does not help here. Only now that a use is known: a tick
+            # between the two would rightly put it to sleep.
+            await session.exec(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
 
         async def timer_is_over() -> bool:
             return (await activity.read_many([workspace_id]))[workspace_id].idle_timer is None
@@ -189,7 +190,7 @@ async def test_a_short_idle_time_waits_for_every_proxy_to_renew_after_a_flush(
         await activity.take(workspace_id, "tab", ttl_seconds=ttl_seconds)
         await environment.until_status(workspace_id, "running")
         async with environment.sessions() as session, session.begin():
-            await session.execute(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
+            await session.exec(text("UPDATE workspaces SET last_access_at = now() - interval '1 day'"))
         redis_server.flush()
         for age in (ttl_seconds + 1, 31, LEASE_SECONDS - 5):
             await make_memory_old(environment.redis_url, seconds=age)
@@ -294,7 +295,7 @@ async def test_a_person_who_presses_start_in_the_same_moment_wins(environment: C
         workspace_id = await run_one(environment, standby_ttl_seconds=1)
         seen = await environment.view(workspace_id)
         async with environment.sessions() as session, session.begin():
-            await session.execute(
+            await session.exec(
                 text("UPDATE workspaces SET last_access_at = clock_timestamp() WHERE id = :id"),
                 {"id": workspace_id},
             )
@@ -311,7 +312,7 @@ async def test_a_person_who_presses_start_in_the_same_moment_wins(environment: C
 
 
 @pytest.mark.parametrize("change", ["stopped", "deleted"])
-async def test_a_wish_that_changed_meanwhile_is_not_overrun(
+async def test_an_intent_that_changed_meanwhile_is_not_overrun(
     environment: ControlEnvironment, change: str
 ) -> None:
     workspace_id = await environment.create(start=True)

@@ -18,10 +18,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Integer, Text
 
-from codehub.archives.store import ArchiveStore
 from codehub.domain.states import ObservedStatus, Operation
+from codehub.store.db.typed_text import typed_text
+from tests.integration.control.engines import ON_CLUSTER, on_both
 from tests.integration.control.test_walk import read_home, write_home
 from tests.support.control import ControlEnvironment
 from tests.support.waiting import until
@@ -39,7 +40,7 @@ class Process:
     def pid(self) -> int:
         return self.process.pid
 
-    async def until_said(self, event: str, *, seconds: float = 60) -> dict[str, Any]:
+    async def until_said(self, event: str, *, seconds: float = 120) -> dict[str, Any]:
         async def said() -> bool:
             assert self.process.returncode is None or self.heard(event), "the replica died"
             return self.heard(event) is not None
@@ -90,7 +91,7 @@ class Pair:
             "database_url": self.environment.database_url,
             "redis_url": self.environment.redis_url,
             "data_dir": str(self.environment.data_dir),
-            "installation_id": self.environment.installation_id,
+            "runtime": self.environment.runtime_config,
             "pause": pause,
             "settings": settings or {},
         }
@@ -121,13 +122,14 @@ class Pair:
 
         async def queueing() -> bool:
             async with self.environment.sessions() as session:
-                waiting = await session.execute(
-                    text(
+                waiting = await session.exec(
+                    typed_text(
                         "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
-                        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+                        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()",
+                        Integer(),
                     )
                 )
-            return int(waiting.scalar_one()) >= 5
+            return waiting.one() >= 5
 
         await until(queueing, seconds=60, what="the heir to queue")
         return heir
@@ -137,23 +139,7 @@ class Pair:
 async def pair(environment: ControlEnvironment) -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
         yield Pair(environment, stack)
-        runtime = await environment.runtime()
-        await runtime.stop_all()
-        await runtime.close()
-
-
-def processes_of(environment: ControlEnvironment, workspace_id: UUID) -> int:
-    """How many servers of this workspace run: the tiny server listens, its starter does not count twice."""
-    count = 0
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if b"tiny_server.py" in line and b"bwrap" not in line and str(workspace_id).encode() in environ:
-            count += 1
-    return count
+        await environment.end_workspaces()
 
 
 async def settled(environment: ControlEnvironment, workspace_id: UUID, status: ObservedStatus) -> None:
@@ -161,7 +147,7 @@ async def settled(environment: ControlEnvironment, workspace_id: UUID, status: O
         ws = await environment.view(workspace_id)
         return ws.operation is Operation.NONE and ws.observed_status is status
 
-    await until(there, seconds=60, what=f"the workspace to settle at {status}")
+    await until(there, seconds=max(60, environment.patience), what=f"the workspace to settle at {status}")
 
 
 @asynccontextmanager
@@ -199,6 +185,16 @@ KILLS = [
     ("running", "delete", "delete_volume", "before"),
     ("running", "delete", "delete_volume", "after"),
 ]
+KILLS_ON_CLUSTER = [
+    ("standby", "start", "start", "after"),
+    ("running", "stop", "stop", "after"),
+    ("standby", "archive", "archive", "during"),
+    ("standby", "archive", "delete_volume", "before"),
+    ("archived", "start", "restore", "during"),
+    ("running", "delete", "delete_volume", "after"),
+]
+"""One or two of each operation: what differs there is what the effect is made of."""
+
 TARGET = {
     "start": ObservedStatus.RUNNING,
     "stop": ObservedStatus.STANDBY,
@@ -207,7 +203,15 @@ TARGET = {
 }
 
 
-@pytest.mark.parametrize(("state", "intent", "call", "when"), KILLS, ids=lambda each: str(each))
+@pytest.mark.parametrize(
+    ("environment", "state", "intent", "call", "when"),
+    [
+        *(("local", *each) for each in KILLS),
+        *(pytest.param("kubernetes", *each, marks=ON_CLUSTER) for each in KILLS_ON_CLUSTER),
+    ],
+    ids=str,
+    indirect=["environment"],
+)
 async def test_the_leader_dies_and_the_other_finishes(
     environment: ControlEnvironment, pair: Pair, state: str, intent: str, call: str, when: str
 ) -> None:
@@ -228,24 +232,23 @@ async def test_the_leader_dies_and_the_other_finishes(
             # Adopted, not begun anew (a start from "new" goes on with STARTING).
             assert ws.op_seq in (before.op_seq, before.op_seq + 1)
         if intent == "start":
-            assert processes_of(environment, workspace_id) == 1
+            assert environment.servers_of(workspace_id) == 1
             assert read_home(environment.home(workspace_id)) == kept
         if intent == "stop":
-            assert processes_of(environment, workspace_id) == 0
+            assert environment.servers_of(workspace_id) == 0
             assert read_home(environment.home(workspace_id)) == kept
         if intent == "archive":
             await assert_archived(environment, workspace_id, kept)
         if intent == "delete":
             assert not environment.home(workspace_id).exists()
-            assert processes_of(environment, workspace_id) == 0
+            assert environment.servers_of(workspace_id) == 0
 
 
 async def assert_archived(
     environment: ControlEnvironment, workspace_id: UUID, kept: dict[str, bytes]
 ) -> None:
     """One committed archive, and every file comes back out of it."""
-    store = ArchiveStore.from_url(environment.archive_url)
-    committed = await store.find_committed(workspace_id)
+    committed = await environment.archives().find_committed(workspace_id)
     ws = await environment.view(workspace_id)
     assert [each.path.key for each in committed] == [ws.archive_key]
     await environment.intent(workspace_id, "start")
@@ -253,7 +256,14 @@ async def assert_archived(
     assert read_home(environment.home(workspace_id)) == kept
 
 
-@pytest.mark.parametrize("call", ["start", "archive", "delete_volume"])
+@pytest.mark.parametrize(
+    ("environment", "call"),
+    [
+        *(("local", each) for each in ("start", "archive", "delete_volume")),
+        *(pytest.param("kubernetes", each, marks=ON_CLUSTER) for each in ("start", "delete_volume")),
+    ],
+    indirect=["environment"],
+)
 async def test_a_frozen_leader_thaws_and_harms_nobody(
     environment: ControlEnvironment, pair: Pair, call: str
 ) -> None:
@@ -272,7 +282,7 @@ async def test_a_frozen_leader_thaws_and_harms_nobody(
         await leader.until_said("following")
         assert heir.heard("following") is None
         if intent == "start":
-            assert processes_of(environment, workspace_id) == 1
+            assert environment.servers_of(workspace_id) == 1
             assert read_home(environment.home(workspace_id)) == kept
         else:
             await assert_archived(environment, workspace_id, kept)
@@ -299,8 +309,10 @@ async def test_a_frozen_leader_is_replaced_in_twelve_seconds_and_an_idle_one_is_
 
     async def terms() -> dict[str, tuple[str, int]]:
         async with environment.sessions() as session:
-            rows = await session.execute(text("SELECT lock_name, holder_id, epoch FROM system_locks"))
-        return {row.lock_name: (row.holder_id, row.epoch) for row in rows}
+            rows = await session.exec(
+                typed_text("SELECT lock_name, holder_id, epoch FROM system_locks", Text(), Text(), Integer())
+            )
+        return {name: (holder, epoch) for name, holder, epoch in rows}
 
     async def all_replaced() -> bool:
         return {holder for holder, _ in (await terms()).values()} == {"heir"}
@@ -318,6 +330,7 @@ async def test_a_frozen_leader_is_replaced_in_twelve_seconds_and_an_idle_one_is_
     assert await terms() == inherited
 
 
+@on_both
 async def test_a_storage_job_that_outlives_its_leader_is_ended_by_the_next(
     environment: ControlEnvironment, pair: Pair
 ) -> None:

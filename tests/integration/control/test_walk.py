@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from codehub.domain.states import ObservedStatus, Operation
+from tests.integration.control.engines import on_both
 from tests.support.control import ControlEnvironment
 from tests.support.redis import RedisServer
 
@@ -69,11 +70,13 @@ async def walk(environment: ControlEnvironment) -> None:
     assert [event.version for event in history] == sorted({event.version for event in history})
 
 
+@on_both
 async def test_every_byte_comes_back_through_sleep_and_archive(environment: ControlEnvironment) -> None:
     async with environment.replica():
         await walk(environment)
 
 
+@on_both
 async def test_the_same_walk_by_polling_alone(
     environment: ControlEnvironment, redis_server: RedisServer
 ) -> None:
@@ -110,6 +113,7 @@ async def test_a_running_workspace_is_archived_in_two_steps(environment: Control
     ]
 
 
+@on_both
 async def test_delete_removes_container_and_volume_at_once(environment: ControlEnvironment) -> None:
     async with environment.replica() as plane:
         workspace_id = await environment.create()

@@ -1,4 +1,4 @@
-"""A bench on the machine's engine for every test that asks for one."""
+"""An environment on the machine's engine for every test that asks for one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,16 +6,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.support.docker_engine import DockerBench
+from tests.support.docker_environment import DockerEnvironment
 from tests.support.requirements import require_docker
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[DockerBench]:
-    bench = DockerBench(require_docker(), tmp_path)
-    await bench.prepare()
-    yield bench
-    await bench.close()
+async def environment(tmp_path: Path) -> AsyncIterator[DockerEnvironment]:
+    environment = DockerEnvironment(require_docker(), tmp_path)
+    await environment.prepare()
+    yield environment
+    await environment.close()
 
 
 @pytest.fixture

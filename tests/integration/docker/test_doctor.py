@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.docker_engine import DockerBench
+from tests.support.docker_environment import DockerEnvironment
 from tests.support.docker_images import busybox_tar, image
 from tests.support.instance import codehub
 from tests.support.object_stores import rclone_server
@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.needs_docker, pytest.mark.timeout(120)]
 NOWHERE = "127.0.0.1:1/nobody/serves:this"
 
 
-async def examine(data_dir: Path, bench: DockerBench, **settings: str) -> dict[str, dict[str, Any]]:
+async def examine(
+    data_dir: Path, environment: DockerEnvironment, **settings: str
+) -> dict[str, dict[str, Any]]:
     """The findings, by what they are about."""
     outcome = await codehub(
         "doctor",
@@ -26,7 +28,7 @@ async def examine(data_dir: Path, bench: DockerBench, **settings: str) -> dict[s
         CODEHUB_BIND="127.0.0.1:0",
         CODEHUB_RUNTIME="docker",
         **{
-            "DOCKER_HOST": bench.engine_url,
+            "DOCKER_HOST": environment.engine_url,
             "DOCKER_IMAGES": image("tiny"),
             "DOCKER_JOB_IMAGE": image("job"),
             **settings,
@@ -37,9 +39,9 @@ async def examine(data_dir: Path, bench: DockerBench, **settings: str) -> dict[s
     return found
 
 
-async def test_an_engine_that_has_everything(bench: DockerBench, tmp_path: Path) -> None:
-    found = await examine(tmp_path / "data", bench)
-    version = bench.api.call("GET", "/version")
+async def test_an_engine_that_has_everything(environment: DockerEnvironment, tmp_path: Path) -> None:
+    found = await examine(tmp_path / "data", environment)
+    version = environment.api.call("GET", "/version")
     assert f"Docker {version['Version']} (API {version['ApiVersion']})" in found["runtime"]["detail"]
     for what in ("runtime", "workspace images", "storage job image", "networks"):
         assert found[what]["verdict"] == "ok", found[what]
@@ -50,10 +52,10 @@ async def test_an_engine_that_has_everything(bench: DockerBench, tmp_path: Path)
 
 
 async def test_images_that_cannot_be_had_are_named_with_how_to_build_ours(
-    bench: DockerBench, tmp_path: Path
+    environment: DockerEnvironment, tmp_path: Path
 ) -> None:
     found = await examine(
-        tmp_path / "data", bench, DOCKER_IMAGES=f"{image('tiny')},{NOWHERE}", DOCKER_JOB_IMAGE=NOWHERE
+        tmp_path / "data", environment, DOCKER_IMAGES=f"{image('tiny')},{NOWHERE}", DOCKER_JOB_IMAGE=NOWHERE
     )
     assert found["runtime"]["verdict"] == "ok"
     for what, setting in (("workspace images", "DOCKER_IMAGES"), ("storage job image", "DOCKER_JOB_IMAGE")):
@@ -64,22 +66,22 @@ async def test_images_that_cannot_be_had_are_named_with_how_to_build_ours(
 
 
 async def test_an_image_its_registry_has_is_only_noted_and_not_pulled(
-    bench: DockerBench, tmp_path: Path
+    environment: DockerEnvironment, tmp_path: Path
 ) -> None:
     with run_registry(busybox_tar(), {}) as registry:
         reference = registry.reference("team/ide")
-        found = await examine(tmp_path / "data", bench, DOCKER_IMAGES=reference)
+        found = await examine(tmp_path / "data", environment, DOCKER_IMAGES=reference)
         assert found["workspace images"]["verdict"] == "note", found
         assert reference in found["workspace images"]["advice"]
-        assert not bench.api.has_image(reference)
+        assert not environment.api.has_image(reference)
 
 
-async def test_networks_have_to_exist(bench: DockerBench, tmp_path: Path) -> None:
+async def test_networks_have_to_exist(environment: DockerEnvironment, tmp_path: Path) -> None:
     (tmp_path / "s3").mkdir()
     with rclone_server(tmp_path / "s3") as store:
         found = await examine(
             tmp_path / "data",
-            bench,
+            environment,
             DOCKER_NETWORK="no-such-network",
             DOCKER_JOB_NETWORK="nor-this",
             **store.variables(store.new_bucket()),
@@ -90,9 +92,9 @@ async def test_networks_have_to_exist(bench: DockerBench, tmp_path: Path) -> Non
     assert "docker network create no-such-network" in found["networks"]["advice"]
 
 
-async def test_an_engine_that_is_away(bench: DockerBench, tmp_path: Path) -> None:
-    await bench.break_engine()
-    found = await examine(tmp_path / "data", bench)
+async def test_an_engine_that_is_away(environment: DockerEnvironment, tmp_path: Path) -> None:
+    await environment.break_engine()
+    found = await examine(tmp_path / "data", environment)
     assert found["runtime"]["verdict"] == "bad"
     assert "DOCKER_HOST" in found["runtime"]["advice"]
     assert "workspace images" not in found, "nothing can be said about them"

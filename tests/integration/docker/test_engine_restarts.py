@@ -15,7 +15,7 @@ from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Sighting
 from codehub.runtimes.docker import DockerRuntime
 from tests.contract.runtime_suite import FIRST, SECOND, failure_of, ignore, job_of, sight, start
-from tests.support.docker_engine import DockerBench
+from tests.support.docker_environment import DockerEnvironment
 from tests.support.private_dockerd import PrivateDockerd
 from tests.support.waiting import until
 
@@ -38,13 +38,13 @@ def dockerd() -> Iterator[PrivateDockerd]:
 
 
 @pytest.fixture
-async def bench(dockerd: PrivateDockerd, tmp_path: Path) -> AsyncIterator[DockerBench]:
-    bench = DockerBench(dockerd.address, tmp_path)
+async def environment(dockerd: PrivateDockerd, tmp_path: Path) -> AsyncIterator[DockerEnvironment]:
+    environment = DockerEnvironment(dockerd.address, tmp_path)
     # An engine that was killed in the wrong moment may never answer a call about that one container.
-    bench.settings = replace(bench.settings, call_seconds=10)
-    await bench.prepare()
-    yield bench
-    await bench.close()
+    environment.settings = replace(environment.settings, call_seconds=10)
+    await environment.prepare()
+    yield environment
+    await environment.close()
 
 
 async def interrupted(
@@ -79,39 +79,41 @@ async def tried_until_done(call: Callable[[], Awaitable[object]]) -> None:
 
 @pytest.mark.parametrize("after_seconds", [0.05, 0.2, 0.5])
 async def test_killed_during_a_start(
-    dockerd: PrivateDockerd, bench: DockerBench, ws: UUID, after_seconds: float
+    dockerd: PrivateDockerd, environment: DockerEnvironment, ws: UUID, after_seconds: float
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    await bench.write(ws, "notes.txt", "mine")
-    await interrupted(dockerd, runtime, start(runtime, ws, image=bench.image), after_seconds=after_seconds)
-    await tried_until_done(lambda: start(runtime, ws, image=bench.image))
+    await environment.write(ws, "notes.txt", "mine")
+    await interrupted(
+        dockerd, runtime, start(runtime, ws, image=environment.image), after_seconds=after_seconds
+    )
+    await tried_until_done(lambda: start(runtime, ws, image=environment.image))
     assert (await sight(runtime, ws)).container is ContainerState.RUNNING
-    assert await bench.read(ws, "notes.txt") == "mine"
+    assert await environment.read(ws, "notes.txt") == "mine"
 
 
 @pytest.mark.parametrize("after_seconds", [0.01, 0.1])
 async def test_killed_during_a_stop(
-    dockerd: PrivateDockerd, bench: DockerBench, ws: UUID, after_seconds: float
+    dockerd: PrivateDockerd, environment: DockerEnvironment, ws: UUID, after_seconds: float
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    await start(runtime, ws, image=bench.image)
-    await bench.write(ws, "notes.txt", "mine")
+    await start(runtime, ws, image=environment.image)
+    await environment.write(ws, "notes.txt", "mine")
     await interrupted(dockerd, runtime, runtime.stop(ws, token=SECOND), after_seconds=after_seconds)
     await tried_until_done(lambda: runtime.stop(ws, token=SECOND))
     assert await sight(runtime, ws) == Sighting(volume=True)
-    assert await bench.read(ws, "notes.txt") == "mine"
+    assert await environment.read(ws, "notes.txt") == "mine"
 
 
 @pytest.mark.parametrize("after_seconds", [0.3, 1.0])
 async def test_killed_during_an_archive_and_a_restore(
-    dockerd: PrivateDockerd, bench: DockerBench, ws: UUID, after_seconds: float
+    dockerd: PrivateDockerd, environment: DockerEnvironment, ws: UUID, after_seconds: float
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
     content = random.Random(after_seconds).randbytes(HOME_BYTES)
-    home = Path(bench.api.call("GET", f"/volumes/ws-{ws}-home")["Mountpoint"])
+    home = Path(environment.api.call("GET", f"/volumes/ws-{ws}-home")["Mountpoint"])
     (home / "noise").write_bytes(content)
     archive = job_of(ws)
 

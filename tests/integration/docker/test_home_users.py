@@ -10,86 +10,90 @@ from codehub.domain.errors import EffectError, FailureCode, Reason
 from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Sighting
 from tests.contract.runtime_suite import FIRST, SECOND, THIRD, ignore, job_of, sight, start
-from tests.support.docker_engine import DockerBench
+from tests.support.docker_environment import DockerEnvironment
 
 pytestmark = pytest.mark.needs_docker
 
 
-async def refusal_of_start(bench: DockerBench, ws: UUID) -> EffectError:
+async def refusal_of_start(environment: DockerEnvironment, ws: UUID) -> EffectError:
     with pytest.raises(EffectError) as caught:
-        await start(await bench.open(), ws, token=THIRD, image=bench.image)
+        await start(await environment.open(), ws, token=THIRD, image=environment.image)
     return caught.value
 
 
 @contextmanager
-def stranger(bench: DockerBench, ws: UUID, *, running: bool = True) -> Iterator[str]:
+def stranger(environment: DockerEnvironment, ws: UUID, *, running: bool = True) -> Iterator[str]:
     """A container somebody made by hand, on the workspace's volume. Gives its name."""
     name = f"stranger-{uuid4().hex[:8]}"
     mount = {"Type": "volume", "Source": f"ws-{ws}-home", "Target": "/theirs"}
     config = {
-        "Image": bench.image,
+        "Image": environment.image,
         "Entrypoint": ["/bin/sleep", "1000"],
         "HostConfig": {"Mounts": [mount], "NetworkMode": "none"},
     }
-    bench.api.call("POST", "/containers/create", body=config, name=name)
+    environment.api.call("POST", "/containers/create", body=config, name=name)
     try:
         if running:
-            bench.api.call("POST", f"/containers/{name}/start")
+            environment.api.call("POST", f"/containers/{name}/start")
         yield name
     finally:
-        bench.api.remove_container(name)
+        environment.api.remove_container(name)
 
 
-def rename(bench: DockerBench, ws: UUID) -> str:
+def rename(environment: DockerEnvironment, ws: UUID) -> str:
     name = f"renamed-{uuid4().hex[:8]}"
-    bench.api.call("POST", f"/containers/ws-{ws}/rename", name=name)
+    environment.api.call("POST", f"/containers/ws-{ws}/rename", name=name)
     return name
 
 
-async def test_a_renamed_container_of_ours_keeps_a_second_one_away(bench: DockerBench, ws: UUID) -> None:
-    runtime = await bench.open()
+async def test_a_renamed_container_of_ours_keeps_a_second_one_away(
+    environment: DockerEnvironment, ws: UUID
+) -> None:
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    await start(runtime, ws, image=bench.image)
-    name = rename(bench, ws)
-    error = await refusal_of_start(bench, ws)
+    await start(runtime, ws, image=environment.image)
+    name = rename(environment, ws)
+    error = await refusal_of_start(environment, ws)
     assert (error.failure, error.reason) == (FailureCode.VOLUME_USED_ELSEWHERE, Reason.MISMATCH)
     assert name in error.message
     assert error.context["actual"] == [name]
-    assert bench.api.container(f"ws-{ws}") is None  # no second one, not even created
-    found = bench.api.container(name)
+    assert environment.api.container(f"ws-{ws}") is None  # no second one, not even created
+    found = environment.api.container(name)
     assert found is not None
     assert found["State"]["Running"]  # and the first is left alone
-    bench.api.call("POST", f"/containers/{name}/rename", name=f"ws-{ws}")
+    environment.api.call("POST", f"/containers/{name}/rename", name=f"ws-{ws}")
     assert (await sight(runtime, ws)).container is ContainerState.RUNNING  # put right, it is ours again
 
 
 async def test_nothing_is_archived_while_somebody_else_works_on_the_home(
-    bench: DockerBench, ws: UUID
+    environment: DockerEnvironment, ws: UUID
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    await start(runtime, ws, image=bench.image)
-    name = rename(bench, ws)
+    await start(runtime, ws, image=environment.image)
+    name = rename(environment, ws)
     await runtime.stop(ws, token=SECOND)
     with pytest.raises(EffectError) as caught:
         await runtime.run_storage_job(job_of(ws), token=SECOND, on_progress=ignore)
     assert caught.value.failure is FailureCode.VOLUME_USED_ELSEWHERE
     assert name in caught.value.message
-    assert not list(bench.store.glob(f"{ws}/**/home.tar.zst"))
-    bench.api.remove_container(name)
+    assert not list(environment.store.glob(f"{ws}/**/home.tar.zst"))
+    environment.api.remove_container(name)
     await runtime.run_storage_job(job_of(ws), token=SECOND, on_progress=ignore)
 
 
-async def test_an_archive_that_somebody_joined_half_way_is_not_believed(bench: DockerBench, ws: UUID) -> None:
-    runtime = await bench.open()
+async def test_an_archive_that_somebody_joined_half_way_is_not_believed(
+    environment: DockerEnvironment, ws: UUID
+) -> None:
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
     names: list[str] = []
-    with stranger(bench, ws, running=False) as name:
+    with stranger(environment, ws, running=False) as name:
 
         async def join(progress: object) -> None:
             if not names:
                 names.append(name)
-                bench.api.call("POST", f"/containers/{name}/start")
+                environment.api.call("POST", f"/containers/{name}/start")
 
         with pytest.raises(EffectError) as caught:
             await runtime.run_storage_job(job_of(ws), token=FIRST, on_progress=join)
@@ -99,11 +103,11 @@ async def test_an_archive_that_somebody_joined_half_way_is_not_believed(bench: D
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
 async def test_a_volume_somebody_else_holds_is_not_deleted_and_named(
-    bench: DockerBench, ws: UUID, running: bool
+    environment: DockerEnvironment, ws: UUID, running: bool
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    with stranger(bench, ws, running=running) as name:
+    with stranger(environment, ws, running=running) as name:
         with pytest.raises(EffectError) as caught:
             await runtime.delete_volume(ws, token=FIRST)
         assert caught.value.failure is FailureCode.VOLUME_USED_ELSEWHERE
@@ -112,29 +116,31 @@ async def test_a_volume_somebody_else_holds_is_not_deleted_and_named(
     await runtime.delete_volume(ws, token=FIRST)
 
 
-async def test_a_stopped_stranger_keeps_nobody_from_starting(bench: DockerBench, ws: UUID) -> None:
-    runtime = await bench.open()
+async def test_a_stopped_stranger_keeps_nobody_from_starting(
+    environment: DockerEnvironment, ws: UUID
+) -> None:
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    with stranger(bench, ws, running=False):
-        await start(runtime, ws, image=bench.image)
+    with stranger(environment, ws, running=False):
+        await start(runtime, ws, image=environment.image)
         assert (await sight(runtime, ws)).container is ContainerState.RUNNING
 
 
 async def test_somebody_who_comes_between_create_and_start_is_seen(
-    bench: DockerBench, ws: UUID, monkeypatch: pytest.MonkeyPatch
+    environment: DockerEnvironment, ws: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
     create = runtime._engine.create_container
-    with stranger(bench, ws, running=False) as name:
+    with stranger(environment, ws, running=False) as name:
 
         async def create_and_be_joined(*args: object, **kwargs: object) -> str:
             created = await create(*args, **kwargs)  # type: ignore[arg-type]
-            bench.api.call("POST", f"/containers/{name}/start")
+            environment.api.call("POST", f"/containers/{name}/start")
             return created
 
         monkeypatch.setattr(runtime._engine, "create_container", create_and_be_joined)
         with pytest.raises(EffectError) as caught:
-            await start(runtime, ws, image=bench.image)
+            await start(runtime, ws, image=environment.image)
         assert caught.value.failure is FailureCode.VOLUME_USED_ELSEWHERE
-        assert bench.api.container(f"ws-{ws}") is None
+        assert environment.api.container(f"ws-{ws}") is None

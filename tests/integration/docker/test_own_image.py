@@ -11,11 +11,11 @@ import pytest
 
 from codehub.runtimes.docker.names import INSTALLATION
 from tests.support.built_images import built_image
-from tests.support.docker_engine import DockerBench
+from tests.support.docker_environment import DockerEnvironment
 from tests.support.docker_images import image
 from tests.support.object_stores import rclone_server
 from tests.support.people import QUICK, Person
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.needs_docker, pytest.mark.needs_built_images, pytest.mark.timeout(1500)]
@@ -24,7 +24,9 @@ SOCKET = "/var/run/docker.sock"
 
 
 @asynccontextmanager
-async def codehub_container(bench: DockerBench, reference: str, **variables: str) -> AsyncIterator[str]:
+async def codehub_container(
+    environment: DockerEnvironment, reference: str, **variables: str
+) -> AsyncIterator[str]:
     """As ``deploy/compose`` runs it: an ordinary user, no capabilities, and the engine's socket."""
     port = free_port()
     config = {
@@ -36,23 +38,23 @@ async def codehub_container(bench: DockerBench, reference: str, **variables: str
             "NetworkMode": "host",
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true"],
-            "GroupAdd": [str(os.stat(bench.api.socket_path).st_gid)],
-            "Mounts": [{"Type": "bind", "Source": bench.api.socket_path, "Target": SOCKET}],
+            "GroupAdd": [str(os.stat(environment.api.socket_path).st_gid)],
+            "Mounts": [{"Type": "bind", "Source": environment.api.socket_path, "Target": SOCKET}],
         },
     }
-    container = bench.api.call("POST", "/containers/create", body=config)["Id"]
+    container = environment.api.call("POST", "/containers/create", body=config)["Id"]
     url = f"http://127.0.0.1:{port}"
     try:
-        bench.api.call("POST", f"/containers/{container}/start")
-        await until(lambda: is_ready(bench, container, url), seconds=120, what="CodeHub to be ready")
+        environment.api.call("POST", f"/containers/{container}/start")
+        await until(lambda: is_ready(environment, container, url), seconds=120, what="CodeHub to be ready")
         yield url
     finally:
-        bench.api.remove_container(container)
+        environment.api.remove_container(container)
 
 
-async def is_ready(bench: DockerBench, container: str, url: str) -> bool:
-    state = bench.api.call("GET", f"/containers/{container}/json")["State"]
-    said = bench.api.call("GET", f"/containers/{container}/logs", stdout="1", stderr="1", tail="20")
+async def is_ready(environment: DockerEnvironment, container: str, url: str) -> bool:
+    state = environment.api.call("GET", f"/containers/{container}/json")["State"]
+    said = environment.api.call("GET", f"/containers/{container}/logs", stdout="1", stderr="1", tail="20")
     assert state["Running"], said
     try:
         async with httpx.AsyncClient(trust_env=False, timeout=5) as client:
@@ -61,7 +63,9 @@ async def is_ready(bench: DockerBench, container: str, url: str) -> bool:
         return False
 
 
-async def test_it_keeps_workspaces_from_inside_a_container(bench: DockerBench, tmp_path: Path) -> None:
+async def test_it_keeps_workspaces_from_inside_a_container(
+    environment: DockerEnvironment, tmp_path: Path
+) -> None:
     """Its own image also does the storage jobs."""
     reference = built_image("codehub")
     (tmp_path / "s3").mkdir()
@@ -75,15 +79,15 @@ async def test_it_keeps_workspaces_from_inside_a_container(bench: DockerBench, t
             "DOCKER_JOB_IMAGE": reference,
             "DOCKER_JOB_NETWORK": "host",  # where this store is
         }
-        async with codehub_container(bench, reference, **variables) as url, Person.admin(url) as person:
+        async with codehub_container(environment, reference, **variables) as url, Person.admin(url) as person:
             workspace_id = await person.running("project", image=image("tiny"))
-            found = bench.api.container(f"ws-{workspace_id}")
+            found = environment.api.container(f"ws-{workspace_id}")
             assert found is not None
-            bench.will_clean(found["Config"]["Labels"][INSTALLATION])
-            await bench.write(UUID(workspace_id), "notes.txt", "mine")
+            environment.will_clean(found["Config"]["Labels"][INSTALLATION])
+            await environment.write(UUID(workspace_id), "notes.txt", "mine")
             await person.intent(workspace_id, "archive")
             await person.until_status(workspace_id, "archived", seconds=120)
             assert [key for key in store.keys(bucket) if key.endswith("/home.tar.zst")]
             await person.navigate(f"/w/{workspace_id}/")
             await person.until_open(workspace_id, seconds=120)
-            assert await bench.read(UUID(workspace_id), "notes.txt") == "mine"
+            assert await environment.read(UUID(workspace_id), "notes.txt") == "mine"

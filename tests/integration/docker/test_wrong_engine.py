@@ -11,7 +11,7 @@ from codehub.domain.errors import FailureCode
 from codehub.runtimes.base import Runtime
 from codehub.runtimes.docker.names import INSTALLATION, ROLE
 from tests.contract.runtime_suite import FIRST, MUTATIONS, SECOND, failure_of, start
-from tests.support.docker_engine import DockerBench
+from tests.support.docker_environment import DockerEnvironment
 from tests.support.docker_images import image
 from tests.support.instance import codehub_up
 from tests.support.people import QUICK, Person, coordinators
@@ -34,62 +34,68 @@ QUESTIONS: dict[str, Callable[[Runtime, UUID], Awaitable[object]]] = {
 }
 
 
-def remove_mark(bench: DockerBench, installation_id: str) -> None:
-    bench.api.call("DELETE", f"/volumes/codehub-{installation_id}")
+def remove_mark(environment: DockerEnvironment, installation_id: str) -> None:
+    environment.api.call("DELETE", f"/volumes/codehub-{installation_id}")
 
 
-def put_mark_back(bench: DockerBench, installation_id: str) -> None:
+def put_mark_back(environment: DockerEnvironment, installation_id: str) -> None:
     labels = {INSTALLATION: installation_id, ROLE: "marker"}
-    bench.api.call("POST", "/volumes/create", body={"Name": f"codehub-{installation_id}", "Labels": labels})
+    environment.api.call(
+        "POST", "/volumes/create", body={"Name": f"codehub-{installation_id}", "Labels": labels}
+    )
 
 
 @pytest.mark.parametrize("verb", [*QUESTIONS, *MUTATIONS])
 async def test_without_the_mark_every_verb_finds_the_engine_away(
-    bench: DockerBench, ws: UUID, verb: str
+    environment: DockerEnvironment, ws: UUID, verb: str
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
-    remove_mark(bench, bench.installation_id())
+    remove_mark(environment, environment.installation_id())
     asked = QUESTIONS.get(verb)
-    call = asked(runtime, ws) if asked else MUTATIONS[verb](runtime, ws, SECOND, bench.image)
+    call = asked(runtime, ws) if asked else MUTATIONS[verb](runtime, ws, SECOND, environment.image)
     assert await failure_of(call) is FailureCode.DOCKER_API_ERROR
-    put_mark_back(bench, bench.installation_id())
+    put_mark_back(environment, environment.installation_id())
     await runtime.probe()
 
 
 async def test_a_mark_lost_during_a_start_is_no_failure_of_the_workspace(
-    bench: DockerBench, ws: UUID, monkeypatch: pytest.MonkeyPatch
+    environment: DockerEnvironment, ws: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = await bench.open()
+    runtime = await environment.open()
     await runtime.provision(ws, token=FIRST)
     create = runtime._engine.create_container
 
     async def lose_the_mark(name: str, config: dict[str, Any]) -> str:
-        remove_mark(bench, bench.installation_id())
+        if name != f"ws-{ws}":
+            return await create(name, config)
+        remove_mark(environment, environment.installation_id())
         return await create(name, {**config, "Image": "codehub-test/not-on-this-engine"})
 
     monkeypatch.setattr(runtime._engine, "create_container", lose_the_mark)
-    assert await failure_of(start(runtime, ws, image=bench.image)) is FailureCode.DOCKER_API_ERROR
+    assert await failure_of(start(runtime, ws, image=environment.image)) is FailureCode.DOCKER_API_ERROR
 
 
-async def test_a_start_waits_for_the_mark_and_uses_up_no_retries(bench: DockerBench, tmp_path: Path) -> None:
+async def test_a_start_waits_for_the_mark_and_uses_up_no_retries(
+    environment: DockerEnvironment, tmp_path: Path
+) -> None:
     settings: dict[str, Any] = {
         **QUICK,
         "RECONCILER_RETRY_BACKOFF": "0.2",
         "CODEHUB_RUNTIME": "docker",
-        "DOCKER_HOST": bench.engine_url,
+        "DOCKER_HOST": environment.engine_url,
         "DOCKER_IMAGES": image("tiny"),
         "DOCKER_JOB_IMAGE": image("job"),
     }
     async with codehub_up(tmp_path / "data", **settings) as instance, Person.admin(instance.url) as person:
         workspace_id = await person.running("project", image=image("tiny"))
-        found = bench.api.container(f"ws-{workspace_id}")
+        found = environment.api.container(f"ws-{workspace_id}")
         assert found is not None
         installation_id = found["Config"]["Labels"][INSTALLATION]
-        bench.will_clean(installation_id)
+        environment.will_clean(installation_id)
         await person.intent(workspace_id, "stop")
         await person.until_status(workspace_id, "standby")
-        remove_mark(bench, installation_id)
+        remove_mark(environment, installation_id)
         await person.intent(workspace_id, "start")
 
         async def is_away() -> bool:
@@ -99,5 +105,5 @@ async def test_a_start_waits_for_the_mark_and_uses_up_no_retries(bench: DockerBe
         told = await person.workspace(workspace_id)
         assert told["status"] != "error"
         assert told["error_info"] is None  # nothing was counted
-        put_mark_back(bench, installation_id)
+        put_mark_back(environment, installation_id)
         await person.until_status(workspace_id, "running", seconds=90)

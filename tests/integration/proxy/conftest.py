@@ -96,7 +96,7 @@ MakeEnvironment = Callable[..., Awaitable[ProxyEnvironment]]
 
 @pytest.fixture
 async def make_environment(tmp_path: Path) -> AsyncIterator[MakeEnvironment]:
-    houses: list[ProxyEnvironment] = []
+    environments: list[ProxyEnvironment] = []
 
     async def make(
         behave: Behaviour | None = None,
@@ -107,7 +107,7 @@ async def make_environment(tmp_path: Path) -> AsyncIterator[MakeEnvironment]:
     ) -> ProxyEnvironment:
         upstream, api_server = RawUpstream(behave or replies(ok())), RawUpstream(api or replies(ok(b"api")))
         await upstream.start()
-        socket = str(tmp_path / f"api{len(houses)}.sock")
+        socket = str(tmp_path / f"api{len(environments)}.sock")
         await api_server.start(socket)
         ports, directory, sign_in, activity = make_ports()
         fields = {"address": ("127.0.0.1", upstream.port)} | dict(target or {})
@@ -120,11 +120,11 @@ async def make_environment(tmp_path: Path) -> AsyncIterator[MakeEnvironment]:
         server = ProxyServer(ports, ProxySettings(**(options | settings)))
         await server.start()
         environment = ProxyEnvironment(server, directory, sign_in, activity, upstream, api_server, workspace)
-        houses.append(environment)
+        environments.append(environment)
         return environment
 
     yield make
-    for environment in houses:
+    for environment in environments:
         for client in environment.clients:
             client.close()
         await environment.server.stop(drain_seconds=0)

@@ -8,19 +8,17 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from codehub.domain.states import Role
+from codehub.domain.waking import Phase, WakeOutcome, WakeResult
 from codehub.proxy.interfaces import (
-    ChangeListener,
     Credential,
     CredentialKind,
+    DirectoryListener,
     Interfaces,
-    Phase,
     Principal,
     Use,
-    WakeOutcome,
-    WakeResult,
     WorkspaceTarget,
 )
-from codehub.proxy.settings import Address, TcpAddress
+from codehub.proxy.settings import SocketAddress, TcpAddress
 
 SESSION = "s3ss10n"
 TOKEN = "chp_t0k3n"
@@ -45,7 +43,7 @@ class FakeDirectory:
         self.wakes: list[tuple[UUID, UUID]] = []
         self.hints: list[UUID] = []
         self.calls: Counter[str] = Counter()
-        self.listeners: list[ChangeListener] = []
+        self.listeners: list[DirectoryListener] = []
         self.ports: set[tuple[UUID, int]] = set()  # those that workspaces listen on themselves
         # Which socket listens at an address, as the runtime would say: the same one at each, all the time.
         self.listening: Callable[[UUID, TcpAddress], Hashable | None] = lambda _, address: address
@@ -79,7 +77,7 @@ class FakeDirectory:
         await self._pass()
         return answer
 
-    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> SocketAddress | None:
         self.calls["port_address"] += 1
         await self._pass()
         return TcpAddress("127.0.0.1", port) if (workspace_id, port) in self.ports else None
@@ -94,7 +92,7 @@ class FakeDirectory:
     async def hint_observer(self, workspace_id: UUID) -> None:
         self.hints.append(workspace_id)
 
-    def subscribe(self, listener: ChangeListener) -> None:
+    def subscribe(self, listener: DirectoryListener) -> None:
         self.listeners.append(listener)
 
     async def _pass(self) -> None:
@@ -138,17 +136,21 @@ class FakeActivity:
         self.marked: set[UUID] = set()
         self.broken = False
 
-    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+    async def lease(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
         self._check()
         self.uses.append(use)
         self.taken.append((workspace_id, conn_id))
         self.leases.add((workspace_id, conn_id))
 
-    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+    async def release(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
         self._check()
         self.leases.discard((workspace_id, conn_id))
 
-    async def touch(self, workspace_id: UUID) -> None:
+    async def touch(self, workspace_id: UUID, *, input_age: float | None = None) -> None:
         self._check()
         self.touches[workspace_id] += 1
 

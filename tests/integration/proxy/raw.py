@@ -161,10 +161,3 @@ class RawClient:
 
     def close(self) -> None:
         self.writer.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something observable, not for time."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():
-            await asyncio.sleep(0.005)

@@ -17,10 +17,11 @@ import pytest
 
 from codehub.proxy.upstream import relay as relays
 from codehub.proxy.upstream import tunnel
-from codehub.proxy.upstream.relay import Left, Relay
+from codehub.proxy.upstream.relay import Left, Meter, Relay
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
-from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
+from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received
 from tests.support.requirements import require_relay
+from tests.support.waiting import until
 
 
 class Ends:
@@ -30,7 +31,8 @@ class Ends:
         self.left, self.near = _connection()
         self.right, self.far = _connection()
         self.returned: list[Left] = []
-        self.pair = relay.join(self.near.fileno(), self.far.fileno(), self.returned.append)
+        self.meter = Meter.begin()
+        self.pair = relay.join(self.near.fileno(), self.far.fileno(), self.meter, self.returned.append)
 
     def close(self) -> None:
         for one in (self.left, self.near, self.far, self.right):
@@ -154,7 +156,7 @@ async def test_the_numbers_of_a_parted_pair_may_be_anybodys(relay: Relay) -> Non
                 others.send(b"not yours")
                 relay._on_pairs_aside()  # waits for its turn, so the thread has gone on
                 found = mine.recv(100, socket.MSG_DONTWAIT)
-            ends.pair = relay.join(ends.near.fileno(), ends.far.fileno(), ends.returned.append)
+            ends.pair = relay.join(ends.near.fileno(), ends.far.fileno(), ends.meter, ends.returned.append)
             assert found == b"not yours"
     finally:
         enough.set()
@@ -173,7 +175,7 @@ async def test_without_descriptors_it_takes_nothing_and_loses_nothing(relay: Rel
     for room in (0, 1):
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + room, limits[1]))
         try:
-            assert relay.join(ends.near.fileno(), ends.far.fileno(), ends.returned.append) is None
+            assert relay.join(ends.near.fileno(), ends.far.fileno(), ends.meter, ends.returned.append) is None
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     ends.left.sendall(b"still")

@@ -7,7 +7,8 @@ import pytest
 
 from codehub.proxy.settings import UnixAddress
 from tests.integration.proxy.conftest import MakeEnvironment
-from tests.integration.proxy.raw import RawUpstream, Received, ok, replies, until
+from tests.integration.proxy.raw import RawUpstream, Received, ok, replies
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])

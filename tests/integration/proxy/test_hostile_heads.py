@@ -2,7 +2,7 @@
 
 import pytest
 
-from codehub.proxy.interfaces import Phase
+from codehub.domain.waking import Phase
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import ok, replies

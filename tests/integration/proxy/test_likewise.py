@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from codehub.proxy.interfaces import Phase
+from codehub.domain.waking import Phase
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION
-from tests.integration.proxy.raw import RawClient, Received, ok, replies, until
+from tests.integration.proxy.raw import RawClient, Received, ok, replies
+from tests.support.waiting import until
 
 SECOND: dict[str, Callable[[ProxyEnvironment], bytes]] = {
     "the same again": lambda environment: environment.request(b"/a"),

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
-from tests.integration.proxy.raw import RawClient, Received, ok, until
+from tests.integration.proxy.raw import RawClient, Received, ok
+from tests.support.waiting import until
 
 
 async def test_a_head_that_drips_is_given_up(make_environment: MakeEnvironment) -> None:

@@ -5,8 +5,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from codehub.domain.waking import Phase, RunningWorkspace, WakeOutcome, WakeResult
 from codehub.proxy.identity import verify_principal
-from codehub.proxy.interfaces import Phase, RunningWorkspace, WakeOutcome, WakeResult
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
 from tests.integration.proxy.raw import RawUpstream, Received, Response, ok, replies

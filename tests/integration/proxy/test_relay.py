@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
-from tests.integration.proxy.raw import RawUpstream, Received, ok, replies, until
+from tests.integration.proxy.raw import RawUpstream, Received, ok, replies
+from tests.support.waiting import until
 
 
 async def test_a_request_reaches_the_workspace_without_its_prefix(environment: ProxyEnvironment) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from codehub.kit.addresses import AddressSet
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, TOKEN
 from tests.integration.proxy.raw import ok, replies
@@ -102,7 +103,7 @@ async def test_forwarded_fields_are_ours(environment: ProxyEnvironment) -> None:
 
 
 async def test_a_trusted_proxy_in_front_is_believed(make_environment: MakeEnvironment) -> None:
-    environment = await make_environment(trusted_proxies=frozenset({"127.0.0.1"}))
+    environment = await make_environment(trusted_proxies=AddressSet(["127.0.0.0/8"]))
     await environment.get(b"/", b"X-Forwarded-For: 203.0.113.9")
     assert environment.upstream.requests[0].values(b"x-forwarded-for") == [b"203.0.113.9, 127.0.0.1"]
 

@@ -1,4 +1,4 @@
-"""The table of spec 06: who asks for what, and the answer. Then what the table implies."""
+"""The access table: who asks for what, and the answer. Then what the table implies."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,10 +7,11 @@ from uuid import uuid4
 
 import pytest
 
-from codehub.proxy.interfaces import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult
+from codehub.domain.waking import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import ADMIN_SESSION, SESSION, STRANGER_SESSION
-from tests.integration.proxy.raw import until
+from tests.integration.proxy.raw import replies
+from tests.support.waiting import until
 
 NAVIGATE = (b"Sec-Fetch-Mode: navigate", b"Accept: text/html")
 OLD_BROWSER = (b"Accept: text/html,*/*",)
@@ -241,3 +242,29 @@ async def test_the_pages_script_is_served_to_anybody(environment: ProxyEnvironme
     assert answer.status == 200
     assert answer.values(b"content-type") == [b"text/javascript; charset=utf-8"]
     assert b"EventSource" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 204),
+        (b"HTTP/1.1 302 Found\r\nLocation: /lab\r\nContent-Length: 0\r\n\r\n", 204),
+        (b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n", 204),
+        (b"HTTP/1.1 503 Soon\r\nContent-Length: 0\r\n\r\n", 503),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", 503),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", 503),
+        (b"", 503),  # accepts, and says nothing
+    ],
+)
+async def test_ready_waits_for_an_answer_not_for_an_open_port(
+    make_environment: MakeEnvironment, answer: bytes, status: int
+) -> None:
+    environment = await make_environment(replies(answer), probe_timeout=0.5)
+    client = await environment.client()
+    fields = f"Host: h\r\nCookie: codehub_session={SESSION}"
+    await client.send(f"GET /_codehub/ready/{environment.workspace.id} HTTP/1.1\r\n{fields}\r\n\r\n".encode())
+    assert (await client.response()).status == status
+    assert environment.upstream.requests[0].line == b"GET / HTTP/1.1"
+    assert environment.upstream.requests[0].values(b"cookie") == []
+    assert not environment.activity.touches, "a probe is no activity"
+    await until(lambda: environment.kept() == 0, what="the probe's connection to be dropped")

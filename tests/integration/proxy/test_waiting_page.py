@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator
 
 import pytest
 from playwright.async_api import BrowserContext, async_playwright, expect
 
-from codehub.proxy.interfaces import Phase, RunningWorkspace, WakeOutcome, WakeResult
+from codehub.domain.waking import Phase, RunningWorkspace, WakeOutcome, WakeResult
 from tests.integration.proxy.conftest import MakeEnvironment
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import Received, ok, replies
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_browser
+
+expect.set_options(timeout=30_000)  # the machine may be busy
 
 PAGE = ok(b"<!doctype html><title>IDE</title><h1>the editor</h1>", b"Content-Type: text/html")
 
@@ -34,8 +38,12 @@ class Events:
     def __init__(self) -> None:
         self.queue: asyncio.Queue[dict[str, object]] = asyncio.Queue()  # without status: news of progress
         self.stopped: list[bytes] = []
+        self.output = b""
 
     async def serve(self, received: Received, _: object, writer: asyncio.StreamWriter) -> None:
+        if received.line.split(b" ")[1].endswith(b"/logs"):
+            writer.write(ok(self.output, b"Content-Type: text/plain"))
+            return
         if received.line.startswith(b"POST"):
             self.stopped.append(received.line.split(b" ")[1])
             writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}")
@@ -79,8 +87,31 @@ async def test_it_turns_into_the_workspace(
     await events.queue.put({"id": str(environment.workspace.id), "progress": 58})
     await expect(page.locator("#percent")).to_have_text("58 %")
     await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
+    waits = {"operation": "STARTING", "progress": None, "waiting_for": "0/2 nodes are available"}
+    await events.queue.put({"id": str(environment.workspace.id), **waits})
+    await expect(page.locator("#doing")).to_have_text("Waiting for a node: 0/2 nodes are available")
+    await expect(page.locator("#amount")).to_be_hidden()
+    restoring = {"id": str(environment.workspace.id), "operation": "RESTORING", "total_bytes": 960_000_000}
+    await events.queue.put({**restoring, "progress": 10, "done_bytes": 96_000_000})
+    await expect(page.locator("#amount")).to_have_text("96 MB of 960 MB")
+
+    async def measured() -> bool:
+        await events.queue.put({**restoring, "progress": 50, "done_bytes": 480_000_000})
+        return "left" in await page.locator("#amount").inner_text()
+
+    await until(measured, what="the time left, once the speed is known", every=0.2)
+    await expect(page.locator("#amount")).to_have_text(re.compile(r"^480 MB of 960 MB · about \d+ s left$"))
+    await expect(page.locator("#doing")).to_have_text("Restoring your files, then starting")
+    await events.queue.put({"status": "restoring", "progress": 50, "desired_state": "RUNNING"})
+    await expect(page.locator("#amount")).to_be_visible()
     await events.queue.put({"status": "starting", "progress": None, "desired_state": "RUNNING"})
     await expect(page.locator("[aria-current=step]")).to_have_text("Container")
+    await expect(page.locator("#amount")).to_be_hidden()
+    await expect(page.locator("#output")).to_be_hidden()
+    events.output = b"".join(b"line %d\n" % number for number in range(60)) + b"<b>listening</b>\n"
+    await page.get_by_text("Output of the start").click()
+    await expect(page.locator("#output pre")).to_contain_text("line 59\n<b>listening</b>")
+    await expect(page.locator("#output pre")).not_to_contain_text("line 12")
     assert problems == []
 
     environment.directory.change(environment.workspace.id, phase=Phase.RUNNING, status="running")

@@ -13,12 +13,14 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Origin
 
+from codehub.domain.waking import Phase
 from codehub.proxy.client_connection import ClientConnection
-from codehub.proxy.interfaces import Phase, Use
+from codehub.proxy.interfaces import Use
 from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION, STRANGER_SESSION, TOKEN
-from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received, until
+from tests.integration.proxy.raw import DEADLINE, SWITCHED, Received
 from tests.support.requirements import require_relay
+from tests.support.waiting import until
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
@@ -261,7 +263,7 @@ async def test_a_client_may_be_slow_for_a_while_and_not_for_ever(make_environmen
     async with workspace(environment), open_socket(environment) as socket:
         engine = environment.server._engine
         assert engine is not None
-        (connection,) = [each for each in engine.connections if each.is_tunnel()]
+        (connection,) = [each for each in engine.connections if each.workspace_id is not None]
         assert isinstance(connection, ClientConnection)
         connection.pause_writing()  # the client takes no more for a moment
         engine.sweep(1.0)

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from codehub.runtimes.base import Address, Limits, Token
+from codehub.runtimes.base import Address, FencingToken, ResourceLimits
 from codehub.runtimes.local import LocalRuntime
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from tests.support.waiting import until
 
 SERVER = Path(__file__).parents[2] / "support" / "echo_server.py"
-TOKEN = Token(1, 1)
+TOKEN = FencingToken(1, 1)
 
 
 def can_bind(host: str) -> bool:
@@ -53,7 +53,7 @@ async def runtime(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
 async def bring_up(runtime: LocalRuntime) -> tuple[UUID, Address]:
     workspace_id = uuid4()
     await runtime.provision(workspace_id, token=TOKEN)
-    await runtime.start(workspace_id, token=TOKEN, image_ref="echo", env={}, limits=Limits())
+    await runtime.start(workspace_id, token=TOKEN, image_ref="echo", env={}, limits=ResourceLimits())
     address = await runtime.address(workspace_id)
     assert isinstance(address, Address)
     return workspace_id, address

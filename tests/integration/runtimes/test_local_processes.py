@@ -12,38 +12,38 @@ import pytest
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import ContainerState
-from codehub.runtimes.base import Endpoint, Limits, Sighting, Token, UnixSocket
+from codehub.runtimes.base import Endpoint, FencingToken, ResourceLimits, Sighting, UnixSocket
 from codehub.runtimes.local import LocalRuntime, default_images
 from codehub.runtimes.local.listeners import socket_inodes
 from codehub.runtimes.local.locks import open_lock, try_lock
-from codehub.runtimes.local.processes import Identity, boot_id, find_stat, members
+from codehub.runtimes.local.processes import ProcessIdentity, boot_id, find_stat, members
 from codehub.runtimes.local.records import find_record, record_head
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import SHIM_FAILED, WORKSPACE_VARIABLE, spawn_workspace
-from tests.support.local_bench import LocalBench
+from tests.support.local_environment import LocalEnvironment
 from tests.support.waiting import until
 
-TOKEN = Token(1, 1)
+TOKEN = FencingToken(1, 1)
 SANDBOXES = [False, True] if find_bubblewrap() else [False]
-NOBODY = Identity(pid=0, start_ticks=0, boot_id=boot_id())
+NOBODY = ProcessIdentity(pid=0, start_ticks=0, boot_id=boot_id())
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[LocalBench]:
-    bench = LocalBench(tmp_path)
-    yield bench
-    await bench.close()
+async def environment(tmp_path: Path) -> AsyncIterator[LocalEnvironment]:
+    environment = LocalEnvironment(tmp_path)
+    yield environment
+    await environment.close()
 
 
 @pytest.fixture
-async def runtime(bench: LocalBench) -> LocalRuntime:
-    return await bench.open()
+async def runtime(environment: LocalEnvironment) -> LocalRuntime:
+    return await environment.open()
 
 
 async def bring_up(runtime: LocalRuntime, image: str, *, env: dict[str, str] | None = None) -> UUID:
     workspace_id = uuid4()
     await runtime.provision(workspace_id, token=TOKEN)
-    await runtime.start(workspace_id, token=TOKEN, image_ref=image, env=env or {}, limits=Limits())
+    await runtime.start(workspace_id, token=TOKEN, image_ref=image, env=env or {}, limits=ResourceLimits())
     return workspace_id
 
 
@@ -69,30 +69,30 @@ async def get(runtime: LocalRuntime, workspace_id: UUID, path: str = "/") -> str
 
 
 async def test_the_environment_holds_what_was_given_and_no_secret(
-    bench: LocalBench, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+    environment: LocalEnvironment, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://secret")
     workspace_id = await bring_up(runtime, "tiny", env={"GREETING": "hello"})
-    environment = (await get(runtime, workspace_id)).splitlines()
-    assert "GREETING=hello" in environment
-    assert f"HOME={bench.layout().volume(workspace_id)}" in environment
-    assert "secret" not in str(environment)
+    variables = (await get(runtime, workspace_id)).splitlines()
+    assert "GREETING=hello" in variables
+    assert f"HOME={environment.layout().volume(workspace_id)}" in variables
+    assert "secret" not in str(variables)
 
 
 async def test_no_descriptor_of_codehub_reaches_the_workspace(
-    bench: LocalBench, runtime: LocalRuntime
+    environment: LocalEnvironment, runtime: LocalRuntime
 ) -> None:
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)  # as a careless library would
     try:
         workspace_id = await bring_up(runtime, "tiny")
-        record = find_record(bench.layout().process(workspace_id))
+        record = find_record(environment.layout().process(workspace_id))
         assert record is not None
         targets = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{record.identity.pid}/fd")}
     finally:
         os.close(reader)
         os.close(writer)
-    own = {"/dev/null", str(bench.layout().output(workspace_id))}
+    own = {"/dev/null", str(environment.layout().output(workspace_id))}
     assert {target for target in targets if not target.startswith("socket:")} == own
 
 
@@ -103,12 +103,14 @@ async def test_stop_ends_children_and_those_who_left_the_session(runtime: LocalR
     assert not marked(workspace_id)
 
 
-async def test_a_dead_leader_leaves_no_family_behind(bench: LocalBench, runtime: LocalRuntime) -> None:
+async def test_a_dead_leader_leaves_no_family_behind(
+    environment: LocalEnvironment, runtime: LocalRuntime
+) -> None:
     workspace_id = await bring_up(runtime, "family")
-    await bench.kill_container(workspace_id)
+    await environment.kill_container(workspace_id)
     left = marked(workspace_id)
     assert left
-    await runtime.start(workspace_id, token=TOKEN, image_ref="tiny", env={}, limits=Limits())
+    await runtime.start(workspace_id, token=TOKEN, image_ref="tiny", env={}, limits=ResourceLimits())
     assert not left & marked(workspace_id)
 
 
@@ -119,13 +121,13 @@ async def test_one_that_ignores_sigterm_is_killed(runtime: LocalRuntime) -> None
 
 
 async def test_a_death_is_heard_of_also_by_a_codehub_that_is_not_the_parent(
-    bench: LocalBench, runtime: LocalRuntime
+    environment: LocalEnvironment, runtime: LocalRuntime
 ) -> None:
     workspace_id = await bring_up(runtime, "tiny")
     heard: asyncio.Queue[UUID] = asyncio.Queue()
-    other = await bench.open(on_exit=heard.put_nowait)
+    other = await environment.open(on_exit=heard.put_nowait)
     await other.observe()
-    await bench.kill_container(workspace_id)
+    await environment.kill_container(workspace_id)
     assert await asyncio.wait_for(heard.get(), 20) == workspace_id
 
 
@@ -135,12 +137,12 @@ async def test_stop_all_ends_everything_and_keeps_homes_and_tokens(runtime: Loca
     seen = (await runtime.observe()).sightings
     assert seen == dict.fromkeys(several, Sighting(volume=True))
     with pytest.raises(EffectError) as caught:
-        await runtime.provision(several[0], token=Token(0, 9))
+        await runtime.provision(several[0], token=FencingToken(0, 9))
     assert caught.value.failure is FailureCode.STALE_TOKEN
 
 
 async def test_a_stranger_with_the_recorded_pid_is_neither_seen_nor_hit(
-    bench: LocalBench, runtime: LocalRuntime
+    environment: LocalEnvironment, runtime: LocalRuntime
 ) -> None:
     workspace_id = await bring_up(runtime, "tiny")
     await runtime.stop(workspace_id, token=TOKEN)
@@ -150,7 +152,7 @@ async def test_a_stranger_with_the_recorded_pid_is_neither_seen_nor_hit(
         assert stat is not None
         record: dict[str, object] = {"pid": stranger.pid, "start_ticks": stat.start_ticks - 1}
         record |= {"boot_id": boot_id(), "op_seq": 1, "epoch": 1, "port": 1}
-        bench.layout().process(workspace_id).write_text(json.dumps(record))
+        environment.layout().process(workspace_id).write_text(json.dumps(record))
         seen = (await runtime.observe()).sightings[workspace_id]
         assert seen == Sighting(container=ContainerState.DEAD, volume=True)
         await runtime.stop(workspace_id, token=TOKEN)
@@ -163,11 +165,11 @@ async def test_a_stranger_with_the_recorded_pid_is_neither_seen_nor_hit(
 
 
 async def test_an_unreadable_record_is_no_observation_and_stop_repairs_it(
-    bench: LocalBench, runtime: LocalRuntime
+    environment: LocalEnvironment, runtime: LocalRuntime
 ) -> None:
     workspace_id = await bring_up(runtime, "family")
     other = await bring_up(runtime, "tiny")
-    bench.layout().process(workspace_id).write_text("{")
+    environment.layout().process(workspace_id).write_text("{")
     for seen in (await runtime.observe(), await runtime.observe([workspace_id, other])):
         assert seen.unreadable == {workspace_id}
         assert set(seen.sightings) == {other}
@@ -176,9 +178,11 @@ async def test_an_unreadable_record_is_no_observation_and_stop_repairs_it(
     assert (await runtime.observe()).sightings[workspace_id] == Sighting(volume=True)
 
 
-async def test_a_file_in_the_place_of_a_home_is_unreadable(bench: LocalBench, runtime: LocalRuntime) -> None:
+async def test_a_file_in_the_place_of_a_home_is_unreadable(
+    environment: LocalEnvironment, runtime: LocalRuntime
+) -> None:
     workspace_id = uuid4()
-    bench.layout().volume(workspace_id).write_text("not a directory")
+    environment.layout().volume(workspace_id).write_text("not a directory")
     assert (await runtime.observe()).unreadable == {workspace_id}
     assert (await runtime.observe([workspace_id])).unreadable == {workspace_id}
     with pytest.raises(EffectError) as caught:
@@ -245,16 +249,16 @@ async def test_a_port_stays_with_its_workspace_while_others_come_and_go(runtime:
     await runtime.stop(workspace_id, token=TOKEN)
     others = [await bring_up(runtime, "tiny") for _ in range(3)]
     assert address not in [await runtime.address(other) for other in others]
-    await runtime.start(workspace_id, token=TOKEN, image_ref="tiny", env={}, limits=Limits())
+    await runtime.start(workspace_id, token=TOKEN, image_ref="tiny", env={}, limits=ResourceLimits())
     assert await runtime.address(workspace_id) == address
 
 
 async def test_a_home_with_locked_directories_leaves_the_disk(
-    bench: LocalBench, runtime: LocalRuntime
+    environment: LocalEnvironment, runtime: LocalRuntime
 ) -> None:
     workspace_id = uuid4()
     await runtime.provision(workspace_id, token=TOKEN)
-    locked = bench.layout().volume(workspace_id) / "a" / "b"
+    locked = environment.layout().volume(workspace_id) / "a" / "b"
     locked.mkdir(parents=True)
     (locked / "file").write_text("x")
     locked.chmod(0o000)
@@ -263,17 +267,19 @@ async def test_a_home_with_locked_directories_leaves_the_disk(
     assert (await runtime.observe()).sightings == {}
 
     async def is_empty() -> bool:
-        return not os.listdir(bench.layout().trash)
+        return not os.listdir(environment.layout().trash)
 
     await until(is_empty, what="empty trash")
 
 
-async def test_trash_left_by_a_crash_is_emptied_by_the_next(bench: LocalBench, runtime: LocalRuntime) -> None:
-    discarded = bench.root / "discarded"
+async def test_trash_left_by_a_crash_is_emptied_by_the_next(
+    environment: LocalEnvironment, runtime: LocalRuntime
+) -> None:
+    discarded = environment.root / "discarded"
     discarded.mkdir()
     (discarded / "file").write_text("x")
-    left = discarded.rename(bench.layout().trash / "left")
-    await bench.open()
+    left = discarded.rename(environment.layout().trash / "left")
+    await environment.open()
 
     async def is_empty() -> bool:
         return not left.exists()
@@ -281,31 +287,35 @@ async def test_trash_left_by_a_crash_is_emptied_by_the_next(bench: LocalBench, r
     await until(is_empty, what="empty trash")
 
 
-async def test_a_disk_that_is_not_ours_is_left_alone(bench: LocalBench, runtime: LocalRuntime) -> None:
-    (bench.layout().volumes / ".installation").write_text("theirs\n")
+async def test_a_disk_that_is_not_ours_is_left_alone(
+    environment: LocalEnvironment, runtime: LocalRuntime
+) -> None:
+    (environment.layout().volumes / ".installation").write_text("theirs\n")
     for call in (runtime.provision(uuid4(), token=TOKEN), runtime.observe(), runtime.probe()):
         with pytest.raises(EffectError) as caught:
             await call
         assert caught.value.failure is FailureCode.LOCAL_RUNTIME_ERROR
-    (bench.layout().volumes / ".installation").write_text("one\n")
+    (environment.layout().volumes / ".installation").write_text("one\n")
 
 
 @pytest.mark.parametrize("use_bubblewrap", SANDBOXES)
 async def test_other_homes_are_out_of_sight_where_bubblewrap_works(
     tmp_path: Path, use_bubblewrap: bool
 ) -> None:
-    bench = LocalBench(tmp_path, use_bubblewrap=use_bubblewrap)
-    runtime = await bench.open()
+    environment = LocalEnvironment(tmp_path, use_bubblewrap=use_bubblewrap)
+    runtime = await environment.open()
     assert runtime.is_sandboxed is use_bubblewrap
     try:
         first, second = [await bring_up(runtime, "tiny") for _ in range(2)]
         inside = [pid for pid in marked(first) if not is_bubblewrap(pid)]
         assert inside
-        seen = {name for pid in inside for name in os.listdir(f"/proc/{pid}/root{bench.layout().volumes}")}
+        seen = {
+            name for pid in inside for name in os.listdir(f"/proc/{pid}/root{environment.layout().volumes}")
+        }
         assert f"ws-{first}-home" in seen
         assert (f"ws-{second}-home" in seen) is not use_bubblewrap
     finally:
-        await bench.close()
+        await environment.close()
     assert not marked(first)
 
 

@@ -3,16 +3,18 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from codehub.runtimes.local import sandbox, sandbox_check
 from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.runtimes.local.sandbox import Sandbox
 from codehub.runtimes.local.sandbox_check import SandboxLeaksError, check_sandbox
 from codehub.server.data_dir import DataDir
-from tests.support.instance import codehub, codehub_up, processes_of
+from tests.support.instance import codehub_up, processes_of
 from tests.support.requirements import require_bubblewrap
 
 pytestmark = pytest.mark.timeout(240)
@@ -120,24 +122,6 @@ async def test_the_check_names_what_it_reached(tmp_path: Path) -> None:
     assert os.listdir(data_dir) == ["secrets"], "nothing of the trial remains"
 
 
-async def test_without_a_sandbox_others_are_not_let_in(tmp_path: Path) -> None:
-    """Bubblewrap is there and cannot make one, as where user namespaces are switched off."""
-    broken = fake_bubblewrap(
-        tmp_path, "#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n"
-    )
-    path = f"{broken}:{os.environ['PATH']}"
-    data_dir = str(tmp_path / "data")
-    refused = await codehub("serve", CODEHUB_DATA_DIR=data_dir, CODEHUB_BIND="0.0.0.0:0", PATH=path)
-    assert refused.code != 0
-    assert "CODEHUB_LOCAL_SANDBOX=off" in refused.errors
-    doctor = await codehub("doctor", "--json", CODEHUB_DATA_DIR=data_dir, CODEHUB_BIND="0.0.0.0:0", PATH=path)
-    [found] = [one for one in json.loads(doctor.output)["findings"] if one["what"] == "sandbox"]
-    assert found["verdict"] == "bad"
-    assert "No permissions to create new namespace" in found["detail"]
-    async with codehub_up(tmp_path / "data", PATH=path) as alone:
-        assert "do not let others in" in alone.errors
-
-
 def fake_bubblewrap(directory: Path, script: str) -> Path:
     """A directory for the front of PATH, with another program of that name."""
     place = directory / "programs"
@@ -145,3 +129,22 @@ def fake_bubblewrap(directory: Path, script: str) -> Path:
     (place / "bwrap").write_text(script)
     (place / "bwrap").chmod(0o755)
     return place
+
+
+def test_a_package_in_a_fresh_directory_is_shown_whole_and_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone below /tmp: CodeHub starts there too, and what SSH starts in a sandbox is found."""
+    require_bubblewrap()
+    package = tmp_path / "clone" / "src" / "codehub"
+    (package / "runtimes").mkdir(parents=True)
+    monkeypatch.setattr(sandbox, "PACKAGE", package)
+    monkeypatch.setattr(sandbox_check, "PACKAGE", package)
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    made = sandbox_check.make_sandbox(data_dir, ())
+    home = data_dir / "home"
+    home.mkdir()
+    inside = f"test -d {package}/runtimes && ! touch {package}/changed"
+    done = subprocess.run([*made.prefix(home), "sh", "-c", inside], check=False)
+    assert done.returncode == 0

@@ -14,18 +14,18 @@ import pytest
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.unix_sockets import connect_without_links
-from codehub.runtimes.base import Address, Limits, Token, UnixSocket
+from codehub.runtimes.base import Address, FencingToken, ResourceLimits, UnixSocket
 from codehub.runtimes.local import LocalRuntime
 from codehub.runtimes.local.layout import Layout
-from codehub.runtimes.local.processes import Identity, boot_id, members
+from codehub.runtimes.local.processes import ProcessIdentity, boot_id, members
 from codehub.runtimes.local.sandbox import find_bubblewrap
 from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE
-from tests.support.local_bench import server_command
+from tests.support.local_environment import server_command
 from tests.support.requirements import require_bubblewrap
 
-TOKEN = Token(1, 1)
+TOKEN = FencingToken(1, 1)
 SANDBOXES = [False, True] if find_bubblewrap() else [False]
-NOBODY = Identity(pid=0, start_ticks=0, boot_id=boot_id())
+NOBODY = ProcessIdentity(pid=0, start_ticks=0, boot_id=boot_id())
 ON_SOCKET, ON_PORT = server_command(where="{socket}"), server_command()
 
 
@@ -64,13 +64,15 @@ async def opened(data_dir: Path, image: str, *, use_bubblewrap: bool = False) ->
 
 async def bring_up(runtime: LocalRuntime, *, op_seq: int = 1) -> UUID:
     workspace_id = uuid4()
-    await runtime.provision(workspace_id, token=Token(op_seq, 1))
+    await runtime.provision(workspace_id, token=FencingToken(op_seq, 1))
     await start(runtime, workspace_id, op_seq=op_seq)
     return workspace_id
 
 
 async def start(runtime: LocalRuntime, workspace_id: UUID, *, op_seq: int = 1) -> None:
-    await runtime.start(workspace_id, token=Token(op_seq, 1), image_ref="tiny", env={}, limits=Limits())
+    await runtime.start(
+        workspace_id, token=FencingToken(op_seq, 1), image_ref="tiny", env={}, limits=ResourceLimits()
+    )
 
 
 async def socket_of(runtime: LocalRuntime, workspace_id: UUID) -> str:
@@ -174,7 +176,7 @@ async def test_one_that_runs_on_a_port_since_before_an_upgrade_goes_on(data_dir:
         assert await after.listener(workspace_id, endpoint) is not None
         await start(after, workspace_id, op_seq=2)  # it runs: nothing to do
         assert await after.address(workspace_id) == endpoint
-        await after.stop(workspace_id, token=Token(3, 1))
+        await after.stop(workspace_id, token=FencingToken(3, 1))
         await start(after, workspace_id, op_seq=4)
         assert "200 OK" in ask(await socket_of(after, workspace_id))
     finally:

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,9 +41,13 @@ def change(program: str, how: str, directory: Path) -> None:
 
 
 @asynccontextmanager
-async def up_in(home: Path, *, umask: int = -1, run_as: RunAs | None = None) -> AsyncIterator[Instance]:
+async def up_in(
+    home: Path, *, umask: int = -1, run_as: RunAs | None = None, **variables: Any
+) -> AsyncIterator[Instance]:
     programs = str(home / "programs")
-    async with codehub_up(home / "data", umask=umask, run_as=run_as, PYTHONPATH=programs) as instance:
+    async with codehub_up(
+        home / "data", umask=umask, run_as=run_as, PYTHONPATH=programs, **variables
+    ) as instance:
         yield instance
 
 
@@ -86,7 +91,8 @@ async def test_an_ordinary_user_in_a_home_of_their_own(tmp_path: Path) -> None:
         change("chown", f"{nobody.pw_uid}:{nobody.pw_gid}", home)
         # Python and pytest's directories may themselves be in root's home.
         run_as = RunAs(uid=nobody.pw_uid, gid=nobody.pw_gid, may_search=True)
-    async with up_in(home, run_as=run_as) as instance:
+    # The power to search is none an ordinary user has, and bubblewrap refuses to run with one.
+    async with up_in(home, run_as=run_as, CODEHUB_LOCAL_SANDBOX="off") as instance:
         assert instance.password
         assert (home / "data" / "postgres").stat().st_uid == home.stat().st_uid
         assert await instance.end(signal.SIGINT) == 0

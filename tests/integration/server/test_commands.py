@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from codehub.server.settings.tree import all_variables
 from codehub.signals.notices import PEOPLE_CHANNEL
 from tests.support.instance import codehub, codehub_up, processes_of
+from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer, admin_connection
 from tests.support.redis import RedisServer
 
@@ -19,9 +20,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def free_bind() -> str:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 async def test_doctor_finds_a_machine_fit_before_the_first_start(tmp_path: Path) -> None:
@@ -42,6 +41,7 @@ async def test_doctor_finds_a_machine_fit_before_the_first_start(tmp_path: Path)
         "tar and zstd",
         "port",
         "websockets",
+        "ssh",
     }
     assert not data_dir.exists(), "looking changes nothing"
 

@@ -39,3 +39,13 @@ async def test_the_password_is_the_configured_one(
         assert await ensure_first_admin(session_factory, passwords, password="another") is None
     finally:
         passwords.close()
+
+
+async def test_a_proxy_by_itself_leaves_the_admin_to_the_api(empty_database_url: str) -> None:
+    """It knows no first password, and often starts first."""
+    proxy = load_settings({"CODEHUB_ROLES": "proxy"})
+    api = load_settings({"CODEHUB_ROLES": "api,coordinators", "CODEHUB_ADMIN_PASSWORD": "correct horse"})
+    assert await prepare_database(empty_database_url, proxy, migrate=True) is None
+    admin = await prepare_database(empty_database_url, api, migrate=True)
+    assert admin is not None
+    assert admin.generated_password is None

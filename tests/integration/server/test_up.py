@@ -10,12 +10,19 @@ import sys
 from pathlib import Path
 
 import asyncpg
-import httpx
 import pytest
 
 from codehub.server.data_dir import DataDir
 from codehub.server.processes.embedded import postgres, redis
-from tests.support.instance import codehub, codehub_up, environment, processes_of, proxy_pid, until_gone
+from tests.support.instance import (
+    codehub,
+    codehub_up,
+    process_variables,
+    processes_of,
+    proxy_pid,
+    status_of,
+    until_gone,
+)
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -23,11 +30,6 @@ pytestmark = pytest.mark.timeout(240)
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
-
-
-async def status_of(url: str) -> int:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        return (await client.get(url)).status_code
 
 
 async def usernames(data_dir: Path) -> list[str]:
@@ -206,7 +208,7 @@ async def main():
 asyncio.run(main())
 """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, env=environment(), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", program, env=process_variables(), stdout=asyncio.subprocess.PIPE
     )
     output, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0

@@ -7,13 +7,14 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Text, text
 
 from codehub.services import workspaces
 from codehub.services.errors import LimitReached
 from codehub.services.intent_batcher import AT_ONCE, IntentBatcher
-from codehub.services.workspaces import Actor, NewWorkspace, RunningLimits
+from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
 from codehub.store.db.session import Session, Sessions
+from codehub.store.db.typed_text import typed_text
 from codehub.store.errors import NameTaken, is_outage
 from codehub.store.workspaces import limits
 from codehub.store.workspaces.queries import find_locked, list_page
@@ -39,7 +40,7 @@ async def owner(session: Session) -> UUID:
 def creation(owner: UUID, name: str, *, places: int = 1000) -> Grant:
     return partial(
         workspaces.create,
-        new=NewWorkspace(name=name, image_ref="image", start=True),
+        new=WorkspaceValues(name=name, image_ref="image", start=True),
         owner_id=owner,
         actor=Actor(f"user:{name}", user_id=owner),
         limits=RunningLimits(per_user=places, in_all=1000),
@@ -65,10 +66,14 @@ async def test_all_are_granted_each_in_its_own_name(
     wanted = [f"home-{number}" for number in range(MANY)]
     made = await asyncio.gather(*(intents.submit(creation(owner, name)) for name in wanted))
     assert [record.name for record in made if isinstance(record, WorkspaceRecord)] == wanted
-    rows = await session.execute(
-        text("SELECT w.name, e.actor FROM workspaces w JOIN workspace_events e ON e.workspace_id = w.id")
+    rows = await session.exec(
+        typed_text(
+            "SELECT w.name, e.actor FROM workspaces w JOIN workspace_events e ON e.workspace_id = w.id",
+            Text(),
+            Text(),
+        )
     )
-    assert {(name, actor) for name, actor in rows} == {(name, f"user:{name}") for name in wanted}
+    assert set(rows) == {(name, f"user:{name}") for name in wanted}
 
 
 async def test_places_are_exact_and_refusals_leave_the_others_alone(
@@ -96,7 +101,7 @@ async def test_what_the_database_refuses_or_we_got_wrong_fails_alone(
     intents: IntentBatcher, session: Session, owner: UUID
 ) -> None:
     async def divide(session: Session) -> None:
-        await session.execute(text("SELECT 1 / 0"))
+        await session.exec(text("SELECT 1 / 0"))
 
     async def stumble(session: Session) -> None:
         raise KeyError("a mistake of ours")
@@ -133,7 +138,7 @@ async def test_an_outage_is_told_to_everybody_and_nothing_is_kept(
     intents: IntentBatcher, session: Session, session_factory: Sessions, owner: UUID
 ) -> None:
     async def end_own_session(session: Session) -> None:
-        await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        await session.exec(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
     wanted = [creation(owner, f"home-{number}") for number in range(3)]
     asked: list[Grant] = [*wanted, end_own_session]

@@ -1,6 +1,7 @@
 """Activity in Redis: leases that cannot leak, a timer that outlives them, and a memory that knows its age."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -9,8 +10,8 @@ import pytest
 from codehub.domain.ttl import Activity
 from codehub.signals.activity import ActivityKind, ActivityLog, Ended, Lease, Touch
 from codehub.signals.connection import RedisLink, RedisUnavailable
-from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
+from tests.support.waiting import until
 
 TTL = 300.0
 
@@ -29,7 +30,7 @@ async def read_one(log: ActivityLog, workspace_id: UUID) -> Activity:
 
 
 async def test_an_unknown_workspace_is_idle(log: ActivityLog) -> None:
-    assert await read_one(log, uuid4()) == Activity()
+    assert replace(await read_one(log, uuid4()), memory_age=timedelta.max) == Activity()
 
 
 async def test_open_connections_are_counted_and_the_last_one_starts_the_timer(log: ActivityLog) -> None:
@@ -58,7 +59,7 @@ async def test_requests_keep_awake_and_are_no_connections(log: ActivityLog) -> N
     await log.take(ws, "requests", ttl_seconds=TTL, kind=ActivityKind.HTTP)
     loading = await read_one(log, ws)
     assert (loading.connections, loading.requests, loading.kind) == (0, 1, ActivityKind.HTTP)
-    assert loading.in_use
+    assert loading.is_reported
     await log.take(ws, "socket", ttl_seconds=TTL)
     await log.release(ws, "requests", ttl_seconds=TTL, kind=ActivityKind.HTTP)
     working = await read_one(log, ws)
@@ -92,7 +93,7 @@ async def test_a_lease_not_renewed_expires_and_the_timer_runs_on(redis_link: Red
     async def expired() -> bool:
         return (await read_one(log, ws)).connections == 0
 
-    await eventually(expired)
+    await until(expired)
     assert between((await read_one(log, ws)).idle_timer, TTL - 60, TTL + 0.2)
 
 
@@ -106,7 +107,7 @@ async def test_one_lease_expires_while_another_is_renewed(redis_link: RedisLink)
         await long.write(leases=[Lease("alive", ws, TTL)])
         return (await read_one(long, ws)).connections == 1
 
-    await eventually(only_one_left)
+    await until(only_one_left)
 
 
 async def test_the_timer_runs_out(log: ActivityLog) -> None:
@@ -116,9 +117,9 @@ async def test_the_timer_runs_out(log: ActivityLog) -> None:
     assert started.kind == ActivityKind.START
 
     async def idle() -> bool:
-        return not (await read_one(log, ws)).in_use
+        return not (await read_one(log, ws)).is_reported
 
-    await eventually(idle)
+    await until(idle)
     assert (await read_one(log, ws)).last_seen_at == started.last_seen_at  # people still see when
 
 
@@ -140,22 +141,22 @@ async def test_old_news_counts_from_when_it_happened(log: ActivityLog) -> None:
     recent, ancient = uuid4(), uuid4()
     await log.write(touches=[Touch(recent, TTL, age_seconds=100), Touch(ancient, TTL, age_seconds=400)])
     assert between((await read_one(log, recent)).idle_timer, TTL - 160, TTL - 100)
-    assert not (await read_one(log, ancient)).in_use
+    assert not (await read_one(log, ancient)).is_reported
 
 
 async def test_a_release_long_ago_leaves_no_timer(log: ActivityLog) -> None:
     ws = uuid4()
     await log.write(ended=[Ended(Lease("a", ws, TTL), age_seconds=400)])
-    assert not (await read_one(log, ws)).in_use
+    assert not (await read_one(log, ws)).is_reported
 
 
 async def test_a_ttl_of_zero_is_no_error(log: ActivityLog) -> None:
     ws = uuid4()
     await log.take(ws, "a", ttl_seconds=0)
     await log.touch(ws, 0)
-    assert (await read_one(log, ws)).in_use
+    assert (await read_one(log, ws)).is_reported
     await log.release(ws, "a", ttl_seconds=0)
-    assert not (await read_one(log, ws)).in_use
+    assert not (await read_one(log, ws)).is_reported
 
 
 async def test_thousands_are_read_at_once(log: ActivityLog) -> None:
@@ -171,7 +172,7 @@ async def test_the_same_memory_is_recognised_and_ages(log: ActivityLog) -> None:
     async def older() -> bool:
         return (await log.identity()).age_seconds > first.age_seconds
 
-    await eventually(older)
+    await until(older)
     again = await log.identity()
     assert (again.run_id, again.epoch) == (first.run_id, first.epoch)
 
@@ -200,7 +201,7 @@ async def test_a_lost_memory_is_noticed(
     async def older() -> bool:
         return (await log.identity()).age_seconds > 0.1
 
-    await eventually(older)
+    await until(older)
     await accident(redis_server)
     after = await log.identity()
     assert (after.run_id, after.epoch) != (before.run_id, before.epoch)
@@ -233,3 +234,15 @@ async def test_no_answer_is_never_idle(redis_server: RedisServer, log: ActivityL
         await log.read_many([uuid4()])
     with pytest.raises(RedisUnavailable):
         await log.take(uuid4(), "a", ttl_seconds=TTL)
+
+
+async def test_the_latest_input_counts_however_late_it_is_reported(log: ActivityLog) -> None:
+    ws = uuid4()
+    await log.write(leases=[Lease("tab", ws, TTL)])
+    assert (await read_one(log, ws)).input_age is None
+    await log.write(leases=[Lease("tab", ws, TTL, input_age_seconds=30)])
+    await log.write(touches=[Touch(ws, TTL, input_age_seconds=500)])
+    await log.write(ended=[Ended(Lease("other", ws, TTL, input_age_seconds=900))])
+    age = (await read_one(log, ws)).input_age
+    assert age is not None
+    assert timedelta(seconds=30) <= age < timedelta(seconds=400)

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from codehub.signals.activity_publisher import ActivityPublisher
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import ActivityChanged, LiveFeed, LivePublisher, PersonChanged
-from tests.integration.signals.waiting import eventually
+from tests.support.waiting import until
 
 PATIENCE = 20.0
 
@@ -23,13 +23,13 @@ async def test_the_first_is_told_at_once_and_the_rest_as_one() -> None:
     try:
         news.changed(busy, owner)
         news.changed(other, owner)
-        await eventually(lambda: len(told) == 2)
+        await until(lambda: len(told) == 2)
         for _ in range(100):
             news.changed(busy, owner)
-        await eventually(lambda: told.count(busy) == 2)
+        await until(lambda: told.count(busy) == 2)
         assert told[:2] == [busy, other]
         news.changed(busy, owner)
-        await eventually(lambda: told.count(busy) == 3)
+        await until(lambda: told.count(busy) == 3)
         assert told.count(other) == 1
     finally:
         await news.close()
@@ -40,7 +40,7 @@ async def test_hints_reach_whom_they_concern(redis_link: RedisLink) -> None:
     feed.start()
     workspace_id, owner = uuid4(), uuid4()
     try:
-        await eventually(lambda: feed.connected)
+        await until(lambda: feed.connected)
         with (
             feed.subscribe_user(owner) as mine,
             feed.subscribe_user(uuid4()) as strangers,

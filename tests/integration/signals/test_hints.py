@@ -17,8 +17,8 @@ from codehub.signals.hints import (
     LocalHints,
 )
 from codehub.signals.live import Change, LiveFeed, LivePublisher
-from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
+from tests.support.waiting import until
 
 PATIENCE = 20.0
 
@@ -149,18 +149,26 @@ PAYLOADS: dict[bytes, frozenset[UUID]] = {
 
 @pytest.mark.parametrize("channel", ["codehub:wake:ob", "monitor:trigger"])
 async def test_any_payload_wakes(redis_server: RedisServer, redis_link: RedisLink, channel: str) -> None:
-    """What names workspaces asks for a look at these, anything else for a look at everything."""
-    source = Hints(redis_link).subscribe(HintTarget.OBSERVER)
+    """What names workspaces asks for a look at these, anything else for a look at everything.
+
+    By itself: a subscription that broke over a payload and was made again would wake, too.
+    """
+    hints = Hints(redis_link)
+    source = hints.subscribe(HintTarget.OBSERVER)
     try:
         assert await source.wait(PATIENCE) == EVERYTHING
+        assert hints._subscription is not None
+        broken = asyncio.create_task(hints._subscription.disconnected.wait())
         with redis_server.admin as admin:
             for payload, ids in PAYLOADS.items():
                 admin.publish(channel, payload)
                 hint = await source.wait(PATIENCE)
                 assert hint is not None, payload[:80]
                 assert hint.ids == ids, payload[:80]
+                assert not broken.done(), payload[:80]
     finally:
         await source.close()
+    await broken
 
 
 async def test_monitor_trigger_wakes_the_observer_alone(
@@ -218,7 +226,7 @@ async def test_every_channel_is_below_one_prefix(redis_server: RedisServer) -> N
                 assert all(name.startswith("blue:") for name in names)
                 return len(names) == 3 + len(HintTarget) + 1
 
-            await eventually(subscribed)
+            await until(subscribed)
             heard.psubscribe("*")
             heard.get_message(timeout=PATIENCE)
             one = Change(uuid4(), uuid4(), 1)
@@ -311,7 +319,7 @@ async def test_publishing_into_a_frozen_redis_ends_in_time(redis_server: RedisSe
         async def works_again() -> bool:
             return await hints.publish(HintTarget.OBSERVER)
 
-        await eventually(works_again)
+        await until(works_again)
     finally:
         redis_server.thaw()
         await link.close()

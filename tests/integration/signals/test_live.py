@@ -19,8 +19,8 @@ from codehub.signals.live import (
     Resync,
 )
 from codehub.signals.notices import LIVE_CHANNEL, encode_notices
-from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
+from tests.support.waiting import until
 
 PATIENCE = 20.0
 
@@ -34,7 +34,7 @@ def publisher(redis_link: RedisLink) -> LivePublisher:
 async def feed(redis_link: RedisLink) -> AsyncIterator[LiveFeed]:
     feed = LiveFeed(redis_link)
     feed.start()
-    await eventually(lambda: feed.connected)
+    await until(lambda: feed.connected)
     yield feed
     await feed.close()
 
@@ -126,7 +126,7 @@ async def test_after_redis_was_killed_readers_are_told_to_begin_again(
     with feed.subscribe_workspace(mine.id) as subscription:
         for _ in range(3):
             redis_server.kill()
-            await eventually(lambda: not feed.connected)
+            await until(lambda: not feed.connected)
             assert not await publisher.publish_changes([mine])  # the publisher knows that it is owed
             redis_server.start()
             assert await read(subscription, 1) == [Resync()]
@@ -148,7 +148,7 @@ async def test_a_slow_reader_is_dropped_and_harms_nobody(
 ) -> None:
     feed = LiveFeed(redis_link, max_behind=100)
     feed.start()
-    await eventually(lambda: feed.connected)
+    await until(lambda: feed.connected)
     try:
         slow, quick = feed.subscribe_all(), feed.subscribe_all()
         for _ in range(3):
@@ -226,7 +226,7 @@ async def test_closing_the_feed_ends_every_loop(redis_link: RedisLink) -> None:
             pass
 
     consumer = asyncio.create_task(consume())
-    await eventually(lambda: feed.connected)
+    await until(lambda: feed.connected)
     await feed.close()
     async with asyncio.timeout(PATIENCE):
         await consumer

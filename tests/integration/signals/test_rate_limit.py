@@ -7,8 +7,8 @@ import pytest
 
 from codehub.signals.connection import RedisLink
 from codehub.signals.rate_limit import LocalRateLimit, RateLimit, SharedRateLimit
-from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
+from tests.support.waiting import until
 
 
 @pytest.fixture(params=["redis", "local", "redis is away"])
@@ -69,7 +69,7 @@ async def test_the_window_passes(limit: RateLimit) -> None:
     async def free_again() -> bool:
         return await limit.peek(key, limit=5, window_seconds=0.3) is None
 
-    await eventually(free_again)
+    await until(free_again)
 
 
 async def test_many_at_once_never_pass_the_limit(limit: RateLimit) -> None:

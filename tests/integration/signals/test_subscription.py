@@ -6,8 +6,8 @@ import pytest
 
 from codehub.signals.connection import RedisLink, RedisUnavailable
 from codehub.signals.subscription import Subscription
-from tests.integration.signals.waiting import eventually
 from tests.support.redis import RedisServer
+from tests.support.waiting import until
 
 
 class Listener:
@@ -39,7 +39,7 @@ async def listener(redis_server: RedisServer) -> AsyncIterator[Listener]:
     link = RedisLink(redis_server.url, timeout_seconds=0.2)
     listener = Listener(link)
     listener.subscription.start()
-    await eventually(lambda: listener.subscribed == 1)
+    await until(lambda: listener.subscribed == 1)
     yield listener
     await listener.subscription.close()
     await link.close()
@@ -60,38 +60,38 @@ async def test_silence_alone_ends_nothing(redis_server: RedisServer, listener: L
 
     with redis_server.admin as admin:
         before = admin.info("commandstats").get("cmdstat_ping", {}).get("calls", 0)
-    await eventually(pinged_often)
+    await until(pinged_often)
     publish(redis_server, b"hello")
-    await eventually(lambda: listener.heard == [b"hello"])
+    await until(lambda: listener.heard == [b"hello"])
     assert listener.subscribed == 1
 
 
 async def test_a_frozen_peer_is_noticed_and_left(redis_server: RedisServer, listener: Listener) -> None:
     redis_server.freeze()
-    await eventually(lambda: not listener.subscription.connected)
+    await until(lambda: not listener.subscription.connected)
     redis_server.thaw()
-    await eventually(lambda: listener.subscribed == 2)
+    await until(lambda: listener.subscribed == 2)
     publish(redis_server, b"hello")
-    await eventually(lambda: listener.heard == [b"hello"])
+    await until(lambda: listener.heard == [b"hello"])
 
 
 async def test_a_defect_in_the_owner_does_not_end_it_for_good(
     redis_server: RedisServer, listener: Listener
 ) -> None:
     publish(redis_server, b"defect")
-    await eventually(lambda: listener.subscribed == 2)
+    await until(lambda: listener.subscribed == 2)
     publish(redis_server, b"hello")
-    await eventually(lambda: listener.heard == [b"defect", b"hello"])
+    await until(lambda: listener.heard == [b"defect", b"hello"])
 
 
 async def test_what_follows_the_confirmation_arrives(redis_server: RedisServer, listener: Listener) -> None:
     for round_number in range(2, 12):
         with redis_server.admin as admin:
             admin.client_kill_filter(_type="pubsub")
-        await eventually(lambda expected=round_number: listener.subscribed == expected)  # type: ignore[misc]
+        await until(lambda expected=round_number: listener.subscribed == expected)  # type: ignore[misc]
         listener.heard.clear()
         publish(redis_server, b"at once")
-        await eventually(lambda: listener.heard == [b"at once"])
+        await until(lambda: listener.heard == [b"at once"])
 
 
 async def test_a_ping_says_whether_redis_is_there(redis_server: RedisServer, redis_link: RedisLink) -> None:

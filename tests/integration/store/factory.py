@@ -1,10 +1,10 @@
-"""Rows for the tests of this room, in whatever state a test names."""
+"""Rows for the tests of the store, in whatever state a test names."""
 
 import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert, text
+from sqlalchemy import Integer, insert, text
 
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.states import Operation
@@ -13,6 +13,7 @@ from codehub.kit.ids import uuid7
 from codehub.store.accounts import users
 from codehub.store.db import statements
 from codehub.store.db.session import Session
+from codehub.store.db.typed_text import typed_text
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import queries
 
@@ -34,7 +35,7 @@ async def make_workspace(session: Session, owner_id: UUID | None = None, **colum
     if columns.get("observed_status") in ("STANDBY", "RUNNING"):
         columns = {"home_ctx": {"volume": True}, **columns}
     row = {"name": f"ws-{workspace_id.hex[-12:]}", "image_ref": "image", "observed_at": now, **columns}
-    await session.execute(insert(w).values(id=workspace_id, owner_id=owner, **row))
+    await session.exec(insert(w).values(id=workspace_id, owner_id=owner, **row))
     await session.commit()
     return workspace_id
 
@@ -59,9 +60,9 @@ async def an_error(session: Session, *, terminal: bool = False, count: int = 1) 
 
 async def until_somebody_waits_for_a_lock(session: Session, *, count: int = 1) -> None:
     """Or ``count`` do. ``session`` only looks on: whoever waits is another one."""
-    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    waiting = typed_text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", Integer())
     async with asyncio.timeout(30):
-        while (await session.execute(waiting)).scalar_one() < count:
+        while (await session.exec(waiting)).one() < count:
             # Statistics are a snapshot per transaction; this one has to stay open.
-            await session.execute(text("SELECT pg_stat_clear_snapshot()"))
+            await session.exec(text("SELECT pg_stat_clear_snapshot()"))
             await asyncio.sleep(0.01)

@@ -47,6 +47,7 @@ VISIBLE: dict[str, Any] = {
 HIDDEN: dict[str, Any] = {
     "last_access_at": THEN,
     "active_until": THEN,
+    "busy": {"what": "cpu", "since": "2030-01-01T00:00:00+00:00", "until": "2030-01-01T00:03:00+00:00"},
     "observed_at": THEN,
     "op_id": uuid4(),
     "op_seq": 7,
@@ -93,7 +94,7 @@ async def ear(database_url: str) -> AsyncIterator[Ear]:
 
 
 async def change(session: Session, workspace_id: UUID, **values: Any) -> None:
-    await session.execute(update(w).where(w.c.id == workspace_id).values(**values))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(**values))
     await session.commit()
 
 
@@ -151,13 +152,13 @@ async def test_a_new_workspace_is_told_with_version_one(session: Session, ear: E
     assert (notice["id"], notice["version"]) == (str(workspace_id), 1)
     assert {"desired_state", "operation", "name"} <= set(notice["changed"])
     [event] = (await events.list_page(session, workspace_id)).items
-    assert event.changes["desired_state"] == [None, "PENDING"]
+    assert event.changes["desired_state"] == (None, "PENDING")
 
 
 async def test_nothing_is_told_of_what_was_rolled_back(session: Session, ear: Ear) -> None:
     workspace_id = await make_workspace(session)
     await ear.heard()
-    await session.execute(update(w).where(w.c.id == workspace_id).values(memo="never"))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(memo="never"))
     await session.rollback()
     assert await ear.heard() == []
 
@@ -180,7 +181,7 @@ async def test_the_timeline_says_who_and_why(session: Session) -> None:
 
     last, intent, _creation = (await events.list_page(session, workspace_id)).items
     assert (intent.actor, intent.cause) == ("user:ann", "pressed start")
-    assert intent.changes == {"desired_state": ["PENDING", "RUNNING"]}
+    assert intent.changes == {"desired_state": ("PENDING", "RUNNING")}
     assert (last.actor, last.cause) == (None, None)
 
 
@@ -190,8 +191,10 @@ async def test_the_timeline_keeps_the_reason_of_an_error_and_cuts_what_is_long(
     workspace_id = await make_workspace(session)
     await change(session, workspace_id, error_info=ERROR, memo="m" * 9000, awake_until=THEN)
     changes = (await events.list_page(session, workspace_id)).items[0].changes
-    assert changes["error_info"][1]["reason"] == "Timeout"
-    assert "context" not in changes["error_info"][1]
+    error = changes["error_info"][1]
+    assert isinstance(error, dict)
+    assert error["reason"] == "Timeout"
+    assert "context" not in error
     assert changes["memo"][1] == "m" * 200 + "…"
     assert changes["awake_until"][1] == "2030-01-01T00:00:00+00:00"
 

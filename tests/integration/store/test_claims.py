@@ -17,7 +17,7 @@ from codehub.store.db.session import Session, Sessions
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import bulk_claims, claims
 from codehub.store.workspaces.bulk_claims import Completion, Step
-from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.claims import ClaimedOperation
 from tests.integration.store.factory import an_error, make_workspace, view
 
 KEPT = HomeContext(volume=True, crashes=1)
@@ -26,16 +26,16 @@ ACTED_AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 async def claim_one(
     session: Session, seen: WorkspaceView, operation: Operation, *, home: HomeContext
-) -> Claim | None:
+) -> ClaimedOperation | None:
     claimed = await bulk_claims.claim_all(session, [Step(seen, operation, home)])
-    return Claim.of(claimed[seen.id]) if seen.id in claimed else None
+    return ClaimedOperation.of(claimed[seen.id]) if seen.id in claimed else None
 
 
 async def test_of_two_claims_at_once_one_wins(session: Session, session_factory: Sessions) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
     seen = await view(session, workspace_id)
 
-    async def attempt() -> Claim | None:
+    async def attempt() -> ClaimedOperation | None:
         async with session_factory.begin() as own:
             return await claim_one(own, seen, Operation.PROVISIONING, home=seen.home)
 
@@ -43,7 +43,7 @@ async def test_of_two_claims_at_once_one_wins(session: Session, session_factory:
     assert len(won) == 1
     now = await view(session, workspace_id)
     assert (now.operation, now.op_id, now.op_seq) == (Operation.PROVISIONING, won[0].op_id, 1)
-    assert Claim.of(now) == won[0]
+    assert ClaimedOperation.of(now) == won[0]
 
 
 async def test_a_claim_begins_anew(session: Session) -> None:
@@ -52,7 +52,7 @@ async def test_a_claim_begins_anew(session: Session) -> None:
         session, desired_state="RUNNING", observed_status="STANDBY", op_seq=4, error_count=2, op_id=uuid4()
     )
     before = await view(session, workspace_id)
-    await session.execute(update(w).values(op_acted_at=before.observed_at, last_retry_at=before.observed_at))
+    await session.exec(update(w).values(op_acted_at=before.observed_at, last_retry_at=before.observed_at))
     claim = await claim_one(session, before, Operation.STARTING, home=KEPT)
     after = await view(session, workspace_id)
     assert claim is not None
@@ -81,14 +81,14 @@ async def test_a_claim_on_a_stale_plan_takes_nothing(news: dict[str, Any], sessi
     seen = await view(session, workspace_id)
     if news.get("deleted_at"):
         news = {"deleted_at": seen.observed_at}
-    await session.execute(update(w).where(w.c.id == workspace_id).values(**news))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(**news))
     assert await claim_one(session, seen, Operation.STARTING, home=seen.home) is None
 
 
 async def test_an_edited_memo_does_not_stand_in_the_way(session: Session) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY")
     seen = await view(session, workspace_id)
-    await session.execute(update(w).where(w.c.id == workspace_id).values(memo="edited"))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(memo="edited"))
     assert await claim_one(session, seen, Operation.STARTING, home=seen.home) is not None
 
 
@@ -104,7 +104,7 @@ async def test_claiming_a_restore_takes_the_marker_in_the_same_statement(session
     assert not (await view(session, workspace_id)).volume_is_trusted
 
 
-Write = Callable[[Session, Claim], Awaitable[bool]]
+Write = Callable[[Session, ClaimedOperation], Awaitable[bool]]
 FENCED: dict[str, Write] = {}
 
 
@@ -114,34 +114,34 @@ def fenced(write: Write) -> Write:
 
 
 @fenced
-async def complete_one(session: Session, claim: Claim) -> bool:
+async def complete_one(session: Session, claim: ClaimedOperation) -> bool:
     return await bulk_claims.complete_all(session, [Completion(claim, KEPT, ACTED_AT)]) == {
         claim.workspace_id
     }
 
 
 @fenced
-async def record_failure(session: Session, claim: Claim) -> bool:
+async def record_failure(session: Session, claim: ClaimedOperation) -> bool:
     return await claims.record_failure(session, claim, await an_error(session), home=KEPT)
 
 
 @fenced
-async def go_terminal(session: Session, claim: Claim) -> bool:
+async def go_terminal(session: Session, claim: ClaimedOperation) -> bool:
     return await claims.go_terminal(session, claim, await an_error(session, terminal=True))
 
 
 @fenced
-async def commit_archive_key(session: Session, claim: Claim) -> bool:
+async def commit_archive_key(session: Session, claim: ClaimedOperation) -> bool:
     return await claims.commit_archive_key(session, claim, "key", home=KEPT)
 
 
 @fenced
-async def mark_restored(session: Session, claim: Claim) -> bool:
+async def mark_restored(session: Session, claim: ClaimedOperation) -> bool:
     return await claims.mark_restored(session, claim, home=KEPT)
 
 
 @fenced
-async def holds(session: Session, claim: Claim) -> bool:
+async def holds(session: Session, claim: ClaimedOperation) -> bool:
     return await claims.holds(session, claim)
 
 
@@ -149,7 +149,7 @@ async def holds(session: Session, claim: Claim) -> bool:
 async def test_only_the_owner_writes(write: str, session: Session) -> None:
     workspace_id = await make_workspace(session, operation="ARCHIVING", observed_status="STANDBY")
     before = await view(session, workspace_id)
-    own = Claim.of(before)
+    own = ClaimedOperation.of(before)
     for foreign in (
         replace(own, op_id=uuid4()),  # of an older claim
         replace(own, operation=Operation.STOPPING),  # the right op_id, another operation
@@ -163,7 +163,7 @@ async def test_only_the_owner_writes(write: str, session: Session) -> None:
 @pytest.mark.parametrize("write", FENCED)
 async def test_after_a_terminal_error_its_op_id_opens_nothing(write: str, session: Session) -> None:
     workspace_id = await make_workspace(session, operation="ARCHIVING", observed_status="STANDBY")
-    own = Claim.of(await view(session, workspace_id))
+    own = ClaimedOperation.of(await view(session, workspace_id))
     assert await claims.go_terminal(session, own, await an_error(session, terminal=True))
     after = await view(session, workspace_id)
     assert after.op_id == own.op_id  # kept: it protects the half-made archive
@@ -176,7 +176,7 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
         await make_workspace(session, desired_state="RUNNING", observed_status="STANDBY") for _ in range(5)
     ]
     seen = [await view(session, each) for each in ids]
-    await session.execute(update(w).where(w.c.id == ids[1]).values(desired_state="STANDBY"))
+    await session.exec(update(w).where(w.c.id == ids[1]).values(desired_state="STANDBY"))
     wanted = [
         Step(ws, Operation.STARTING if number % 2 else Operation.ARCHIVING, HomeContext(crashes=number))
         for number, ws in enumerate(seen)
@@ -192,10 +192,10 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
             assert (ws.operation, ws.home.crashes) == (wanted[number].operation, number)
 
     # Three end well, one of them under an operation that is not its own any more.
-    foreign = replace(Claim.of(claimed[ids[2]]), op_id=uuid4())
+    foreign = replace(ClaimedOperation.of(claimed[ids[2]]), op_id=uuid4())
     ended = [
-        Completion(Claim.of(claimed[ids[3]]), KEPT, ACTED_AT),
-        Completion(Claim.of(claimed[ids[4]]), HomeContext(), None),
+        Completion(ClaimedOperation.of(claimed[ids[3]]), KEPT, ACTED_AT),
+        Completion(ClaimedOperation.of(claimed[ids[4]]), HomeContext(), None),
         Completion(foreign, KEPT, ACTED_AT),
     ]
     assert await bulk_claims.complete_all(session, ended) == {ids[3], ids[4]}
@@ -207,7 +207,7 @@ async def test_of_many_at_once_only_those_that_are_as_planned_are_claimed(sessio
 
 async def test_completion_leaves_no_trace_of_failures(session: Session) -> None:
     workspace_id = await make_workspace(session, operation="STARTING", observed_status="RUNNING")
-    own = Claim.of(await view(session, workspace_id))
+    own = ClaimedOperation.of(await view(session, workspace_id))
     failed_home = HomeContext(crashes=1)
     assert await claims.record_failure(session, own, await an_error(session, count=2), home=failed_home)
     failed = await view(session, workspace_id)
@@ -224,8 +224,8 @@ async def test_completion_leaves_no_trace_of_failures(session: Session) -> None:
 
 async def test_going_terminal_remembers_what_was_observed_last(session: Session) -> None:
     workspace_id = await make_workspace(session, operation="STOPPING", observed_status="PENDING")
-    own = Claim.of(await view(session, workspace_id))
-    await session.execute(update(w).where(w.c.id == workspace_id).values(observed_status="RUNNING"))
+    own = ClaimedOperation.of(await view(session, workspace_id))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(observed_status="RUNNING"))
     assert await claims.go_terminal(session, own, await an_error(session, terminal=True, count=4))
     after = await view(session, workspace_id)
     assert after.previous_status is ObservedStatus.RUNNING
@@ -239,7 +239,7 @@ async def test_the_commit_of_an_archive_takes_the_trust_from_the_volume(session:
     )
     seen = await view(session, workspace_id)
     kept = home.at_archive_commit(seen.home, archive_key="new-key", sha256="sum", sizes={"bytes": 7})
-    assert await claims.commit_archive_key(session, Claim.of(seen), "new-key", home=kept)
+    assert await claims.commit_archive_key(session, ClaimedOperation.of(seen), "new-key", home=kept)
     after = await view(session, workspace_id)
     assert (after.archive_key, after.archive_sha256) == ("new-key", "sum")
     assert not after.volume_is_trusted
@@ -271,4 +271,4 @@ async def test_errors_without_operation_need_the_row_as_it_was_planned(session: 
 async def test_no_operation_in_flight_nothing_to_adopt(session: Session) -> None:
     workspace_id = await make_workspace(session)
     with pytest.raises(ValueError, match="no operation"):
-        Claim.of(await view(session, workspace_id))
+        ClaimedOperation.of(await view(session, workspace_id))

@@ -5,7 +5,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import DateTime, Integer
 
 from codehub.store.db import pool as store_pool
 from codehub.store.db.connections import (
@@ -16,8 +16,10 @@ from codehub.store.db.connections import (
     session_factory,
 )
 from codehub.store.db.pool import Pool
+from codehub.store.db.typed_text import typed_text
 from codehub.store.errors import DatabaseUrlInvalid
 from tests.support import postgres
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ async def test_a_coordinator_wants_a_server_that_takes_writes() -> None:
 
 
 async def test_both_ends_of_a_tcp_connection_notice_a_dead_peer() -> None:
-    with postgres.run_server(port=postgres.free_port()) as server:
+    with postgres.run_server(port=free_port()) as server:
         connection = await coordinator_connector(
             server.tcp_url("postgres"), application_name="test"
         ).connect()
@@ -121,17 +123,20 @@ async def test_a_pooled_connection_that_died_unnoticed_is_pinged_and_not_lent(
     await pool.dispose()
 
 
+NOW = typed_text("SELECT now()", DateTime(timezone=True))
+
+
 async def backend_pid(pool: Pool) -> int:
     async with session_factory(pool)() as session:
-        return int((await session.execute(text("SELECT pg_backend_pid()"))).scalar_one())
+        return (await session.exec(typed_text("SELECT pg_backend_pid()", Integer()))).one()
 
 
 async def test_a_reading_session_leaves_no_transaction_open(database_url: str) -> None:
     pool = create_pool(database_url)
     async with reading_session_factory(pool)() as session:
-        first = (await session.execute(text("SELECT now()"))).scalar_one()
-        assert (await session.execute(text("SELECT now()"))).scalar_one() > first
+        first = (await session.exec(NOW)).one()
+        assert (await session.exec(NOW)).one() > first
     async with session_factory(pool)() as session:  # the same pool still lends transactions
-        first = (await session.execute(text("SELECT now()"))).scalar_one()
-        assert (await session.execute(text("SELECT now()"))).scalar_one() == first
+        first = (await session.exec(NOW)).one()
+        assert (await session.exec(NOW)).one() == first
     await pool.dispose()

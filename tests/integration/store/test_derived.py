@@ -10,13 +10,15 @@ from itertools import product
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert
+from sqlalchemy import select as select_columns
+from sqlmodel import col, select
 
 from codehub.domain import ttl
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.limits import holds_place
 from codehub.domain.plan import Claim, Crashed, Halt, Mark, plan
-from codehub.domain.policy import Policy
+from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import (
     STORAGE_OPERATIONS,
     DesiredState,
@@ -29,8 +31,9 @@ from codehub.kit.ids import uuid7
 from codehub.store.db import statements
 from codehub.store.db.connections import one_connection_engine
 from codehub.store.db.session import Session
+from codehub.store.schema.tables import Workspace
 from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
+from codehub.store.workspaces.records import VIEW
 from tests.integration.store.factory import make_user
 
 HOMES: tuple[dict[str, Any] | None, ...] = (
@@ -89,29 +92,34 @@ async def test_the_database_and_the_rules_agree_on_every_row(session: Session, d
     rows = list(every_row(await make_user(session), now))
     await session.commit()
     await insert_all(database_url, rows)
-    result = await session.execute(
-        select(*VIEW_COLUMNS, w.c.due_lane, w.c.holds_place, w.c.status, w.c.archive_due_at)
+    result = await session.exec(
+        select_columns(
+            VIEW,
+            col(Workspace.due_lane),
+            col(Workspace.holds_place),
+            col(Workspace.status),
+            col(Workspace.archive_due_at),
+        )
     )
     seen = 0
-    for row in result:
+    for ws, due_lane, holds_a_place, status, archive_due_at in result:
         seen += 1
-        ws = to_view(row)
-        assert row.status == status_of(ws).value, ws
-        assert row.holds_place is holds_place(ws), ws
+        assert status == status_of(ws).value, ws
+        assert holds_a_place is holds_place(ws), ws
         if ws.in_error and ws.health_status is HealthStatus.OK:
             # The Observer turns health within a tick; the database does not wait for it.
-            assert row.archive_due_at is None, ws
+            assert archive_due_at is None, ws
         else:
-            assert (row.archive_due_at is not None) is ttl.archives_now(ws, now=now), ws
+            assert (archive_due_at is not None) is ttl.archives_now(ws, now=now), ws
         if ws.operation is Operation.NONE:
-            assert row.due_lane == lane_by_the_plan(ws, now), ws
+            assert due_lane == lane_by_the_plan(ws, now), ws
         else:
-            assert row.due_lane is None, ws
+            assert due_lane is None, ws
     assert seen == len(rows)
 
 
 def lane_by_the_plan(ws: Any, now: Any) -> str | None:
-    match plan(ws, now=now, policy=Policy()):
+    match plan(ws, now=now, policy=ErrorPolicy()):
         case Claim(operation=operation):
             return "storage" if operation in STORAGE_OPERATIONS else "control"
         case Halt() | Mark() | Crashed():
@@ -127,9 +135,8 @@ async def test_only_rows_at_rest_are_not_watched(session: Session, database_url:
     unwanted = [row for row in rows if row["desired_state"] is DesiredState.PENDING]  # no intent is watched
     await session.commit()
     await insert_all(database_url, unwanted)
-    result = await session.execute(select(*VIEW_COLUMNS, w.c.watched))
-    for row in result:
-        ws = to_view(row)
+    result = await session.exec(select(VIEW, col(Workspace.watched)))
+    for ws, watched in result:
         at_rest = (
             ws.observed_status is ObservedStatus.PENDING
             and ws.operation is Operation.NONE
@@ -138,4 +145,4 @@ async def test_only_rows_at_rest_are_not_watched(session: Session, database_url:
             and ws.deleted_at is None
         )
         gone = ws.observed_status is ObservedStatus.DELETED and ws.operation is Operation.NONE
-        assert row.watched is not (at_rest or gone), ws
+        assert watched is not (at_rest or gone), ws

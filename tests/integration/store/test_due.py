@@ -14,7 +14,7 @@ STARTABLE: dict[str, Any] = {"desired_state": "RUNNING", "observed_status": "STA
 ARCHIVABLE: dict[str, Any] = {"desired_state": "PENDING", "observed_status": "STANDBY"}
 
 
-async def test_the_oldest_wish_goes_first_and_lanes_do_not_hide_each_other(session: Session) -> None:
+async def test_the_oldest_intent_goes_first_and_lanes_do_not_hide_each_other(session: Session) -> None:
     now = await statements.now(session)
     archives = [
         await make_workspace(session, **ARCHIVABLE, last_access_at=now - timedelta(hours=2, minutes=minute))

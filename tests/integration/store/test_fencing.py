@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
 import pytest
-from sqlalchemy import any_, func, insert, select, text, update
+from sqlalchemy import Function, Text, any_, func, insert, text, update
+from sqlmodel import col, select
 
 from codehub.domain.states import DesiredState, Operation
 from codehub.store.cluster import terms
@@ -14,11 +15,11 @@ from codehub.store.db.fencing import Fence, FencedSession
 from codehub.store.db.pool import Pool
 from codehub.store.db.session import Session, Sessions, SingleConnection
 from codehub.store.errors import TermOver
-from codehub.store.schema.tables import audit_log
+from codehub.store.schema.tables import AuditEntry, audit_log
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import bulk_claims, due, events, observations
 from codehub.store.workspaces.bulk_claims import Step
-from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.claims import ClaimedOperation
 from tests.integration.store.factory import make_workspace, until_somebody_waits_for_a_lock, view
 
 LOCK = "coordinator:wc"
@@ -36,14 +37,14 @@ async def fenced(pool: Pool, session: Session) -> AsyncIterator[Fenced]:
     pool.release(connection)
 
 
-async def claim(session: Session, workspace_id: UUID, looking: Session) -> Claim | None:
+async def claim(session: Session, workspace_id: UUID, looking: Session) -> ClaimedOperation | None:
     seen = await view(looking, workspace_id)
     await looking.rollback()
     claimed = await bulk_claims.claim_all(session, [Step(seen, Operation.PROVISIONING, seen.home)])
-    return Claim.of(claimed[workspace_id]) if workspace_id in claimed else None
+    return ClaimedOperation.of(claimed[workspace_id]) if workspace_id in claimed else None
 
 
-async def claim_fenced(fenced: Fenced, workspace_id: UUID, looking: Session) -> Claim | None:
+async def claim_fenced(fenced: Fenced, workspace_id: UUID, looking: Session) -> ClaimedOperation | None:
     async with fenced() as writing:
         return await claim(writing, workspace_id, looking)
 
@@ -66,18 +67,32 @@ async def test_nothing_found_is_an_answer(session: Session, fenced: Fenced) -> N
         assert await observations.load_named(asking, []) == []
 
 
+async def test_a_statement_that_was_sent_without_a_fence_still_writes_with_one(
+    session: Session, fenced: Fenced
+) -> None:
+    """Coordinators send the same constants either way, in any order."""
+    named = update(audit_log).where(audit_log.c.actor == "nobody").values(action="first")
+    await session.exec(insert(audit_log).values(actor="nobody", action="none"))
+    assert (await session.exec(named)).rowcount == 1
+    await session.exec(update(audit_log).values(action="none"))
+    await session.commit()
+    async with fenced() as writing:
+        assert (await writing.exec(named)).rowcount == 1
+    assert (await session.exec(select(col(AuditEntry.action)))).all() == ["first"]
+
+
 async def test_a_write_is_committed_by_itself_and_carries_its_actor(session: Session, fenced: Fenced) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
     async with fenced(actor="reconciler") as writing:
         claimed = await claim(writing, workspace_id, session)
     assert claimed is not None
-    assert Claim.of(await view(session, workspace_id)) == claimed
+    assert ClaimedOperation.of(await view(session, workspace_id)) == claimed
     newest = (await events.list_page(session, workspace_id)).items[0]
-    assert (newest.actor, newest.changes["operation"]) == ("reconciler", ["NONE", "PROVISIONING"])
+    assert (newest.actor, newest.changes["operation"]) == ("reconciler", ("NONE", "PROVISIONING"))
     # And nobody's name stays behind on the connection.
     async with fenced() as asking:
-        actor = select(func.current_setting("codehub.actor", True))
-        assert (await asking.execute(actor)).scalar_one() in (None, "")
+        actor = select(Function("current_setting", "codehub.actor", True, type_=Text()))
+        assert (await asking.exec(actor)).one() in (None, "")
 
 
 async def test_rows_written_are_counted_where_none_are_asked_back(session: Session, fenced: Fenced) -> None:
@@ -94,7 +109,7 @@ async def test_rows_written_are_counted_where_none_are_asked_back(session: Sessi
 
 async def writing_rows(session: Session, ids: list[UUID]) -> int:
     stamp = update(w).where(w.c.id == any_(statements.uuid_array(ids)), w.c.operation != Operation.NONE)
-    return (await session.execute(stamp.values(observed_at=func.clock_timestamp()))).rowcount
+    return (await session.exec(stamp.values(observed_at=func.clock_timestamp()))).rowcount
 
 
 async def test_once_the_term_is_over_nothing_is_answered_or_written(session: Session, fenced: Fenced) -> None:
@@ -143,7 +158,7 @@ async def test_a_successor_waits_for_a_write_under_way(
 
     # Given a write that holds its term and waits for a row of somebody else's
     async with session_factory() as other:
-        await other.execute(update(w).where(w.c.id == workspace_id).values(memo="busy"))
+        await other.exec(update(w).where(w.c.id == workspace_id).values(memo="busy"))
         writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)
@@ -157,7 +172,7 @@ async def test_a_successor_waits_for_a_write_under_way(
     assert await successor == 2
 
 
-async def test_a_wish_that_comes_in_between_is_not_overrun(
+async def test_an_intent_that_comes_in_between_is_not_overrun(
     session: Session, session_factory: Sessions, fenced: Fenced
 ) -> None:
     """The row is judged again once it is there, the term still held."""
@@ -165,7 +180,7 @@ async def test_a_wish_that_comes_in_between_is_not_overrun(
 
     async with session_factory() as person:
         intent = update(w).where(w.c.id == workspace_id).values(desired_state=DesiredState.PENDING)
-        await person.execute(intent)
+        await person.exec(intent)
         writing = asyncio.create_task(claim_fenced(fenced, workspace_id, session))
         async with session_factory() as looking:
             await until_somebody_waits_for_a_lock(looking)
@@ -177,10 +192,10 @@ async def test_a_wish_that_comes_in_between_is_not_overrun(
 async def test_what_cannot_be_fenced_is_refused(fenced: Fenced) -> None:
     async with fenced() as writing:
         with pytest.raises(TypeError):
-            await writing.execute(insert(audit_log).values(actor="a", action="b", subject="c", detail={}))
+            await writing.exec(insert(audit_log).values(actor="a", action="b", subject="c", detail={}))
     async with fenced() as writing:
         with pytest.raises(TypeError):
-            await writing.execute(text("SELECT 1"))
+            await writing.exec(text("SELECT 1"))
 
 
 async def test_a_second_statement_is_refused(fenced: Fenced) -> None:

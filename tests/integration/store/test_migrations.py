@@ -28,7 +28,7 @@ async def test_up_down_and_up_again(empty_database_url: str) -> None:
 
     await migrate.upgrade(empty_database_url)
     assert await migrate.current(empty_database_url) == migrate.head()
-    assert await migrate.is_current(empty_database_url)
+    assert await migrate.is_usable(empty_database_url)
 
     await migrate.downgrade(empty_database_url, "base")
     assert await migrate.current(empty_database_url) is None
@@ -36,16 +36,17 @@ async def test_up_down_and_up_again(empty_database_url: str) -> None:
     assert left == [("alembic_version",)]
 
     await migrate.upgrade(empty_database_url)
-    assert await migrate.is_current(empty_database_url)
+    assert await migrate.is_usable(empty_database_url)
 
 
 async def test_replicas_that_migrate_at_once_do_not_hurt_each_other(empty_database_url: str) -> None:
     await asyncio.gather(*(migrate.upgrade(empty_database_url) for _ in range(5)))
-    assert await migrate.is_current(empty_database_url)
+    assert await migrate.is_usable(empty_database_url)
 
 
 async def test_a_newer_database_is_refused_with_a_sentence(database_url: str) -> None:
     await fetch(database_url, "UPDATE alembic_version SET version_num = '9999'")
+    await fetch(database_url, "COMMENT ON TABLE alembic_version IS '9999'")
     for call in (
         migrate.upgrade(database_url),
         migrate.downgrade(database_url, "base"),
@@ -53,6 +54,28 @@ async def test_a_newer_database_is_refused_with_a_sentence(database_url: str) ->
     ):
         with pytest.raises(DatabaseNewer, match="upgrade this program"):
             await call
+
+
+async def test_a_newer_database_that_serves_this_program_is_used_and_left_alone(database_url: str) -> None:
+    await fetch(database_url, "UPDATE alembic_version SET version_num = '9999'")
+    await fetch(database_url, f"COMMENT ON TABLE alembic_version IS '{migrate.head()}'")
+    assert await migrate.is_usable(database_url)
+    await migrate.upgrade(database_url)  # an old replica that restarts during the upgrade of the others
+    assert await migrate.current(database_url) == "9999"
+    with pytest.raises(DatabaseNewer):
+        await migrate.downgrade(database_url, "base")
+
+    await fetch(database_url, "COMMENT ON TABLE alembic_version IS '9998'")  # the release that takes away
+    with pytest.raises(DatabaseNewer):
+        await migrate.is_usable(database_url)
+
+
+async def test_a_migration_that_names_no_older_program_serves_none(database_url: str) -> None:
+    (said,) = await fetch(database_url, "SELECT obj_description('alembic_version'::regclass)")
+    assert said == (migrate.head(),)
+    assert migrate.serves(migrate.head(), None)
+    assert not migrate.serves("0001", migrate.head())  # an older schema has to be migrated
+    assert not migrate.serves("9999", None)
 
 
 async def test_a_failed_migration_leaves_nothing_behind(empty_database_url: str) -> None:

@@ -6,13 +6,15 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import select, update
+from sqlalchemy import update
+from sqlmodel import col, select
 
 from codehub.domain.states import HealthStatus, ObservedStatus
 from codehub.kit.ids import uuid7
 from codehub.store.db import statements
 from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session, Sessions
+from codehub.store.schema.tables import Workspace
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import observations
 from codehub.store.workspaces.observations import Observable, Observed
@@ -81,11 +83,11 @@ async def test_deleted_is_not_for_good_while_an_operation_is_in_flight(session: 
 async def test_only_a_look_begun_after_the_recovery_turns_health_back(session: Session) -> None:
     """A disk may have come back between the look and the recovery: the plan must not go on from before."""
     workspace_id = await make_workspace(session, observed_status="PENDING", health_status="ERROR")
-    await session.execute(
+    await session.exec(
         update(w).where(w.c.id == workspace_id).values(error_info=(await an_error(session)).as_json())
     )
     began_before = await statements.now(session)
-    await session.execute(update(w).where(w.c.id == workspace_id).values(error_info=None))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(error_info=None))
     fine = [Observed(workspace_id, PENDING, OK)]
     assert await observations.write_observations(session, fine, observed_at=began_before) == []
     began_after = await statements.now(session)
@@ -144,7 +146,7 @@ async def test_old_stamps_are_refreshed_in_bulk_and_bounded(session: Session) ->
     gone = await make_workspace(session, observed_at=now - 9 * hour, observed_status="DELETED")
 
     assert await observations.stamp_coarse(session, observed_at=now, older_than=now - hour, limit=2) == 2
-    fresh = set((await session.execute(select(w.c.id).where(w.c.observed_at == now))).scalars())
+    fresh = set(await session.exec(select(col(Workspace.id)).where(col(Workspace.observed_at) == now)))
     assert fresh == {old[2], old[0], young}
     assert await observations.stamp_coarse(session, observed_at=now, older_than=now - hour) == 1
     assert (await view(session, gone)).observed_at == now - 9 * hour
@@ -177,7 +179,7 @@ async def test_two_bulk_writers_in_opposite_order_do_not_deadlock(
         async with session_factory.begin() as own:
             await lock_in_order(own, [ids[index] for index in order])
             for index in order:
-                await own.execute(update(w).where(w.c.id == ids[index]).values(memo=memo))
+                await own.exec(update(w).where(w.c.id == ids[index]).values(memo=memo))
 
     forward, backward = list(range(40)), list(range(39, -1, -1))
     async with asyncio.timeout(60):

@@ -4,7 +4,8 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import text, update
+from sqlmodel import col, select
 
 from codehub.domain.states import Role
 from codehub.kit.ids import uuid7
@@ -13,7 +14,7 @@ from codehub.store.accounts.secrets import hash_secret
 from codehub.store.db import statements
 from codehub.store.db.session import Session, Sessions
 from codehub.store.errors import UsernameTaken
-from codehub.store.schema.tables import api_tokens
+from codehub.store.schema.tables import SignInSession, api_tokens
 from codehub.store.schema.tables import sessions as sessions_table
 from tests.integration.store.factory import make_user
 
@@ -73,7 +74,7 @@ async def test_counting_admins_shuts_out_others_who_count(
     await session.commit()
     assert await users.lock_admins(session) == 1
     async with session_factory() as other:
-        await other.execute(text("SET LOCAL lock_timeout = '10ms'"))
+        await other.exec(text("SET LOCAL lock_timeout = '10ms'"))
         with pytest.raises(Exception, match="lock timeout"):
             await users.lock_admins(other)
 
@@ -97,7 +98,7 @@ async def test_an_expired_session_is_none_and_is_purged(column: str, session: Se
     user_id = await make_user(session)
     await sign_in(session, user_id, "old")
     past = await statements.now(session) - DAY
-    await session.execute(update(sessions_table).values({column: past}))
+    await session.exec(update(sessions_table).values({column: past}))
     await sign_in(session, user_id, "new")
     assert await sessions.find_valid(session, hash_secret("old")) is None
     assert await sessions.purge_expired(session) == 1
@@ -113,7 +114,7 @@ async def test_use_moves_the_idle_end_and_not_the_absolute_one(session: Session)
     assert after is not None
     assert after.expires_at == before.expires_at
     assert after.last_seen_at > before.last_seen_at
-    idle = (await session.execute(select(sessions_table.c.idle_expires_at))).scalar_one()
+    idle = (await session.exec(select(col(SignInSession.idle_expires_at)))).one()
     assert idle - before.last_seen_at > 30 * DAY
 
 
@@ -159,9 +160,9 @@ async def test_a_token_counts_until_it_expires_or_is_revoked(session: Session) -
     [listed] = (await tokens.list_page(session, user_id)).items
     assert listed.last_used_at is not None
 
-    await session.execute(update(api_tokens).values(expires_at=tomorrow - 2 * DAY))
+    await session.exec(update(api_tokens).values(expires_at=tomorrow - 2 * DAY))
     assert await tokens.find_valid(session, hash_secret("t")) is None
-    await session.execute(update(api_tokens).values(expires_at=None))
+    await session.exec(update(api_tokens).values(expires_at=None))
     assert await tokens.find_valid(session, hash_secret("t")) is not None
 
     assert not await tokens.revoke(session, other, made.id)

@@ -14,13 +14,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import Integer, select, text
 
 from codehub.store.accounts import sessions
 from codehub.store.db import statements
 from codehub.store.db.connections import create_pool, one_connection_engine
 from codehub.store.db.fencing import Fence, FencedSession
 from codehub.store.db.session import Connection, Session, SingleConnection
+from codehub.store.db.typed_text import typed_text
 from codehub.store.schema.tables import users
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces import due, limits, observations, queries, ttl
@@ -242,16 +243,16 @@ async def test_prepared_statements_keep_their_indexes(full_database_url: str) ->
 
 
 async def sequential_scans(session: Session) -> int:
-    await session.execute(text("SELECT pg_stat_force_next_flush()"))
+    await session.exec(text("SELECT pg_stat_force_next_flush()"))
     await session.commit()
-    count = await session.execute(
-        text("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'workspaces'")
+    count = await session.exec(
+        typed_text("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'workspaces'", Integer())
     )
-    return int(count.scalar_one())
+    return count.one()
 
 
 async def test_the_database_is_as_big_as_promised(full_database_url: str) -> None:
     async with catching(full_database_url) as (session, _):
-        assert len((await session.execute(select(w.c.id))).all()) == TOTAL
-        assert len((await session.execute(select(users.c.id))).all()) == OWNERS
+        assert len((await session.exec(select(w.c.id))).all()) == TOTAL
+        assert len((await session.exec(select(users.c.id))).all()) == OWNERS
         assert await sessions.find_valid(session, "nobody") is None

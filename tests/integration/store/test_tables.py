@@ -16,6 +16,7 @@ WRITERS = {
         "last_access_at",
         "awake_until",
         "active_until",
+        "busy",
         "deleted_at",
     },
     Writer.OBSERVER: {"observed_status", "health_status", "observed_at"},

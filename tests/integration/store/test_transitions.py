@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import func, update
 
 from codehub.domain.plan import Attempt
-from codehub.domain.policy import Policy
+from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import Operation
 from codehub.domain.tick_plan import (
     BeginOperation,
@@ -20,6 +20,7 @@ from codehub.domain.tick_plan import (
     Written,
     plan_tick,
 )
+from codehub.store import control
 from codehub.store.db import statements
 from codehub.store.db.session import Session, Sessions
 from codehub.store.schema.tables import workspaces as w
@@ -57,14 +58,14 @@ async def planned(session: Session, *ids: UUID, acted: bool = False) -> list[Wri
     attempts: dict[UUID, Attempt] = {}
     if acted:
         attempts = {ws.id: Attempt(acted_at=ws.op_started_at, ended_at=ws.op_started_at) for ws in rows}
-    found = plan_tick(rows, now=now, policy=Policy(), slots=PLENTY, attempts=attempts)
+    found = plan_tick(rows, now=now, policy=ErrorPolicy(), slots=PLENTY, attempts=attempts)
     return [each for each in found if isinstance(each, Written)]
 
 
 async def one_in_flight(session: Session, operation: str, **columns: Any) -> UUID:
     """Claimed a moment before it was observed."""
     workspace_id = await make_workspace(session, operation=operation, **columns)
-    await session.execute(update(w).where(w.c.id == workspace_id).values(observed_at=func.clock_timestamp()))
+    await session.exec(update(w).where(w.c.id == workspace_id).values(observed_at=func.clock_timestamp()))
     await session.commit()
     return workspace_id
 
@@ -77,7 +78,7 @@ async def test_a_claim_alone_is_one_statement_and_gives_back_the_row_as_written(
     (begin,) = await planned(session, workspace_id)
     assert isinstance(begin, BeginOperation)
 
-    applied = await transitions.apply(opened, [begin], actor="test")
+    applied = await transitions.apply(control, opened, [begin], actor="test")
 
     assert opened.kinds == ["statement"]
     after = await view(session, workspace_id)
@@ -95,7 +96,7 @@ async def test_a_walk_that_goes_on_is_completed_and_claimed_together(
     (done,) = await planned(session, workspace_id, acted=True)
     assert isinstance(done, CompleteOperation)
 
-    applied = await transitions.apply(opened, [done], actor="test")
+    applied = await transitions.apply(control, opened, [done], actor="test")
 
     assert opened.kinds == ["transaction"]
     after = await view(session, workspace_id)
@@ -115,7 +116,7 @@ async def test_all_kinds_in_one_transaction(session: Session, session_factory: S
     found = await planned(session, begins, completes, halts, marks, acted=True)
     assert [type(each) for each in found] == [BeginOperation, CompleteOperation, HaltWorkspace, MarkHome]
 
-    applied = await transitions.apply(opened, found, actor="test")
+    applied = await transitions.apply(control, opened, found, actor="test")
 
     assert opened.kinds == ["transaction"]
     assert applied.changed == 4
@@ -135,11 +136,11 @@ async def test_what_somebody_changed_meanwhile_is_not_written(
     completes = await one_in_flight(session, "STOPPING", desired_state="STANDBY", observed_status="STANDBY")
     found = await planned(session, begins, completes, acted=True)
     before = [await view(session, each) for each in (begins, completes)]
-    await session.execute(update(w).where(w.c.id == begins).values(desired_state="STANDBY"))
-    await session.execute(update(w).where(w.c.id == completes).values(op_id=begins))
+    await session.exec(update(w).where(w.c.id == begins).values(desired_state="STANDBY"))
+    await session.exec(update(w).where(w.c.id == completes).values(op_id=begins))
     await session.commit()
 
-    applied = await transitions.apply(Opened(session_factory), found, actor="test")
+    applied = await transitions.apply(control, Opened(session_factory), found, actor="test")
 
     assert applied.changed == 0
     assert [each.workspace.id for each in applied.dropped] == [completes]
@@ -149,7 +150,7 @@ async def test_what_somebody_changed_meanwhile_is_not_written(
 
 async def test_nothing_to_write_opens_no_session(session_factory: Sessions) -> None:
     opened = Opened(session_factory)
-    assert (await transitions.apply(opened, [], actor="test")).changed == 0
+    assert (await transitions.apply(control, opened, [], actor="test")).changed == 0
     assert opened.kinds == []
 
 

@@ -65,7 +65,7 @@ async def test_details_change_and_nothing_else_can(session: Session) -> None:
         await intents.update_details(session, workspace_id, operation="NONE")
 
 
-async def test_a_wish_is_compared_and_set(session: Session) -> None:
+async def test_an_intent_is_compared_and_set(session: Session) -> None:
     workspace_id = await make_workspace(session, desired_state="RUNNING")
     before = await view(session, workspace_id)
     assert not await intents.set_desired(
@@ -81,7 +81,7 @@ async def test_a_wish_is_compared_and_set(session: Session) -> None:
     assert (await view(session, workspace_id)).last_access_at > before.last_access_at
 
 
-async def test_the_deleted_take_no_wishes(session: Session) -> None:
+async def test_the_deleted_take_no_intents(session: Session) -> None:
     workspace_id = await make_workspace(session)
     now = await statements.now(session)
     assert await intents.mark_deleted(session, workspace_id)
@@ -118,7 +118,7 @@ async def test_a_locked_row_waits_for_its_transaction(session: Session, session_
     workspace_id = await make_workspace(session)
     assert await queries.find_locked(session, workspace_id) is not None
     async with session_factory() as other:
-        await other.execute(text("SET LOCAL lock_timeout = '10ms'"))
+        await other.exec(text("SET LOCAL lock_timeout = '10ms'"))
         with pytest.raises(Exception, match="lock timeout"):
             await intents.set_desired(other, workspace_id, DesiredState.RUNNING)
 

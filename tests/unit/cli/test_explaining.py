@@ -51,6 +51,14 @@ def test_an_operation_under_way() -> None:
     assert account.facts["next"] == "Restoring files from the archive ends, then starts"
 
 
+def test_a_start_that_waits_for_a_node() -> None:
+    waiting = workspace(
+        status="starting", operation="STARTING", op_started_at=in_(-14), waiting_for="2 Insufficient memory."
+    )
+    account = account_of(waiting, history=[], report=report(), now=NOW)
+    assert account.facts["doing"].endswith("for 14 s. Waiting for a node: 2 Insufficient memory.")
+
+
 def test_an_error() -> None:
     broken = workspace(
         status="error", health_status="ERROR", error_info=error(), activity=activity(next=None)

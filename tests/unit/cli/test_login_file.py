@@ -9,7 +9,7 @@ import pytest
 
 from codehub.cli import login_file
 from codehub.cli.failures import CommandError, ExitCode
-from codehub.cli.login_file import Login, get_login, normal_url
+from codehub.cli.login_file import SavedLogin, get_login, normal_url
 
 
 @pytest.fixture(autouse=True)
@@ -47,13 +47,13 @@ def test_no_addresses(given: str) -> None:
 def test_the_file_is_ours_alone_and_replaced_as_a_whole(config: Path) -> None:
     before = os.umask(0)
     try:
-        login_file.store(Login("https://a", "chp_1", "ann", "id-1"))
-        login_file.store(Login("https://b", "chp_2", "ann", "id-2"))
+        login_file.store(SavedLogin("https://a", "chp_1", "ann", "id-1"))
+        login_file.store(SavedLogin("https://b", "chp_2", "ann", "id-2"))
     finally:
         os.umask(before)
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
-    assert login_file.find_stored() == Login("https://b", "chp_2", "ann", "id-2")
+    assert login_file.find_stored() == SavedLogin("https://b", "chp_2", "ann", "id-2")
     assert [each.name for each in config.parent.iterdir()] == ["login.json"]
     login_file.forget()
     login_file.forget()
@@ -72,10 +72,12 @@ def test_what_goes_above_what() -> None:
     with pytest.raises(CommandError) as raised:
         get_login({})
     assert raised.value.exit_code == ExitCode.NOT_SIGNED_IN
-    login_file.store(Login("https://a", "chp_1", "ann", "id-1"))
+    login_file.store(SavedLogin("https://a", "chp_1", "ann", "id-1"))
     assert get_login({}).token == "chp_1"
     assert get_login({"CODEHUB_URL": "https://a/"}).token == "chp_1"
-    assert get_login({"CODEHUB_TOKEN": "chp_9"}) == Login("https://a", "chp_9")
-    assert get_login({"CODEHUB_URL": "https://b", "CODEHUB_TOKEN": "chp_9"}) == Login("https://b", "chp_9")
+    assert get_login({"CODEHUB_TOKEN": "chp_9"}) == SavedLogin("https://a", "chp_9")
+    assert get_login({"CODEHUB_URL": "https://b", "CODEHUB_TOKEN": "chp_9"}) == SavedLogin(
+        "https://b", "chp_9"
+    )
     with pytest.raises(CommandError, match="not signed in at https://b"):
         get_login({"CODEHUB_URL": "https://b"})

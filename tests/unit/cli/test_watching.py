@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from codehub.cli.watching import Outcome, outcome_of
+from codehub.cli.watching import WatchOutcome, outcome_of
 from tests.unit.cli.samples import error, workspace
 
 
 @pytest.mark.parametrize(
     ("changes", "rest"),
     [
-        ({}, Outcome.CONVERGED),
+        ({}, WatchOutcome.CONVERGED),
         ({"desired_state": "STANDBY"}, None),
         ({"operation": "STOPPING", "status": "stopping"}, None),
-        ({"error_info": error(is_terminal=False)}, Outcome.CONVERGED),
-        ({"status": "error", "error_info": error()}, Outcome.FAILED),
+        ({"error_info": error(is_terminal=False)}, WatchOutcome.CONVERGED),
+        ({"status": "error", "error_info": error()}, WatchOutcome.FAILED),
         (
             {
                 "desired_state": "PENDING",
@@ -26,13 +26,13 @@ from tests.unit.cli.samples import error, workspace
                     context={"next_try_at": "2025-01-01T13:00:00+00:00"},
                 ),
             },
-            Outcome.FAILED,
+            WatchOutcome.FAILED,
         ),
         # Recovered just now: the Observer has not looked yet.
         ({"status": "error", "error_info": None, "health_status": "ERROR"}, None),
         ({"status": "deleting", "deleted_at": "2025-01-01T12:00:00+00:00"}, None),
-        ({"status": "deleted", "deleted_at": "2025-01-01T12:00:00+00:00"}, Outcome.DELETED),
+        ({"status": "deleted", "deleted_at": "2025-01-01T12:00:00+00:00"}, WatchOutcome.DELETED),
     ],
 )
-def test_rest(changes: dict[str, Any], rest: Outcome | None) -> None:
+def test_rest(changes: dict[str, Any], rest: WatchOutcome | None) -> None:
     assert outcome_of(workspace(**changes)) is rest

@@ -8,6 +8,12 @@ from codehub.cli.timeline import entry_words, is_significant
 from codehub.cli.words import activity_words, advice, ago, clean, next_words, size, span
 from tests.unit.cli.samples import NOW, activity, entry, error, in_, workspace
 
+
+def busy(what: str, name: str = "") -> dict[str, Any]:
+    return {"because": "busy", "since": in_(-7200), "work": {"what": what, "name": name, "until": in_(36000)}}
+
+
+FAR = {"to": "STANDBY", "at": in_(7200), "why": ""}
 ASLEEP = {"status": "standby", "desired_state": "STANDBY", "observed_status": "STANDBY"}
 ARCHIVED = {
     "status": "archived",
@@ -58,6 +64,30 @@ def test_ages_and_sizes() -> None:
         ({}, "sleeps in 4 min"),
         ({"activity": activity(next={"to": "STANDBY", "at": in_(-3), "why": ""})}, "sleeps any moment"),
         ({"activity": activity(next=None, connections=2)}, "awake while in use"),
+        (
+            {"activity": activity(next=FAR, awake={"because": "open", "since": in_(-5)})},
+            "open in a window and in use",
+        ),
+        (
+            {"activity": activity(next=FAR, awake={"because": "open", "since": in_(-2400)})},
+            "open in a window, untouched for 40 min",
+        ),
+        (
+            {"activity": activity(awake={"because": "open", "since": in_(-2400)})},
+            "sleeps in 4 min",
+        ),
+        (
+            {"activity": activity(next=FAR, awake=busy("kernel"))},
+            "kept awake: notebook busy for 2 h",
+        ),
+        (
+            {"activity": activity(next=FAR, awake=busy("job", "make"))},
+            "kept awake: make in a terminal for 2 h",
+        ),
+        (
+            {"activity": activity(next=FAR, awake=busy("later release"))},
+            "kept awake: busy for 2 h",
+        ),
         ({"activity": activity(next=None, connections=None)}, ""),
         ({"activity": activity(next=None), "standby_ttl_seconds": 0}, "never sleeps by itself"),
         ({"awake_until": in_(7200), "activity": activity(next=None)}, "kept awake for 2 h"),

@@ -6,14 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from codehub.domain.errors import ErrorInfo, Reason
-from codehub.domain.policy import Policy
+from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 OP_ID = UUID("00000000-0000-4000-8000-00000000000a")
 KEY = f"11111111-1111-4111-8111-111111111111/{OP_ID}/1/home.tar.zst"
-POLICY = Policy()
+POLICY = ErrorPolicy()
 
 
 def seconds(count: float) -> timedelta:

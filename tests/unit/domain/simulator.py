@@ -1,4 +1,4 @@
-"""A pretend world for one workspace: executes what the plan decides, and stops anywhere it is told to.
+"""Simulate the environment of one workspace: executes what the plan decides, and stops anywhere it is told to.
 
 Small on purpose: one leader, real ``WorkspaceView`` rows, effects that happen in the specified order. Each
 call of ``tick`` is a leader that knows nothing of earlier ones, so an interrupted action is one whose leader
@@ -66,7 +66,7 @@ class Simulator:
     def observe(self) -> None:
         self.now += minutes(2)
         error = self.row.error_info
-        verdict = observe(
+        observed = observe(
             container=self.container,
             volume=self.volume is not None,
             deleted=self.row.deleted_at is not None,
@@ -74,8 +74,8 @@ class Simulator:
         )
         self.row = replace(
             self.row,
-            observed_status=verdict.observed_status,
-            health_status=verdict.health_status,
+            observed_status=observed.observed_status,
+            health_status=observed.health_status,
             observed_at=self.now,
         )
 

@@ -62,6 +62,13 @@ def test_while_it_is_tried_again_it_is_not_given_up() -> None:
     assert not trying.archiving_given_up
 
 
+def test_a_deleted_workspace_waits_for_no_next_try() -> None:
+    deleting = home.at_claim(given_up(deleted_at=NOW), O.DELETING)
+    assert not given_up(
+        home=home.at_completion(in_flight(O.DELETING, home=deleting), now=NOW)
+    ).archiving_given_up
+
+
 @pytest.mark.parametrize("operation", O)
 @pytest.mark.parametrize("reason", Reason)
 def test_owners_lift_what_stopped_an_archiving_and_nothing_else(operation: Operation, reason: Reason) -> None:

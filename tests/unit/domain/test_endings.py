@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from codehub.domain.endings import CrashKind, Ending, crash_words
+from codehub.domain.endings import CrashKind, Disruption, Ending, crash_words
 from codehub.domain.errors import FailureCode
 
 ENDINGS = [
@@ -23,14 +23,30 @@ ENDINGS = [
     (Ending(exit_code=3), CrashKind.EXIT, "ended by itself with exit code 3"),
     (Ending(exit_code=255), CrashKind.EXIT, "ended by itself with exit code 255"),
     (Ending(), CrashKind.UNKNOWN, "ended by itself"),
+    (
+        Ending(exit_code=137, disruption=Disruption.EVICTED, detail="The node was low on memory."),
+        CrashKind.EVICTED,
+        "was evicted from its node (The node was low on memory.)",
+    ),
+    (
+        Ending(disruption=Disruption.PREEMPTED),
+        CrashKind.PREEMPTED,
+        "had to make room for something more important",
+    ),
+    (Ending(disruption=Disruption.NODE_LOST), CrashKind.NODE_LOST, "was lost with its node"),
 ]
+CODES = {
+    CrashKind.OUT_OF_MEMORY: FailureCode.OUT_OF_MEMORY,
+    CrashKind.EVICTED: FailureCode.EVICTED,
+    CrashKind.PREEMPTED: FailureCode.PREEMPTED,
+    CrashKind.NODE_LOST: FailureCode.NODE_LOST,
+}
 
 
 @pytest.mark.parametrize(("ending", "kind", "words"), ENDINGS)
 def test_each_ending_has_a_name_and_words(ending: Ending, kind: CrashKind, words: str) -> None:
     assert (ending.kind, ending.words) == (kind, words)
-    code = FailureCode.OUT_OF_MEMORY if kind is CrashKind.OUT_OF_MEMORY else FailureCode.CONTAINER_ENDED
-    assert ending.context["code"] == code.value
+    assert ending.context["code"] == CODES.get(kind, FailureCode.CONTAINER_ENDED).value
     assert ending.context["crash"] == kind.value
 
 

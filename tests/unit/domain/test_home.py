@@ -1,15 +1,16 @@
 """``home_ctx``: when a volume is marked, when trust is given and when it is taken away."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from codehub.domain import home
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.observation import Broken, invariant_error
-from codehub.domain.plan import Halt, plan
+from codehub.domain.plan import Claim, Halt, plan
 from codehub.domain.policy import GiveUp, after_failure
-from codehub.domain.states import HealthStatus, ObservedStatus, Operation
+from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
 from .builders import KEY, NOW, POLICY, TRUSTED, in_flight, workspace
@@ -39,6 +40,49 @@ def test_a_checksum_belongs_to_the_key_it_was_committed_with() -> None:
     assert workspace(archive_key="new", home=after).archive_sha256 == "sum"
     assert workspace(archive_key="an older generation", home=after).archive_sha256 is None
     assert HomeContext.from_json(after.as_json()) == after
+
+
+def test_an_archive_is_dated_with_the_key_it_was_committed_with() -> None:
+    after = home.at_archive_commit(TRUSTED, archive_key="new", sha256=None, sizes={}, now=NOW)
+    assert workspace(archive_key="new", home=after).archived_at == NOW
+    assert workspace(archive_key="an older generation", home=after).archived_at is None
+    assert workspace(archive_key=None).archived_at is None
+    assert HomeContext.from_json(after.as_json()) == after
+
+
+def out_of_reach(**fields: Any) -> WorkspaceView:
+    """A workspace whose start was given up because the node that has its home took it not."""
+    failure = EffectError(FailureCode.HOME_NODE_UNAVAILABLE, "on node-1", node="node-1")
+    view = workspace(archive_key=KEY, home=TRUSTED, desired_state=DesiredState.RUNNING)
+    given_up = after_failure(replace(view, operation=O.STARTING), failure, now=NOW, policy=POLICY)
+    assert isinstance(given_up, GiveUp), "waiting again would be the same wait"
+    return replace(view, **{"error_info": given_up.error, "health_status": HealthStatus.ERROR, **fields})
+
+
+def test_a_home_that_is_given_up_counts_no_more_and_its_archive_is_restored() -> None:
+    view = out_of_reach()
+    assert view.home_node_is_unavailable
+    assert view.owner_may_lift_error, "the node may be back: its owner may try"
+    kept = home.at_return_to_archive(view)
+    assert (kept.restore_marker, kept.volume, kept.crashes) == (None, False, 0)
+    after = replace(view, home=kept, error_info=None, health_status=HealthStatus.OK)
+    assert not after.volume_is_trusted
+    assert plan(after, now=NOW, policy=POLICY) == Claim(O.RESTORING)
+    archived = replace(after, desired_state=DesiredState.PENDING)
+    assert plan(archived, now=NOW, policy=POLICY) == Claim(O.ARCHIVING), "which only deletes the volume"
+
+
+def test_recovering_alone_gives_no_home_up() -> None:
+    view = out_of_reach()
+    kept = home.at_recovery(view)
+    assert (kept.restore_marker, kept.volume) == (KEY, True)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"operation": O.STARTING}, {"observed_status": ObservedStatus.RUNNING}, {"error_info": None}]
+)
+def test_a_home_is_given_up_at_rest_only(fields: dict[str, Any]) -> None:
+    assert not out_of_reach(**fields).home_node_is_unavailable
 
 
 def test_a_complete_restore_vouches_for_its_archive() -> None:

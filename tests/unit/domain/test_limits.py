@@ -15,7 +15,7 @@ D, S, O = DesiredState, ObservedStatus, Operation  # noqa: E741
 @pytest.mark.parametrize(
     ("observed", "operation", "in_error"), list(product(S, O, (False, True))), ids=lambda value: str(value)
 )
-def test_a_wish_to_run_holds_a_place_unless_it_is_broken_and_at_rest(
+def test_an_intent_to_run_holds_a_place_unless_it_is_broken_and_at_rest(
     observed: ObservedStatus, operation: Operation, in_error: bool
 ) -> None:
     view = workspace(
@@ -58,7 +58,9 @@ def test_a_container_still_running(
 
 @pytest.mark.parametrize("observed", [S.PENDING, S.STANDBY, S.DELETED])
 @pytest.mark.parametrize("operation", O)
-def test_without_wish_and_container_there_is_no_place(observed: ObservedStatus, operation: Operation) -> None:
+def test_without_intent_and_container_there_is_no_place(
+    observed: ObservedStatus, operation: Operation
+) -> None:
     assert not holds_place(workspace(observed_status=observed, operation=operation))
 
 

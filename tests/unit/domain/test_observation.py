@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from codehub.domain.errors import Reason
-from codehub.domain.observation import Broken, Verdict, invariant_error, observe
+from codehub.domain.observation import Broken, ObservedState, invariant_error, observe
 from codehub.domain.states import ContainerState, HealthStatus, ObservedStatus, Operation
 
 from .builders import NOW
@@ -37,12 +37,12 @@ def test_the_table_has_every_row() -> None:
 @pytest.mark.parametrize("seen", STATUS, ids=str)
 def test_observation(seen: tuple[ContainerState, bool, bool], terminal: bool) -> None:
     container, volume, deleted = seen
-    verdict = observe(container=container, volume=volume, deleted=deleted, terminal_error=terminal)
+    observed = observe(container=container, volume=volume, deleted=deleted, terminal_error=terminal)
 
     without_volume = container in (C.RUNNING, C.DEAD) and volume is False
-    assert verdict.observed_status is STATUS[seen]
-    assert (verdict.broken is Broken.NO_VOLUME) is without_volume
-    assert (verdict.health_status is HealthStatus.ERROR) is (terminal or without_volume)
+    assert observed.observed_status is STATUS[seen]
+    assert (observed.broken is Broken.NO_VOLUME) is without_volume
+    assert (observed.health_status is HealthStatus.ERROR) is (terminal or without_volume)
 
 
 def test_a_container_without_its_volume_is_a_terminal_mismatch_with_the_agreed_context() -> None:
@@ -54,10 +54,10 @@ def test_a_container_without_its_volume_is_a_terminal_mismatch_with_the_agreed_c
 
 
 def test_a_paused_container_is_running_and_broken() -> None:
-    verdict = observe(
+    observed = observe(
         container=ContainerState.RUNNING, volume=True, deleted=False, terminal_error=False, paused=True
     )
-    assert verdict == Verdict(ObservedStatus.RUNNING, HealthStatus.ERROR, Broken.PAUSED)
+    assert observed == ObservedState(ObservedStatus.RUNNING, HealthStatus.ERROR, Broken.PAUSED)
     error = invariant_error(Broken.PAUSED, operation=Operation.NONE, error_count=0, now=NOW)
     assert (error.reason, error.is_terminal, error.context["code"]) == (
         Reason.MISMATCH,

@@ -112,7 +112,7 @@ def test_an_error_that_is_being_retried_stops_nothing() -> None:
 
 
 def test_a_step_goes_to_a_neighbour_only() -> None:
-    """RUNNING → PENDING is STOPPING, then ARCHIVING (contract 5)."""
+    """RUNNING → PENDING is STOPPING, then ARCHIVING."""
     running = workspace(observed_status=S.RUNNING, desired_state=D.PENDING)
     stopped = workspace(observed_status=S.STANDBY, desired_state=D.PENDING)
     assert plan(running, now=NOW, policy=POLICY) == Claim(O.STOPPING)

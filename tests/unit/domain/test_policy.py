@@ -7,9 +7,10 @@ import pytest
 
 from codehub.domain.errors import REASON_OF, EffectError, FailureCode, Reason
 from codehub.domain.policy import (
+    WAITED_LONG_ENOUGH,
     Drop,
+    ErrorPolicy,
     GiveUp,
-    Policy,
     Release,
     Retry,
     after_failure,
@@ -29,8 +30,9 @@ AT_ONCE = {
     F.ARCHIVE_MISMATCH,
     F.ARCHIVE_UNEXPECTED,
     F.VOLUME_USED_ELSEWHERE,
+    F.NAME_TAKEN,
 }
-RETRIED = [code for code in F if code not in AT_ONCE | {F.STALE_TOKEN}]
+RETRIED = [code for code in F if code not in AT_ONCE | WAITED_LONG_ENOUGH | {F.STALE_TOKEN}]
 
 
 def failed(code: FailureCode) -> EffectError:
@@ -129,7 +131,7 @@ class TestPauses:
 
     def test_no_jitter_where_none_is_wanted(self) -> None:
         view = in_flight(O.STARTING, error_count=1, last_retry_at=NOW)
-        assert retry_at(view, policy=Policy(jitter=0)) == NOW + seconds(30)
+        assert retry_at(view, policy=ErrorPolicy(jitter=0)) == NOW + seconds(30)
 
 
 @pytest.mark.parametrize("code", [code for code in RETRIED if code is not F.HOME_NOT_ARCHIVABLE])
@@ -142,6 +144,16 @@ def test_archiving_is_retried_three_times_and_then_given_up_for_a_while(code: Fa
     assert (outcome.error.reason, outcome.error.is_terminal) == (REASON_OF[code], False)
     assert "it went wrong" in outcome.error.message
     assert outcome.error.context["next_try_at"] == outcome.retry_at.isoformat()
+
+
+@pytest.mark.parametrize("code", [F.UNSCHEDULABLE, F.HOME_NODE_UNAVAILABLE])
+@pytest.mark.parametrize("operation", MORTAL)
+def test_what_has_waited_for_its_whole_limit_is_not_made_to_wait_again(
+    operation: Operation, code: FailureCode
+) -> None:
+    outcome = after_failure(in_flight(operation), failed(code), now=NOW, policy=POLICY)
+    assert isinstance(outcome, Release if operation is O.ARCHIVING else GiveUp)
+    assert outcome.error.is_terminal is (operation is not O.ARCHIVING)
 
 
 def test_what_only_the_owner_can_mend_is_given_up_at_once() -> None:

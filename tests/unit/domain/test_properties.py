@@ -23,20 +23,22 @@ def named(name: str, event: Event) -> Event:
 
 
 def intent(desired: DesiredState) -> Event:
-    return named(f"desired_{desired}", lambda world: world.intent(desired))
+    return named(f"desired_{desired}", lambda simulator: simulator.intent(desired))
 
 
 def cut(effects: int) -> Event:
-    return named(f"leader_dies_after_{effects}", lambda world: world.tick(effects=effects))
+    return named(f"leader_dies_after_{effects}", lambda simulator: simulator.tick(effects=effects))
 
 
 def fail(effects: int) -> Event:
-    return named(f"action_fails_after_{effects}", lambda world: world.tick(effects=effects, fails=True))
+    return named(
+        f"action_fails_after_{effects}", lambda simulator: simulator.tick(effects=effects, fails=True)
+    )
 
 
-def look_and_tick(world: Simulator) -> None:
-    world.observe()
-    world.tick()
+def look_and_tick(simulator: Simulator) -> None:
+    simulator.observe()
+    simulator.tick()
 
 
 EVENTS = st.one_of(
@@ -51,61 +53,61 @@ STORIES = st.lists(EVENTS, max_size=40)
 
 
 def after(story: list[Event]) -> Simulator:
-    world = Simulator()
+    simulator = Simulator()
     for event in story:
-        event(world)
-    return world
+        event(simulator)
+    return simulator
 
 
-def settle(world: Simulator) -> None:
+def settle(simulator: Simulator) -> None:
     """Faults off: looks and ticks, and a person who answers errors."""
     for _ in range(ENOUGH):
-        world.observe()
-        world.recover()
-        world.observe()
-        if isinstance(world.tick(), Skip) and world.is_healthy:
+        simulator.observe()
+        simulator.recover()
+        simulator.observe()
+        if isinstance(simulator.tick(), Skip) and simulator.is_healthy:
             return
-    raise AssertionError(f"does not settle: {world.row}")
+    raise AssertionError(f"does not settle: {simulator.row}")
 
 
 @settings(deadline=None, max_examples=300)
 @given(STORIES, DESIRED)
-def test_every_wish_converges_from_wherever_it_is(story: list[Event], desired: DesiredState) -> None:
-    world = after(story)
-    world.intent(desired)
-    settle(world)
-    assert world.row.observed_status.value == desired.value
-    assert world.row.operation is Operation.NONE
-    if world.volume is not None:
-        assert world.volume == world.newest
-    elif world.newest:
-        assert world.archives[world.row.archive_key or ""] == world.newest
+def test_every_intent_converges_from_wherever_it_is(story: list[Event], desired: DesiredState) -> None:
+    simulator = after(story)
+    simulator.intent(desired)
+    settle(simulator)
+    assert simulator.row.observed_status.value == desired.value
+    assert simulator.row.operation is Operation.NONE
+    if simulator.volume is not None:
+        assert simulator.volume == simulator.newest
+    elif simulator.newest:
+        assert simulator.archives[simulator.row.archive_key or ""] == simulator.newest
 
 
 @settings(deadline=None, max_examples=150)
 @given(STORIES)
 def test_a_deletion_converges_from_wherever_it_is(story: list[Event]) -> None:
-    world = after(story)
-    world.delete()
+    simulator = after(story)
+    simulator.delete()
     for _ in range(ENOUGH):
-        world.observe()
-        world.tick()
-    assert world.row.observed_status is ObservedStatus.DELETED
-    assert world.volume is None
-    assert isinstance(world.decide(), Skip)
+        simulator.observe()
+        simulator.tick()
+    assert simulator.row.observed_status is ObservedStatus.DELETED
+    assert simulator.volume is None
+    assert isinstance(simulator.decide(), Skip)
 
 
 @settings(deadline=None, max_examples=150)
 @given(STORIES, DESIRED)
 def test_what_has_converged_is_left_alone(story: list[Event], desired: DesiredState) -> None:
-    world = after(story)
-    world.intent(desired)
-    settle(world)
-    before = deepcopy(world)
+    simulator = after(story)
+    simulator.intent(desired)
+    settle(simulator)
+    before = deepcopy(simulator)
     for _ in range(3):
-        world.observe()
-        assert isinstance(world.tick(), Skip)
-    assert (world.container, world.volume, world.archives) == (
+        simulator.observe()
+        assert isinstance(simulator.tick(), Skip)
+    assert (simulator.container, simulator.volume, simulator.archives) == (
         before.container,
         before.volume,
         before.archives,
@@ -118,10 +120,10 @@ def test_any_interrupted_prefix_still_converges(
     story: list[Event], desired: DesiredState, first: int, second: int
 ) -> None:
     """The leader dies after any number of effects, and so does its successor."""
-    world = after(story)
-    settle(world)
-    world.intent(desired)
-    world.tick(effects=first)
-    world.tick(effects=second)
-    settle(world)
-    assert world.row.observed_status.value == desired.value
+    simulator = after(story)
+    settle(simulator)
+    simulator.intent(desired)
+    simulator.tick(effects=first)
+    simulator.tick(effects=second)
+    settle(simulator)
+    assert simulator.row.observed_status.value == desired.value

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from codehub.proxy.access.admission_cache import CachedAdmission
 from codehub.proxy.client_connection import ClientConnection
-from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
+from codehub.proxy.http1.request import InvalidRequest, RequestHead, parse_request
 from codehub.proxy.routing import Route, Router
 from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
 from codehub.proxy.upstream.destinations import Destination
-from codehub.proxy.upstream.headers import Policy
+from codehub.proxy.upstream.headers import HeaderPolicy
 from codehub.proxy.upstream.pool import IdleConnections
 
 WORKSPACE = UUID("0123abcd-0000-4000-8000-0123456789ab")
@@ -26,14 +26,14 @@ CLIENT = cast(ClientConnection, None)  # an exchange that is never started asks 
 
 def pass_for(path: bytes, *, strips: bool) -> CachedAdmission:
     request, route = read(b"GET %b%b HTTP/1.1\r\n%b" % (PREFIX, path, BLOCK))
-    policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
+    policy = HeaderPolicy(to_workspace=True, prefix=route.prefix, strips=strips)
     to = Destination(IdleConnections(), TcpAddress("127.0.0.1", 1), policy, port=route.port)
     assert CachedAdmission.may_be_kept(request, route, scheme=b"http")
     return CachedAdmission(request, route, to, rest=REST, until=1.0, generation=0, longest=LONGEST)
 
 
 def read(head: bytes) -> tuple[RequestHead, Route]:
-    request = parse_request(head, FieldMemory())
+    request = parse_request(head)
     return request, ROUTER.match(request.host, request.target)
 
 
@@ -98,9 +98,9 @@ def test_ordinary_paths_are_let_through(path: str, strips: bool) -> None:
 def test_what_it_lets_through_is_never_malformed(line: bytes) -> None:
     head = b"GET %b/%b HTTP/1.1\r\n%b" % (PREFIX, line, BLOCK)
     try:
-        parse_request(head[: head.find(b"\r\n\r\n") + 4], FieldMemory())
+        parse_request(head[: head.find(b"\r\n\r\n") + 4])
         malformed = False
-    except Refused:
+    except InvalidRequest:
         malformed = True
     if malformed:
         assert pass_for(b"/", strips=True).exchange_for(head, CLIENT) is None

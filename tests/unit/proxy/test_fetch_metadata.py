@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 
 from codehub.domain.states import Role
+from codehub.domain.waking import Phase
 from codehub.proxy.access.policy import AccessDecision, decide
-from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
-from codehub.proxy.interfaces import Phase, Principal, WorkspaceTarget
+from codehub.proxy.http1.request import InvalidRequest, RequestHead, parse_request
+from codehub.proxy.interfaces import Principal, WorkspaceTarget
 from codehub.proxy.routing import Router
 from codehub.proxy.settings import ProxySettings, TcpAddress, UnixAddress
 
@@ -55,7 +56,7 @@ SPECULATION = (
 def request_to(mode: str, method: str, *lines: str) -> RequestHead:
     path = "/x" if mode == OWN_ORIGIN else f"/w/{ID}/x"
     head = "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {HOSTS[mode]}", *lines, "", ""])
-    return parse_request(head.encode(), FieldMemory())
+    return parse_request(head.encode())
 
 
 def decision(
@@ -165,5 +166,5 @@ def test_an_old_browser_wakes_by_a_get_that_accepts_html(method: str) -> None:
 
 @pytest.mark.parametrize("name", ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Origin"])
 def test_a_field_that_decides_comes_once(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         request_to(PATH, "GET", f"{name}: same-origin", f"{name}: cross-site")

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codehub.proxy.http1.request import FieldMemory, Refused, RequestHead, parse_request
+from codehub.proxy.http1.request import InvalidRequest, RequestHead, parse_request
 from codehub.proxy.http1.response import BadResponse, parse_response
 
 
 def parse(*lines: bytes, start: bytes = b"GET /x HTTP/1.1", host: bytes = b"Host: h\r\n") -> RequestHead:
     fields = b"".join(line + b"\r\n" for line in lines)
-    return parse_request(start + b"\r\n" + host + fields + b"\r\n", FieldMemory())
+    return parse_request(start + b"\r\n" + host + fields + b"\r\n")
 
 
 @pytest.mark.parametrize(
@@ -56,21 +56,20 @@ def test_an_absolute_target_that_agrees_with_host_is_a_path() -> None:
     assert parse(start=b"GET http://h?x HTTP/1.1").target == b"/?x"
 
 
-def test_a_remembered_block_is_still_judged_with_its_request_line() -> None:
-    memory = FieldMemory()
+def test_a_block_is_judged_with_its_request_line() -> None:
     block = b"Host: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert parse_request(b"POST / HTTP/1.1\r\n" + block, memory).has_body
-    with pytest.raises(Refused):
-        parse_request(b"POST / HTTP/1.0\r\n" + block, memory)
-    with pytest.raises(Refused):
-        parse_request(b"CONNECT h:1 HTTP/1.1\r\n" + block, memory)
+    assert parse_request(b"POST / HTTP/1.1\r\n" + block).has_body
+    with pytest.raises(InvalidRequest):
+        parse_request(b"POST / HTTP/1.0\r\n" + block)
+    with pytest.raises(InvalidRequest):
+        parse_request(b"CONNECT h:1 HTTP/1.1\r\n" + block)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_request_or_refused(raw: bytes) -> None:
     try:
-        request = parse_request(raw + b"\r\n\r\n", FieldMemory())
-    except Refused:
+        request = parse_request(raw + b"\r\n\r\n")
+    except InvalidRequest:
         return
     assert request.target[:1] in (b"/", b"*")
 

@@ -7,10 +7,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from codehub.proxy import leases
+from codehub.proxy.inputs import BEAT_SECONDS, MAX_TARGETS, Beats
 from codehub.proxy.interfaces import Use
 from codehub.proxy.leases import LeaseTracker
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.settings import ProxySettings, UnixAddress
+from codehub.proxy.upstream.relay import Meter
 
 WORKSPACE = uuid4()
 
@@ -20,14 +22,21 @@ class Port:
         self.calls: list[tuple[str, str]] = []
         self.marked: list[set[UUID]] = []
         self.broken = False
+        self.input_ages: list[float | None] = []  # of all calls
 
-    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+    async def lease(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
+        self.input_ages.append(input_age)
         self._do("lease", conn_id)
 
-    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
+    async def release(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
         self._do("release", conn_id)
 
-    async def touch(self, workspace_id: UUID) -> None:
+    async def touch(self, workspace_id: UUID, *, input_age: float | None = None) -> None:
+        self.input_ages.append(input_age)
         self._do("touch", "")
 
     async def mark_active(self, workspace_ids: Collection[UUID]) -> None:
@@ -164,7 +173,7 @@ async def test_a_socket_that_closes_while_its_lease_is_taken_leaves_none(made: M
     taking = asyncio.Event()
     go = asyncio.Event()
 
-    async def slow(workspace_id: UUID, conn_id: str, use: Use) -> None:
+    async def slow(workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None) -> None:
         taking.set()
         await go.wait()
         port.calls.append(("lease", conn_id))
@@ -200,7 +209,7 @@ async def test_a_proxy_that_stops_in_the_middle_of_a_call_still_gives_every_leas
     book.socket_closed(WORKSPACE, closed)
     waiting = asyncio.Event()
 
-    async def never(*_: object) -> None:
+    async def never(*_: object, input_age: float | None = None) -> None:
         waiting.set()
         await asyncio.Event().wait()
 
@@ -215,3 +224,67 @@ async def test_a_proxy_that_stops_in_the_middle_of_a_call_still_gives_every_leas
     port.calls.clear()
     await book.close()
     assert {call for call in port.calls if call[0] == "release"} == {("release", closed), ("release", opened)}
+
+
+async def test_input_is_reported_soon_and_again_with_every_renewal(made: Made) -> None:
+    book, port, clock = made
+    conn_id, meter = book.socket_opened(WORKSPACE), Meter()
+    book.socket_joined(WORKSPACE, conn_id, meter)
+    await book.turn()
+    assert port.input_ages == [None]  # opening is not input
+    clock.now += 20
+    meter.input_at = round((clock.now - 2) * 1e9)
+    await book.turn()
+    assert port.kinds() == ["lease", "touch"]
+    assert port.input_ages[-1] == pytest.approx(2)
+    clock.now += 2
+    meter.input_at = round(clock.now * 1e9)
+    await book.turn()
+    assert port.kinds() == ["lease", "touch"]  # again in ten seconds at the earliest
+    clock.now += 15
+    await book.turn()
+    assert port.kinds() == ["lease", "lease", "touch", "touch"]
+    assert port.input_ages[-2:] == [pytest.approx(15)] * 2
+
+
+async def test_a_socket_that_cannot_be_counted_is_input_all_the_time(made: Made) -> None:
+    book, port, clock = made
+    book.socket_joined(WORKSPACE, book.socket_opened(WORKSPACE), None)
+    await book.turn()
+    for _ in range(3):
+        clock.now += 40
+        await book.turn()
+        assert port.input_ages[-1] == pytest.approx(0)
+
+
+async def test_a_page_that_polls_is_no_input_and_a_change_is(made: Made) -> None:
+    book, port, clock = made
+    requests = book.requests(WORKSPACE)
+    requests.began(clock.now)
+    await book.turn()
+    assert port.input_ages == [None, None]
+    clock.now += 2
+    requests.began(clock.now, by_person=True)
+    clock.now += 2
+    await book.turn()
+    assert port.kinds() == ["lease", "touch", "touch"]
+    assert port.input_ages[-1] == pytest.approx(2)
+
+
+async def test_a_change_that_a_page_repeats_is_no_input() -> None:
+    beats = Beats()
+    layout, notebook = b"/lab/api/workspaces/default", b"/api/contents/thesis.ipynb"
+    assert beats.is_input(layout, 0)
+    for now in range(10, 2000, 60):  # in a hidden tab, once a minute
+        assert not beats.is_input(layout, now)
+    for now in range(0, 2000, 120):  # a file that is being written
+        assert beats.is_input(notebook, now)
+    assert BEAT_SECONDS < 120
+
+
+async def test_few_targets_are_remembered() -> None:
+    beats = Beats()
+    for n in range(10 * MAX_TARGETS):
+        assert beats.is_input(b"/%d" % n, n / 1000)
+    assert beats.is_input(b"/0", 1)
+    assert not beats.is_input(b"/%d" % (10 * MAX_TARGETS - 1), 1)

@@ -7,14 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from codehub.proxy.interfaces import (
-    ErrorNote,
-    Phase,
-    RunningWorkspace,
-    WakeOutcome,
-    WakeResult,
-    WorkspaceTarget,
-)
+from codehub.domain.waking import ErrorNote, Phase, RunningWorkspace, WakeOutcome, WakeResult
+from codehub.proxy.interfaces import WorkspaceTarget
 from codehub.proxy.pages import PageContext, Pages
 from codehub.proxy.pages.texts import TEXTS, choose_language
 from codehub.proxy.settings import ProxySettings, UnixAddress

@@ -6,25 +6,25 @@ from uuid import UUID, uuid4
 import pytest
 
 from codehub.domain.states import ContainerState
-from codehub.runtimes.base import Address, Limits, Sighting, Token
+from codehub.runtimes.base import Address, FencingToken, ResourceLimits, Sighting
 from codehub.runtimes.docker.inventory import Stranger, find_strangers, observation, port_of, sort_resources
-from codehub.runtimes.docker.names import INSTALLATION, Names, Role
+from codehub.runtimes.docker.names import INSTALLATION, Names, ObjectRole
 from codehub.runtimes.docker.order import Order, container_config
 
 NAMES = Names("here")
 WS = uuid4()
-TOKEN = Token(3, 2)
+TOKEN = FencingToken(3, 2)
 
 
 def container(
-    role: Role = Role.WORKSPACE,
+    role: ObjectRole = ObjectRole.WORKSPACE,
     *,
     name: str | None = None,
     state: str = "running",
     labels: dict[str, str] | None = None,
     mounted: bool = True,
 ) -> dict[str, Any]:
-    usual = NAMES.container(WS) if role is Role.WORKSPACE else NAMES.job(WS)
+    usual = NAMES.container(WS) if role is ObjectRole.WORKSPACE else NAMES.job(WS)
     return {
         "Id": "abc",
         "Names": [f"/{name or usual}"],
@@ -35,8 +35,10 @@ def container(
     }
 
 
-def volume(role: Role = Role.HOME, token: Token = TOKEN, *, name: str | None = None) -> dict[str, Any]:
-    usual = NAMES.home(WS) if role is Role.HOME else NAMES.fence(WS, token)
+def volume(
+    role: ObjectRole = ObjectRole.HOME, token: FencingToken = TOKEN, *, name: str | None = None
+) -> dict[str, Any]:
+    usual = NAMES.home(WS) if role is ObjectRole.HOME else NAMES.fence(WS, token)
     return {
         "Name": name or usual,
         "Labels": NAMES.labels(WS, role, token),
@@ -77,18 +79,22 @@ def test_paused_is_said() -> None:
 
 def test_who_mounts_a_home_and_is_not_ours_is_a_stranger() -> None:
     renamed = container(name="renamed")
-    foreign = {**container(Role.STORAGE_JOB, name="theirs", state="exited"), "Labels": {}}
-    listed = [container(), container(Role.STORAGE_JOB), renamed, foreign]
+    foreign = {**container(ObjectRole.STORAGE_JOB, name="theirs", state="exited"), "Labels": {}}
+    listed = [container(), container(ObjectRole.STORAGE_JOB), renamed, foreign]
     assert find_strangers(NAMES, WS, listed) == [Stranger("renamed", True), Stranger("theirs", False)]
 
 
 def test_a_job_is_not_a_container_of_the_workspace() -> None:
-    assert seen([container(Role.STORAGE_JOB)], [volume()]) == {WS: Sighting(volume=True, storage_job=True)}
-    assert seen([container(Role.STORAGE_JOB, state="exited")], [volume()]) == {WS: Sighting(volume=True)}
+    assert seen([container(ObjectRole.STORAGE_JOB)], [volume()]) == {
+        WS: Sighting(volume=True, storage_job=True)
+    }
+    assert seen([container(ObjectRole.STORAGE_JOB, state="exited")], [volume()]) == {
+        WS: Sighting(volume=True)
+    }
 
 
 def test_a_workspace_of_which_only_a_token_is_left_has_nothing() -> None:
-    assert seen([], [volume(Role.FENCE)]) == {}
+    assert seen([], [volume(ObjectRole.FENCE)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,9 +113,13 @@ def test_what_is_not_ours_is_not_seen(stranger: dict[str, Any]) -> None:
 
 
 def test_the_highest_token_counts_wherever_it_is() -> None:
-    volumes = [volume(Role.FENCE, Token(2, 9)), volume(Role.FENCE, Token(4, 1)), volume()]
+    volumes = [
+        volume(ObjectRole.FENCE, FencingToken(2, 9)),
+        volume(ObjectRole.FENCE, FencingToken(4, 1)),
+        volume(),
+    ]
     resources = sort_resources(NAMES, containers=[container()], volumes=volumes)[WS]
-    assert resources.highest_token == Token(4, 1)
+    assert resources.highest_token == FencingToken(4, 1)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +138,7 @@ def test_an_image_and_a_caller_cannot_loosen_anything() -> None:
         token=TOKEN,
         image_ref="image",
         env={"HOME": "/root", "CODEHUB_PORT": "1", "LANG": "C"},
-        limits=Limits(),
+        limits=ResourceLimits(),
         base_path="/w/",
         stop_grace_seconds=10,
     )

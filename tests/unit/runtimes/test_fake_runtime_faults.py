@@ -6,10 +6,17 @@ from uuid import UUID, uuid4
 import pytest
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.base import Observation, Sighting, StorageJob, StorageKind, StorageProgress, Token
+from codehub.runtimes.base import (
+    FencingToken,
+    Observation,
+    Sighting,
+    StorageJob,
+    StorageKind,
+    StorageProgress,
+)
 from tests.support.fake_runtime import Call, FakeEngine, FakeRuntime, Moment
 
-TOKEN, SUCCESSOR = Token(1, 1), Token(1, 2)
+TOKEN, SUCCESSOR = FencingToken(1, 1), FencingToken(1, 2)
 
 
 async def ignore(progress: StorageProgress) -> None:

@@ -1,4 +1,4 @@
-"""An unmounted or a foreign disk is an error, never an empty world."""
+"""An unmounted or a foreign disk is an error, never an empty installation."""
 
 from pathlib import Path
 from uuid import uuid4

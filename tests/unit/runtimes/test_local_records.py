@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from codehub.domain.errors import EffectError
-from codehub.runtimes.base import Address, Token, UnixSocket
+from codehub.runtimes.base import Address, FencingToken, UnixSocket
 from codehub.runtimes.local.locks import admit, highest_token, keep_port, kept_port, open_lock
-from codehub.runtimes.local.processes import Identity, boot_id, find_stat, is_alive
+from codehub.runtimes.local.processes import ProcessIdentity, boot_id, find_stat, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
 
 
-def identity_of_self() -> Identity:
+def identity_of_self() -> ProcessIdentity:
     stat = find_stat(os.getpid())
     assert stat is not None
-    return Identity(os.getpid(), stat.start_ticks, boot_id())
+    return ProcessIdentity(os.getpid(), stat.start_ticks, boot_id())
 
 
-def write(path: Path, identity: Identity) -> None:
-    head = record_head(token=Token(7, 8), port=20001, boot=identity.boot_id)
+def write(path: Path, identity: ProcessIdentity) -> None:
+    head = record_head(token=FencingToken(7, 8), port=20001, boot=identity.boot_id)
     path.write_text(f'{{"pid": {identity.pid}, "start_ticks": {identity.start_ticks}, {head}\n')
 
 
@@ -28,7 +28,7 @@ def test_a_record_names_its_process(tmp_path: Path) -> None:
     write(tmp_path / "record", identity_of_self())
     record = find_record(tmp_path / "record")
     assert record is not None
-    assert (record.token, record.port) == (Token(7, 8), 20001)
+    assert (record.token, record.port) == (FencingToken(7, 8), 20001)
     assert is_alive(record.identity)
 
 
@@ -39,12 +39,12 @@ def test_a_record_of_a_version_without_sockets_speaks_of_a_port(tmp_path: Path) 
     record = find_record(tmp_path / "record")
     assert record is not None
     assert record.endpoint == Address("127.0.0.1", 20001)
-    assert record_head(token=Token(1, 2), port=20001, boot=boot) == old.partition("8, ")[2].strip()
+    assert record_head(token=FencingToken(1, 2), port=20001, boot=boot) == old.partition("8, ")[2].strip()
 
 
 def test_a_record_names_its_socket(tmp_path: Path) -> None:
     path = os.fsdecode(b"/run/with space/\xff/s")  # a name that is no UTF-8
-    head = record_head(token=Token(1, 2), port=20001, boot="boot", socket=Path(path))
+    head = record_head(token=FencingToken(1, 2), port=20001, boot="boot", socket=Path(path))
     (tmp_path / "record").write_text(f'{{"pid": 7, "start_ticks": 8, {head}\n')
     record = find_record(tmp_path / "record")
     assert record is not None
@@ -54,12 +54,12 @@ def test_a_record_names_its_socket(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda me: Identity(me.pid, me.start_ticks + 1, me.boot_id),  # the number was given out again
-        lambda me: Identity(me.pid, me.start_ticks, "another boot"),
-        lambda me: Identity(2**22 + 1, me.start_ticks, me.boot_id),  # no such process
+        lambda me: ProcessIdentity(me.pid, me.start_ticks + 1, me.boot_id),  # the number was given out again
+        lambda me: ProcessIdentity(me.pid, me.start_ticks, "another boot"),
+        lambda me: ProcessIdentity(2**22 + 1, me.start_ticks, me.boot_id),  # no such process
     ],
 )
-def test_a_pid_alone_is_nobody(other: Callable[[Identity], Identity]) -> None:
+def test_a_pid_alone_is_nobody(other: Callable[[ProcessIdentity], ProcessIdentity]) -> None:
     assert not is_alive(other(identity_of_self()))
 
 
@@ -71,7 +71,7 @@ def test_a_zombie_is_dead() -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         stat = find_stat(pid)
         assert stat is not None
-        assert not is_alive(Identity(pid, stat.start_ticks, boot_id()))
+        assert not is_alive(ProcessIdentity(pid, stat.start_ticks, boot_id()))
     finally:
         os.waitpid(pid, 0)
 
@@ -94,14 +94,14 @@ def test_half_a_record_is_a_question(tmp_path: Path, content: str) -> None:
 
 def test_tokens_only_rise(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    assert highest_token(lock) < Token(0, 0)
+    assert highest_token(lock) < FencingToken(0, 0)
     lock_fd = open_lock(lock)
-    for token in (Token(3, 999), Token(3, 999), Token(4, 1), Token(12, 2)):
+    for token in (FencingToken(3, 999), FencingToken(3, 999), FencingToken(4, 1), FencingToken(12, 2)):
         admit(lock_fd, token)
         assert highest_token(lock) == token
     with pytest.raises(EffectError):
-        admit(lock_fd, Token(4, 3))
-    assert highest_token(lock) == Token(12, 2)
+        admit(lock_fd, FencingToken(4, 3))
+    assert highest_token(lock) == FencingToken(12, 2)
     os.close(lock_fd)
 
 
@@ -109,11 +109,11 @@ def test_a_lock_remembers_a_port_beside_the_token(tmp_path: Path) -> None:
     lock_fd = open_lock(tmp_path / "lock")
     assert kept_port(lock_fd) is None
     keep_port(lock_fd, 20001)  # before there is a token
-    admit(lock_fd, Token(1, 1))
+    admit(lock_fd, FencingToken(1, 1))
     assert kept_port(lock_fd) == 20001
     keep_port(lock_fd, 3000)
     assert kept_port(lock_fd) == 3000
-    assert highest_token(tmp_path / "lock") == Token(1, 1)
+    assert highest_token(tmp_path / "lock") == FencingToken(1, 1)
     keep_port(lock_fd, None)
     assert kept_port(lock_fd) is None
     os.close(lock_fd)
@@ -123,8 +123,8 @@ def test_a_lock_remembers_a_port_beside_the_token(tmp_path: Path) -> None:
 def test_half_a_token_is_none(tmp_path: Path, content: bytes) -> None:
     lock = tmp_path / "lock"
     lock.write_bytes(content)
-    assert highest_token(lock) < Token(0, 0)
+    assert highest_token(lock) < FencingToken(0, 0)
     lock_fd = open_lock(lock)
-    admit(lock_fd, Token(1, 1))
+    admit(lock_fd, FencingToken(1, 1))
     os.close(lock_fd)
-    assert highest_token(lock) == Token(1, 1)
+    assert highest_token(lock) == FencingToken(1, 1)

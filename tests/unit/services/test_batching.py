@@ -8,14 +8,14 @@ from codehub.kit.batching import Shared
 
 
 class Source:
-    """Loads that end when the test says so, and tell what the world was when they began."""
+    """Loads that end when the test says so, and tell which version was committed when they began."""
 
     def __init__(self) -> None:
-        self.world = 0
+        self.version = 0
         self.loads: list[asyncio.Future[None]] = []
 
     async def load(self, key: str) -> str:
-        seen = f"{key}{self.world}"
+        seen = f"{key}{self.version}"
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.loads.append(ended)
         await ended
@@ -46,7 +46,7 @@ async def test_who_asks_during_a_load_gets_a_later_one() -> None:
     shared = Shared(source.load)
     early = ask(shared)
     await settle()
-    source.world = 1  # committed after the first load looked, before the others ask
+    source.version = 1  # committed after the first load looked, before the others ask
     late = [ask(shared) for _ in range(3)]
     await settle()
     assert len(source.loads) == 1

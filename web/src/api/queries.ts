@@ -63,6 +63,10 @@ export const archivesQuery = (id: string) =>
     queryFn: async () => (await call<Page<ArchiveGeneration>>("GET", `/workspaces/${id}/archives`)).items,
   });
 
+/** Where an archive is downloaded from: its key, below its workspace. */
+export const archiveAddress = (id: string, key: string) =>
+  `/api/v1/workspaces/${id}/archives/${key.slice(id.length + 1)}`;
+
 export const historyQuery = (id: string) =>
   paged<HistoryEntry>(["workspace", id, "history"], `/workspaces/${id}/history`);
 

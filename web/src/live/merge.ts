@@ -27,7 +27,13 @@ export interface LiveState {
 export type LiveEvent =
   | { type: "snapshot"; ids: readonly string[] }
   | { type: "state"; workspace: Workspace }
-  | { type: "progress"; id: string; progress: number | null; operation?: string | null }
+  | {
+      type: "progress";
+      id: string;
+      progress: number | null;
+      operation?: string | null;
+      waitingFor?: string | null;
+    }
   | { type: "activity"; id: string; activity: Activity }
   | { type: "deleted"; id: string }
   | { type: "resync" };
@@ -79,16 +85,17 @@ function applyState(state: LiveState, workspace: Workspace): LiveState {
 
 function applyProgress(
   state: LiveState,
-  event: { id: string; progress: number | null; operation?: string | null },
+  event: { id: string; progress: number | null; operation?: string | null; waitingFor?: string | null },
 ) {
   const old = state.workspaces.get(event.id);
   // Progress of an operation that has ended, or of another one, would paint a bar that nothing moves any more.
   if (!old || old.operation === "NONE") return state;
   if (event.operation != null && event.operation !== old.operation) return state;
-  if (old.progress === event.progress) return state;
+  const waiting_for = event.waitingFor ?? null;
+  if (old.progress === event.progress && old.waiting_for === waiting_for) return state;
   return {
     ...state,
-    workspaces: new Map(state.workspaces).set(event.id, { ...old, progress: event.progress }),
+    workspaces: new Map(state.workspaces).set(event.id, { ...old, progress: event.progress, waiting_for }),
   };
 }
 

@@ -13,7 +13,8 @@ import { Connection, openWhileLookedAt, type Phase, type Source } from "./connec
 import { EMPTY, merge, type LiveEvent, type LiveState } from "./merge";
 import { decode, EVENT_NAMES, heartbeatTime, type EventName } from "./wire";
 
-export type ActionName = "start" | "stop" | "archive" | "delete" | "recover" | "keep-awake";
+export type ActionName =
+  "start" | "stop" | "archive" | "delete" | "recover" | "keep-awake" | "return-to-archive";
 
 export interface LiveView extends LiveState {
   readonly phase: Phase;

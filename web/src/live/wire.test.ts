@@ -18,6 +18,7 @@ test("progress comes as the id, the operation and a percentage", () => {
     type: "progress",
     id: "a",
     progress: 12,
+    waitingFor: null,
     operation: "RESTORING",
   });
 });

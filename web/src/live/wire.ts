@@ -45,7 +45,8 @@ function decodeProgress(value: Record<string, unknown>): LiveEvent | null {
   if (!id) return null;
   const progress = typeof value.progress === "number" ? value.progress : null;
   const operation = typeof value.operation === "string" ? value.operation : null;
-  return { type: "progress", id, progress, operation };
+  const waitingFor = typeof value.waiting_for === "string" ? value.waiting_for : null;
+  return { type: "progress", id, progress, operation, waitingFor };
 }
 
 function isActivity(value: unknown): value is Activity {

@@ -79,7 +79,7 @@ function Password() {
   };
   const wrong =
     error instanceof ApiError && ["forbidden", "invalid_credentials", "wrong_password"].includes(error.code);
-  const nextError = fieldError(error, "new");
+  const nextError = fieldError(m, error, "new");
   return (
     <section className="panel" aria-labelledby="password">
       <h2 id="password">{m.account.password}</h2>
@@ -107,7 +107,7 @@ function Password() {
           value={current}
           onChange={setCurrent}
           autoComplete="current-password"
-          error={wrong ? m.account.wrongCurrent : fieldError(error, "current")}
+          error={wrong ? m.account.wrongCurrent : fieldError(m, error, "current")}
         />
         <TextField
           label={m.account.next}

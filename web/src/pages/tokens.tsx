@@ -95,7 +95,7 @@ function CreateToken({ onClose }: { onClose: () => void }) {
     }
   };
   if (secret !== null) return <ShownOnce name={name} secret={secret} onClose={onClose} />;
-  const nameError = fieldError(error, "name");
+  const nameError = fieldError(m, error, "name");
   return (
     <Dialog
       title={m.tokens.create}

@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import type { Workspace } from "../api/types";
-import { archivesQuery } from "../api/queries";
+import { archiveAddress, archivesQuery } from "../api/queries";
 import { useLanguage, useMessages } from "../i18n";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
 import { bytes } from "../words/size";
+import { dateTime } from "../words/time";
 import "./workspace-archives.css";
 
 export function Archives({ workspace }: { workspace: Workspace }) {
@@ -35,6 +36,14 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 <span>{m.detail.files(new Intl.NumberFormat(language).format(archive.files))}</span>
                 <Ago at={archive.created_at} />
                 {archive.key === workspace.archive_key && <span className="tag">{m.detail.current}</span>}
+                <a
+                  className="generations__download"
+                  aria-label={m.detail.downloadOf(dateTime(language, archive.created_at))}
+                  href={archiveAddress(workspace.id, archive.key)}
+                  download
+                >
+                  {m.detail.download}
+                </a>
               </li>
             ))}
           </ul>

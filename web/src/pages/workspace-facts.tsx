@@ -23,6 +23,14 @@ export function Facts({ workspace }: { workspace: Workspace }) {
           <Next workspace={workspace} />
         </Fact>
         <Fact name={m.detail.image}>{workspace.image_ref}</Fact>
+        {workspace.node_local_home && (
+          <>
+            <Fact name={m.detail.home}>{m.detail.homeOnNode}</Fact>
+            <Fact name={m.detail.archivedAt}>
+              {workspace.archive_key ? <Ago at={workspace.archived_at} /> : m.detail.notArchived}
+            </Fact>
+          </>
+        )}
         <Fact name={m.detail.created}>
           <Ago at={workspace.created_at} />
         </Fact>

@@ -52,7 +52,7 @@ export function Settings({ workspace }: { workspace: Workspace }) {
           value={value("name")}
           maxLength={64}
           onChange={(name) => set({ name })}
-          error={fieldError(error, "name")}
+          error={fieldError(m, error, "name")}
           autoComplete="off"
         />
         <TextField
@@ -69,14 +69,14 @@ export function Settings({ workspace }: { workspace: Workspace }) {
             seconds={value("standby_ttl_seconds")}
             choices={STANDBY_CHOICES}
             onChange={(s) => set({ standby_ttl_seconds: s ?? 0 })}
-            error={fieldError(error, "standby_ttl_seconds")}
+            error={fieldError(m, error, "standby_ttl_seconds")}
           />
           <DurationField
             label={m.create.archive}
             seconds={value("archive_ttl_seconds")}
             choices={ARCHIVE_CHOICES}
             onChange={(s) => set({ archive_ttl_seconds: s ?? 0 })}
-            error={fieldError(error, "archive_ttl_seconds")}
+            error={fieldError(m, error, "archive_ttl_seconds")}
           />
         </div>
         {error !== null && (

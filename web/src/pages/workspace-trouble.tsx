@@ -1,3 +1,4 @@
+import { useState } from "react";
 import type { ErrorInfo, Workspace } from "../api/types";
 import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useMessages } from "../i18n";
@@ -6,6 +7,7 @@ import { useUser } from "../session";
 import { StatusMark } from "../ui/status";
 import { Ago } from "../ui/time";
 import { troubleWords } from "../words/trouble";
+import { GiveUpDialog } from "../ui/give-up";
 import "./workspace-trouble.css";
 
 export function Trouble({
@@ -20,7 +22,8 @@ export function Trouble({
   const m = useMessages();
   const actions = useWorkspaceActions();
   const admin = useUser().role === "admin";
-  const { what, advice, output, files, forOwner } = troubleWords(m, info);
+  const { what, advice, output, files, forOwner, nodeAway } = troubleWords(m, info);
+  const [givingUp, setGivingUp] = useState(false);
   return (
     <section
       className={info.is_terminal ? "panel trouble" : "panel trouble trouble--mild"}
@@ -44,6 +47,17 @@ export function Trouble({
             ))}
           </ul>
         </>
+      )}
+      {nodeAway && (
+        <p>
+          {workspace.archive_key ? (
+            <>
+              {m.giveUp.archivedAt}: <Ago at={workspace.archived_at} />
+            </>
+          ) : (
+            m.giveUp.none
+          )}
+        </p>
       )}
       <p className="trouble__meta">
         <Ago at={info.occurred_at} />
@@ -77,15 +91,35 @@ export function Trouble({
           >
             {m.actions.start}
           </button>
-          <button
-            type="button"
-            className="button"
-            disabled={asking !== null}
-            onClick={() => void actions.recover(workspace)}
-          >
-            {m.trouble.tryAgain}
-          </button>
+          {nodeAway ? (
+            workspace.archive_key && (
+              <button
+                type="button"
+                className="button button--danger"
+                disabled={asking !== null}
+                onClick={() => setGivingUp(true)}
+              >
+                {m.giveUp.submit}…
+              </button>
+            )
+          ) : (
+            <button
+              type="button"
+              className="button"
+              disabled={asking !== null}
+              onClick={() => void actions.recover(workspace)}
+            >
+              {m.trouble.tryAgain}
+            </button>
+          )}
         </p>
+      )}
+      {givingUp && workspace.archive_key && (
+        <GiveUpDialog
+          workspace={workspace}
+          archiveKey={workspace.archive_key}
+          onClose={() => setGivingUp(false)}
+        />
       )}
       {info.is_terminal && admin && !forOwner && (
         <button

@@ -6,7 +6,7 @@ import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { LiveProvider, useAsking, useLive, useWorkspace } from "../live/hooks";
 import { Link } from "../router";
-import { Next, useRareActions, ActionButtons } from "../ui/card";
+import { ActionButtons, KeepAwake, Next, useRareActions } from "../ui/card";
 import { DeleteDialog } from "../ui/delete";
 import { Icon } from "../ui/icons";
 import { Menu } from "../ui/menu";
@@ -82,6 +82,7 @@ function View({ workspace }: { workspace: Workspace }) {
           <p className="hero__next">{asking ? m.desired.asking[asking] : <Next workspace={workspace} />}</p>
         </div>
         <LevelRail workspace={workspace} />
+        {!deleting && <KeepAwake workspace={workspace} asking={asking} />}
         {!deleting && <ActionButtons workspace={workspace} asking={asking} onItsPage />}
       </section>
       {workspace.error_info && <Trouble workspace={workspace} info={workspace.error_info} asking={asking} />}

@@ -26,7 +26,10 @@ test("a card renders for its own workspace only", () => {
   sayWorkspaces(a!, b!, c!);
   renders.clear();
   say("state_changed", { ...a, version: 2, memo: "changed" }, "a:2");
-  say("activity", { id: "a", activity: { connections: 3, last_seen_at: null, kind: "http", next: null } });
+  say("activity", {
+    id: "a",
+    activity: { connections: 3, last_seen_at: null, kind: "http", awake: null, next: null },
+  });
   expect([...renders]).toEqual([["a", 2]]);
   expect(card("a").textContent).toContain("3 connections");
 });
@@ -53,7 +56,7 @@ test("time alone renders no card, only the words that change with it", async () 
         id: "a",
         name: "a",
         ...RUNNING,
-        activity: { connections: 0, last_seen_at: null, kind: null, next },
+        activity: { connections: 0, last_seen_at: null, kind: null, awake: null, next },
       }),
     );
     expect(card("a").textContent).toContain("Sleeps in 1 min");
@@ -64,6 +67,30 @@ test("time alone renders no card, only the words that change with it", async () 
   } finally {
     vi.useRealTimers();
   }
+});
+
+test("what is about to sleep can be kept awake with one click", async () => {
+  const asleepIn = (seconds: number) => {
+    const next = {
+      to: "STANDBY",
+      at: new Date(Date.now() + seconds * 1000).toISOString(),
+      why: "idle",
+    } as const;
+    const activity = { connections: 0, last_seen_at: null, kind: null, awake: null, next };
+    return { standby_ttl_seconds: 300, activity };
+  };
+  const soon = aWorkspace({ id: "a", name: "soon", ...RUNNING, ...asleepIn(120) });
+  const later = aWorkspace({ id: "b", name: "later", ...RUNNING, ...asleepIn(200) });
+  const requests = answer({
+    "POST /workspaces/a/keep-awake": [202, { ...soon, version: 2, ...asleepIn(3600) }],
+  });
+  const { person } = show(<WorkspaceList />);
+  sayWorkspaces(soon, later);
+  const name = "Keep awake for 1 hour";
+  expect(within(card("later")).queryByRole("button", { name })).toBeNull();
+  await person.click(within(card("soon")).getByRole("button", { name }));
+  await waitFor(() => expect(within(card("soon")).queryByRole("button", { name })).toBeNull());
+  expect(requests.find(({ method }) => method === "POST")?.body).toEqual({ hours: 1 });
 });
 
 test("what is wanted, what is asked for and what is are told apart", async () => {

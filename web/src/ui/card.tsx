@@ -9,7 +9,7 @@ import { useAsking, useWorkspace } from "../live/hooks";
 import type { ActionName } from "../live/store";
 import { Link, navigate } from "../router";
 import { useUser } from "../session";
-import { connectionWords, nextWords } from "../words/next";
+import { connectionWords, nextWords, sleepIsNear } from "../words/next";
 import { troubleWords } from "../words/trouble";
 import { DeleteDialog } from "./delete";
 import { Icon } from "./icons";
@@ -65,6 +65,7 @@ function Card({ workspace, asking }: { workspace: Workspace; asking: ActionName 
       )}
       <div className="card__foot">
         <p className="card__next">{asking ? m.desired.asking[asking] : <Next workspace={workspace} />}</p>
+        {!deleting && <KeepAwake workspace={workspace} asking={asking} />}
         {!deleting && <ActionButtons workspace={workspace} asking={asking} />}
       </div>
       {dialog === "delete" && <DeleteDialog workspace={workspace} onClose={() => setDialog(null)} />}
@@ -77,6 +78,24 @@ export function Next({ workspace }: { workspace: Workspace }) {
   const language = useLanguage();
   const { data: attempts = null } = useQuery(attemptsQuery);
   return <>{useClock((nowMs) => nextWords(m, workspace, { language, nowMs, attempts }))}</>;
+}
+
+/** Offers to keep awake what is about to sleep. */
+export function KeepAwake({ workspace, asking }: { workspace: Workspace; asking: ActionName | null }) {
+  const m = useMessages();
+  const actions = useWorkspaceActions();
+  const near = useClock((nowMs) => sleepIsNear(workspace, nowMs));
+  if (!near) return null;
+  return (
+    <button
+      type="button"
+      className="button button--small"
+      disabled={asking !== null}
+      onClick={() => void actions.keepAwake(workspace, 1)}
+    >
+      {m.actions.keepAwakeFor(1)}
+    </button>
+  );
 }
 
 function Connections({ workspace }: { workspace: Workspace }) {

@@ -47,13 +47,13 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
     }
   };
   const nameError =
-    fieldError(error, "name") ??
+    fieldError(m, error, "name") ??
     (error instanceof ApiError && error.code === "name_taken" ? m.errors.name_taken : null);
   const known =
     nameError ??
-    fieldError(error, "standby_ttl_seconds") ??
-    fieldError(error, "archive_ttl_seconds") ??
-    fieldError(error, "image_ref");
+    fieldError(m, error, "standby_ttl_seconds") ??
+    fieldError(m, error, "archive_ttl_seconds") ??
+    fieldError(m, error, "image_ref");
   return (
     <Dialog
       title={m.create.title}
@@ -84,8 +84,13 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         images={images.data}
         value={chosen ?? ""}
         onChange={setImage}
-        error={fieldError(error, "image_ref")}
+        error={fieldError(m, error, "image_ref")}
       />
+      {images.data?.items.find((each) => each.name === chosen)?.node_local_home && (
+        <p className="form-note" role="note">
+          {m.create.nodeLocal}
+        </p>
+      )}
       <TextField
         label={m.create.description}
         value={description}
@@ -101,14 +106,14 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
             seconds={standby}
             choices={[null, ...STANDBY_CHOICES]}
             onChange={setStandby}
-            error={fieldError(error, "standby_ttl_seconds")}
+            error={fieldError(m, error, "standby_ttl_seconds")}
           />
           <DurationField
             label={m.create.archive}
             seconds={archive}
             choices={[null, ...ARCHIVE_CHOICES]}
             onChange={setArchive}
-            error={fieldError(error, "archive_ttl_seconds")}
+            error={fieldError(m, error, "archive_ttl_seconds")}
           />
         </div>
       </fieldset>

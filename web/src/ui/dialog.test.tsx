@@ -11,7 +11,10 @@ import { Dialog } from "./dialog";
 import { LimitDialog } from "./limit";
 
 const LIMIT = { code: "limit_user", detail: "No more.", used: 1, allowed: 1 };
-const IMAGES: [number, unknown] = [200, { items: [{ name: "jupyterlab" }], default: "jupyterlab" }];
+const IMAGES: [number, unknown] = [
+  200,
+  { items: [{ name: "jupyterlab", node_local_home: false }], default: "jupyterlab" },
+];
 
 function Opener() {
   const [open, setOpen] = useState(false);

@@ -18,8 +18,11 @@ export const SAID_BY_THE_CHANGE = [
 ] as const satisfies readonly CauseCode[];
 
 export const TOLD_CAUSES = [
+  "returned_to_archive",
   "link_opened",
   "idle",
+  "untouched",
+  "busy",
   "forgotten",
   "restored_unbound",
 ] as const satisfies readonly CauseCode[];
@@ -43,7 +46,17 @@ export const FAILURE_CODES = [
   "CONTAINER_STOP_FAILED",
   "CONTAINER_ENDED",
   "CONTAINER_PAUSED",
+  "CONTAINER_NOT_RUNNING",
+  "EXEC_FAILED",
   "OUT_OF_MEMORY",
+  "EVICTED",
+  "PREEMPTED",
+  "NODE_LOST",
+  "UNSCHEDULABLE",
+  "HOME_NODE_UNAVAILABLE",
+  "QUOTA_EXCEEDED",
+  "ADMISSION_REFUSED",
+  "NAME_TAKEN",
   "IMAGE_PULL_FAILED",
   "IMAGE_UNKNOWN",
   "STORAGE_JOB_FAILED",

@@ -1,5 +1,6 @@
 /** Every way a request can fail, as a sentence. Codes are stable; a code nobody told us about speaks for itself. */
 import { ApiError } from "../api/client";
+import type { FieldError } from "../api/types";
 import type { Messages } from "../i18n/messages";
 import { duration } from "./time";
 
@@ -21,14 +22,26 @@ export function errorSentence(m: Messages, error: unknown): string {
 
 function validationSentence(m: Messages, error: ApiError): string {
   if (error.fields.length === 0) return error.detail ?? m.errors.validation_failed;
-  const fields = error.fields.map(({ field, message }) => (field ? `${field} (${message})` : message));
+  const fields = error.fields.map((each) => {
+    const words = fieldWords(m, each);
+    return each.field ? `${each.field} (${words})` : words;
+  });
   return m.errors.validation_fields(fields.join(", "));
 }
 
-/** What the server said about one field of a form. */
-export function fieldError(error: unknown, field: string): string | null {
+/** What is wrong with one field of a form. */
+export function fieldError(m: Messages, error: unknown, field: string): string | null {
   if (!(error instanceof ApiError)) return null;
-  return error.fields.find((e) => e.field === field || e.field.endsWith(`.${field}`))?.message ?? null;
+  const found = error.fields.find((e) => e.field === field || e.field.endsWith(`.${field}`));
+  return found ? fieldWords(m, found) : null;
+}
+
+/** By its code, in the person's language; what has none speaks English. */
+function fieldWords(m: Messages, error: FieldError): string {
+  const words = ({ ...m.errors, ...m.fieldErrors } as Record<string, unknown>)[error.code];
+  if (typeof words === "string") return words;
+  if (typeof words !== "function") return error.message;
+  return (words as (value: number | string) => string)(Object.values(error.params)[0] ?? "");
 }
 
 function numberOf(value: unknown): number | null {

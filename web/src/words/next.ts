@@ -17,6 +17,10 @@ const LEADS_TO: Record<Operation, DesiredState | null> = {
   DELETING: null,
 };
 
+/** Sleep this near is announced, with a button against it. */
+export const NOTICE_MS = 300_000;
+const UNTOUCHED_SHOWN_S = 60;
+
 /** The desired state that is not yet observed, or null when what is wanted is what is. */
 export function pendingState(ws: Workspace): DesiredState | "DELETED" | null {
   if (ws.deleted_at !== null) return "DELETED";
@@ -49,6 +53,7 @@ export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempt
   const nextTryAt = ws.operation === "NONE" ? ws.error_info?.context.next_try_at : null;
   if (typeof nextTryAt === "string" && ws.desired_state === "PENDING")
     return m.next.notArchived(duration(m, Math.max(1, (Date.parse(nextTryAt) - nowMs) / 1000)));
+  if (ws.waiting_for) return m.next.waitsForNode(ws.waiting_for);
   if (ws.error_info) return retryWords(m, ws.error_info.error_count + 1, attempts);
   if (pending) return pending;
   if (ws.operation !== "NONE") return "";
@@ -57,6 +62,9 @@ export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempt
   // While it is the promise to a person that holds it, the promise is what they want to read.
   const held = awake !== null && (!next || Date.parse(next.at) <= Date.parse(awake));
   if (held && ws.observed_status !== "PENDING") return m.next.awakeUntil(clockTime(language, awake, nowMs));
+  const because = awakeWords(m, ws, nowMs);
+  // What comes within five minutes is said before what holds it awake.
+  if (because && (!next || Date.parse(next.at) - nowMs > NOTICE_MS)) return because;
   if (next) return promise(m, next.to, (Date.parse(next.at) - nowMs) / 1000);
   if (ws.observed_status === "PENDING") return ws.archive_key ? m.next.archived : m.next.fresh;
   if (ws.observed_status === "RUNNING") {
@@ -64,6 +72,23 @@ export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempt
     return ws.activity.connections === null ? "" : m.next.inUse;
   }
   return ws.archive_ttl_seconds === 0 ? m.next.neverArchived : "";
+}
+
+/** Whether sleep is near enough to be announced: five minutes ahead, or half the idle time if that is less. */
+export function sleepIsNear(ws: Workspace, nowMs: number): boolean {
+  const next = ws.activity.next;
+  if (next?.to !== "STANDBY" || ws.desired_state !== "RUNNING") return false;
+  return Date.parse(next.at) - nowMs <= Math.min(NOTICE_MS, ws.standby_ttl_seconds * 500);
+}
+
+/** What keeps a running workspace awake: "Open in a window, untouched for 40 min"; null: nothing worth saying. */
+function awakeWords(m: Messages, ws: Workspace, nowMs: number): string | null {
+  const awake = ws.activity.awake;
+  const seconds = awake?.since ? (nowMs - Date.parse(awake.since)) / 1000 : 0;
+  if (awake?.work)
+    return m.next.busy(m.next.work[awake.work.what](awake.work.name), duration(m, Math.max(1, seconds)));
+  if (awake?.because !== "open") return null;
+  return seconds < UNTOUCHED_SHOWN_S ? m.next.inUse : m.next.untouched(duration(m, seconds));
 }
 
 function retryWords(m: Messages, attempt: number, attempts: number | null): string {

@@ -11,6 +11,8 @@ export interface Trouble {
   files: string[];
   /** What stopped an archiving is for the owner to mend: they may start the workspace, and try again. */
   forOwner: boolean;
+  /** The machine that has the home does not take it: its owner waits, or goes back to the last archive. */
+  nodeAway: boolean;
 }
 
 export function troubleWords(m: Messages, info: ErrorInfo): Trouble {
@@ -22,15 +24,17 @@ export function troubleWords(m: Messages, info: ErrorInfo): Trouble {
   const what = (code && codes[code]) ?? reasons[reason] ?? m.trouble.reasons.unknown;
   const output = outputOf(info.context.output ?? info.context.log);
   const files = Array.isArray(info.context.files) ? info.context.files.map(String) : [];
+  const nodeAway = code === "HOME_NODE_UNAVAILABLE";
+  if (nodeAway) return { what, advice: m.trouble.advice.node, output, files, forOwner: true, nodeAway };
   const forOwner = isForOwner(info);
   if (forOwner) {
     const advice = files.length > 0 ? m.trouble.advice.mend : m.trouble.advice.archiving;
-    return { what, advice, output, files, forOwner };
+    return { what, advice, output, files, forOwner, nodeAway };
   }
-  if (!info.is_terminal) return { what, advice: m.trouble.retrying, output, files, forOwner };
+  if (!info.is_terminal) return { what, advice: m.trouble.retrying, output, files, forOwner, nodeAway };
   const spoke = output !== null && info.operation === "STARTING";
   const advice = adviceFor(m, reason, code ?? (spoke ? "CONTAINER_START_FAILED" : null));
-  return { what, advice, output, files, forOwner };
+  return { what, advice, output, files, forOwner, nodeAway };
 }
 
 /** As the server judges it (`owner_may_lift_error`), once archiving was given up. */
@@ -56,6 +60,12 @@ function adviceFor(m: Messages, reason: string, code: string | null): string {
       return advice.volume;
     case "OUT_OF_MEMORY":
       return advice.memory;
+    case "UNSCHEDULABLE":
+    case "QUOTA_EXCEEDED":
+    case "ADMISSION_REFUSED":
+    case "NAME_TAKEN":
+    case "NODE_LOST":
+      return advice.cluster;
     case "VOLUME_USED_ELSEWHERE":
       return advice.users;
     case "CONTAINER_PAUSED":

@@ -71,7 +71,13 @@ describe("the server's clock", () => {
 
 const running = { desired_state: "RUNNING", observed_status: "RUNNING", status: "running" } as const;
 const idle = (to: DesiredState, seconds: number) => ({
-  activity: { connections: 0, last_seen_at: null, kind: null, next: { to, at: at(seconds), why: "idle" } },
+  activity: {
+    connections: 0,
+    last_seen_at: null,
+    kind: null,
+    awake: null,
+    next: { to, at: at(seconds), why: "idle" },
+  },
 });
 
 describe("what happens next", () => {
@@ -90,6 +96,27 @@ describe("what happens next", () => {
   test("says why nothing happens", () => {
     expect(next(running)).toBe("Awake while in use");
     expect(next({ ...running, standby_ttl_seconds: 0 })).toBe("Never sleeps by itself");
+    const open = (seconds: number) => {
+      const activity = idle("STANDBY", seconds).activity;
+      return {
+        ...running,
+        activity: { ...activity, awake: { because: "open" as const, since: at(-2400), work: null } },
+      };
+    };
+    expect(next(open(7200))).toBe("Open in a window, untouched for 40 min");
+    expect(next(open(250))).toBe("Sleeps in 4 min");
+    const working = (what: "kernel" | "job", name: string) => ({
+      ...idle("STANDBY", 36_000).activity,
+      awake: { because: "busy" as const, since: at(-7200), work: { what, name, until: at(36_000) } },
+    });
+    const busy = { ...running, activity: working("kernel", "") };
+    expect(next(busy)).toBe("Kept awake: notebook busy for 2 h");
+    expect(nextWords(ko, aWorkspace(busy), { language: "ko", nowMs: NOW, attempts: 4 })).toBe(
+      "깨어 있음: 2시간째 노트북 실행 중",
+    );
+    expect(next({ ...running, activity: working("job", "make") })).toBe(
+      "Kept awake: make in a terminal for 2 h",
+    );
     expect(next({ ...running, awake_until: at(3600) })).toContain("Kept awake until");
     expect(next({ ...running, ...idle("STANDBY", 3600), awake_until: at(3600) })).toContain(
       "Kept awake until",
@@ -97,7 +124,10 @@ describe("what happens next", () => {
     expect(next({ ...running, ...idle("STANDBY", 250), awake_until: at(60) })).toBe("Sleeps in 4 min");
     expect(next({ ...running, awake_until: at(-3600) })).toBe("Awake while in use");
     expect(
-      next({ ...running, activity: { connections: null, last_seen_at: null, kind: null, next: null } }),
+      next({
+        ...running,
+        activity: { connections: null, last_seen_at: null, kind: null, awake: null, next: null },
+      }),
     ).toBe("");
     expect(next({ archive_ttl_seconds: 0 })).toBe("Stays asleep until opened");
     expect(next({ desired_state: "PENDING", observed_status: "PENDING", archive_key: "k" })).toContain(
@@ -181,11 +211,18 @@ describe("errors of requests", () => {
     expect(errorSentence(en, new TypeError("x"))).toBe(en.errors.unknown);
   });
 
-  test("fields find their messages", () => {
-    const error = new ApiError("validation_failed", 422, null, [{ field: "body.name", message: "too long" }]);
-    expect(fieldError(error, "name")).toBe("too long");
-    expect(fieldError(error, "image_ref")).toBeNull();
-    expect(errorSentence(en, error)).toContain("too long");
+  test("fields find their messages, in the person's language where the code is known", () => {
+    const error = new ApiError("validation_failed", 422, null, [
+      { field: "body.name", message: "at most 64 characters", code: "too_long", params: { max_length: 64 } },
+      { field: "image_ref", message: "There is no vim.", code: "unknown_image", params: {} },
+      { field: "memo", message: "not on Sundays", code: "not_valid", params: {} },
+    ]);
+    expect(fieldError(en, error, "name")).toBe("at most 64 characters");
+    expect(fieldError(ko, error, "name")).toBe("64자 이하여야 합니다");
+    expect(fieldError(ko, error, "image_ref")).toBe(ko.errors.unknown_image);
+    expect(fieldError(ko, error, "memo")).toBe("not on Sundays");
+    expect(fieldError(en, error, "description")).toBeNull();
+    expect(errorSentence(ko, error)).toContain("name (64자 이하여야 합니다)");
   });
 
   test("a status alone still has a code", () => {
@@ -224,6 +261,7 @@ describe("errors of workspaces", () => {
       output: null,
       files: [],
       forOwner: false,
+      nodeAway: false,
     });
   });
 
@@ -238,6 +276,7 @@ describe("errors of workspaces", () => {
       output: null,
       files: [],
       forOwner: false,
+      nodeAway: false,
     });
   });
 
@@ -260,10 +299,16 @@ describe("errors of workspaces", () => {
         output: null,
         files: ["a/locked"],
         forOwner: true,
+        nodeAway: false,
       });
     }
     expect(troubleWords(en, { ...info, reason: "DataLost", is_terminal: true }).forOwner).toBe(false);
     expect(troubleWords(en, { ...info, context: {} }).forOwner).toBe(false); // still being retried
+  });
+
+  test("a home on a node that is away is its owner's to wait for or to give up", () => {
+    const found = troubleWords(en, anError({ context: { code: "HOME_NODE_UNAVAILABLE", node: "node-1" } }));
+    expect(found).toMatchObject({ nodeAway: true, what: en.trouble.codes.HOME_NODE_UNAVAILABLE });
   });
 
   test("lost data is never answered with a retry", () => {

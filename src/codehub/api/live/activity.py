@@ -24,6 +24,7 @@ class ActivityCache:
 
     def __init__(self, reader: ActivityReader | None) -> None:
         self._reader = reader
+        # Pays for: list of 50 by API, and one workspace by API.
         self._known: TtlCache[UUID, Activity] = TtlCache(size=MAX_CACHED, ttl=CACHE_SECONDS)
         self._reads: Batched[UUID, Activity] = Batched(self._load, max_batch=1000)
 

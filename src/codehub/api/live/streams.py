@@ -8,7 +8,7 @@ database is away the stream stays open and retries.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
@@ -17,6 +17,7 @@ from uuid import UUID
 import structlog
 
 from codehub.api.live.renderer import EventRenderer, RenderedWorkspace
+from codehub.api.live.sse import Write
 from codehub.domain.status import Status
 from codehub.kit.batching import Batched
 from codehub.kit.clock import monotonic
@@ -39,7 +40,6 @@ from codehub.store.workspaces.records import WorkspaceRecord
 
 log = structlog.get_logger(__name__)
 
-Write = Callable[[bytes], Awaitable[None]]
 
 FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 1.0
@@ -290,9 +290,7 @@ class WorkspaceStream:
             return
         with suppress(*DATABASE_FAILED):
             found = await self._frames.activities(sent)
-            await self._write(
-                b"".join(f"event: activity\ndata: {each}\n\n".encode() for each in found.values())
-            )
+            await self._write(b"".join(b"event: activity\ndata: %b\n\n" % each for each in found.values()))
 
     async def _wait_for_database(self, error: BaseException) -> None:
         """Sleep with exponential backoff, and send heartbeats meanwhile."""

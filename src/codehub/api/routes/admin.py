@@ -6,7 +6,8 @@ from codehub.api import problems
 from codehub.api.auth import Admin
 from codehub.api.routes.paging import Limit, NumberCursor
 from codehub.api.routes.router import api_router
-from codehub.api.schemas.models import AuditEntry, Leader, Orphan, Overview, Page
+from codehub.api.schemas.admin import AuditEntry, Leader, Orphan, Overview
+from codehub.api.schemas.base import Page
 from codehub.api.state import State
 from codehub.store.accounts import audit
 

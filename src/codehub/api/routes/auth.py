@@ -5,7 +5,7 @@ from fastapi import Request, Response
 from codehub.api import problems
 from codehub.api.auth import Caller, RequireSameSite, client_address, cookie_name, session_secret
 from codehub.api.routes.router import api_router
-from codehub.api.schemas.models import Login, PasswordChange, SessionInfo, User
+from codehub.api.schemas.accounts import Login, PasswordChange, SessionInfo, User
 from codehub.api.state import AppState, State
 from codehub.services.accounts import UnfitPasswordError
 from codehub.services.identity import ABSOLUTE

@@ -3,7 +3,7 @@
 from codehub.api import problems
 from codehub.api.auth import Caller
 from codehub.api.routes.router import api_router
-from codehub.api.schemas.models import Image, Images, Limits, Usage
+from codehub.api.schemas.catalogue import Image, Images, Limits, Usage
 from codehub.api.state import State
 from codehub.store.workspaces import limits as places
 
@@ -20,7 +20,9 @@ async def images(caller: Caller, state: State) -> Images:
     del caller
     known = await state.deps.runtime.images()
     default = state.settings.default_image or (known[0] if known else None)
-    return Images(items=[Image(name=name) for name in known], default=default)
+    tied = state.settings.ties_home_to_node
+    items = [Image(name=name, node_local_home=tied(name)) for name in known]
+    return Images(items=items, default=default)
 
 
 @router.get(

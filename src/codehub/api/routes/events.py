@@ -10,7 +10,7 @@ from codehub.api.auth import Caller
 from codehub.api.live.sse import EventStream, Write
 from codehub.api.live.streams import ChosenWorkspaces, OneWorkspace, Topic, WorkspaceList, WorkspaceStream
 from codehub.api.routes.router import api_router
-from codehub.api.routes.workspaces import Owner, find_visible, resolve_owner
+from codehub.api.routes.workspaces import OwnerFilter, find_visible, resolve_owner
 from codehub.api.state import State
 from codehub.services.identity import Principal
 from codehub.signals.live import LiveSubscription
@@ -54,7 +54,7 @@ async def workspace_events(workspace_id: UUID, caller: Caller, state: State) -> 
 async def events(
     caller: Caller,
     state: State,
-    owner: Owner = None,
+    owner: OwnerFilter = None,
     chosen: Chosen = None,
 ) -> Response:
     """With `id`, repeated: only these workspaces, as far as the caller may see them."""

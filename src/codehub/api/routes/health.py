@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from codehub.api import problems
-from codehub.api.schemas.models import CoordinatorReport, Health
+from codehub.api.schemas.health import CoordinatorReport, Health
 from codehub.api.state import State
 from codehub.domain.status import Status
 from codehub.store.errors import DATABASE_FAILED

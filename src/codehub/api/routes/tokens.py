@@ -9,7 +9,8 @@ from codehub.api import problems
 from codehub.api.auth import Caller
 from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
-from codehub.api.schemas.models import NewToken, Page, Token, TokenShownOnce
+from codehub.api.schemas.base import Page
+from codehub.api.schemas.tokens import NewToken, Token, TokenShownOnce
 from codehub.api.state import State
 from codehub.services import api_tokens
 from codehub.store.accounts import tokens

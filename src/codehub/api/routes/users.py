@@ -6,7 +6,8 @@ from codehub.api import problems
 from codehub.api.auth import Admin
 from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
-from codehub.api.schemas.models import NewUser, Page, User, UserChange
+from codehub.api.schemas.accounts import NewUser, User, UserChange
+from codehub.api.schemas.base import Page
 from codehub.api.state import State
 from codehub.services import accounts
 from codehub.store.accounts import users

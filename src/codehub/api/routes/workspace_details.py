@@ -2,62 +2,127 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Annotated
+from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import Query, Response
+from fastapi import Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from codehub.api import problems
 from codehub.api.auth import Caller
+from codehub.api.live.downloads import Download
 from codehub.api.live.sse import EventStream, Write
 from codehub.api.live.streams import heartbeat
 from codehub.api.routes.paging import Limit, NumberCursor
 from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import find_visible
-from codehub.api.schemas import models
+from codehub.api.schemas.base import Page
+from codehub.api.schemas.workspace_details import ArchiveGeneration, HistoryEntry
 from codehub.api.state import AppState, State
+from codehub.archives.keys import ArchivePath
 from codehub.domain import causes
-from codehub.domain.errors import EffectError
+from codehub.domain.errors import EffectError, FailureCode
 from codehub.services.identity import Principal
+from codehub.services.inside import record_use
 from codehub.store.workspaces import events
 
 router = api_router("/workspaces/{workspace_id}", "workspaces")
 
+Attempt = Annotated[
+    str, Path(pattern="^[0-9a-f]{32}$", description="The part of its key after the operation")
+]
+
 _VISIBLE = problems.documented("unauthorized", "not_found", "validation_failed")
 
 
-@router.get(
-    "/history", summary="Its timeline", response_model=models.Page[models.HistoryEntry], responses=_VISIBLE
-)
+@router.get("/history", summary="Its timeline", response_model=Page[HistoryEntry], responses=_VISIBLE)
 async def history(
     workspace_id: UUID, caller: Caller, state: State, cursor: NumberCursor = None, limit: Limit = 50
-) -> models.Page[models.HistoryEntry]:
+) -> Page[HistoryEntry]:
     """Newest first: what changed, the actor and the cause."""
     await find_visible(workspace_id, caller, state)
     async with state.reading() as session:
         page = await events.list_page(session, workspace_id, cursor=cursor, limit=limit)
-    return models.Page(items=[_history_entry(each) for each in page.items], next_cursor=page.next_cursor)
+    return Page(items=[_history_entry(each) for each in page.items], next_cursor=page.next_cursor)
 
 
 @router.get(
     "/archives",
     summary="Its archives",
-    response_model=models.Page[models.ArchiveGeneration],
+    response_model=Page[ArchiveGeneration],
     responses=_VISIBLE,
 )
-async def archives(workspace_id: UUID, caller: Caller, state: State) -> models.Page[models.ArchiveGeneration]:
+async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[ArchiveGeneration]:
     """Committed archives, newest first."""
     await find_visible(workspace_id, caller, state)
     found = await state.deps.archives.find_committed(workspace_id)
     items = [
-        models.ArchiveGeneration(
-            key=each.path.key, bytes=each.meta.bytes, files=each.meta.files, created_at=each.meta.created_at
+        ArchiveGeneration(
+            key=each.path.key,
+            bytes=each.meta.bytes,
+            files=each.meta.files,
+            sha256=each.meta.sha256,
+            created_at=each.meta.created_at,
         )
         for each in found
     ]
-    return models.Page(items=items, next_cursor=None)
+    return Page(items=items, next_cursor=None)
+
+
+@router.get(
+    "/archives/{op_id}/{attempt}/home.tar.zst",
+    summary="Download an archive",
+    response_model=None,
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The archive as it is stored: one zstd frame with one tar of the home",
+            "content": {"application/zstd": {}},
+        },
+        **_VISIBLE,
+        **problems.documented("downloads_busy", "unavailable"),
+    },
+)
+async def download(
+    workspace_id: UUID, op_id: UUID, attempt: Attempt, caller: Caller, state: State
+) -> Response:
+    """Download a committed archive; the address is its `key`. Wakes nothing.
+
+    Also while the workspace is in error. The body is what `sha256` of the list is about. At most two at a time.
+    """
+    found = await find_visible(workspace_id, caller, state)
+    path = ArchivePath(workspace_id, op_id, attempt)
+    try:
+        meta = await state.deps.archives.read_meta(path.key)
+    except EffectError as error:
+        if error.failure is FailureCode.ARCHIVE_NOT_FOUND:
+            raise problems.Refused("not_found", "There is no such archive.") from error
+        raise
+    async with state.sessions() as session, session.begin():
+        await record_use(session, "download", workspace_id, actor=caller.actor, archive_key=path.key)
+    return Download(
+        state.deps.archives.stream(path, size=meta.bytes),
+        size=meta.bytes,
+        headers={
+            "Content-Type": "application/zstd",
+            "Content-Disposition": _attachment(found.name, meta.created_at),
+            "ETag": f'"{meta.sha256}"',
+            "Accept-Ranges": "none",
+        },
+        caller=caller,
+        downloads=state.downloads,
+    )
+
+
+def _attachment(name: str, made_at: datetime) -> str:
+    """Name the file after the workspace: in ASCII for old clients, and as it is."""
+    stem = f"{name}-{made_at.astimezone(UTC):%Y%m%d-%H%M}"
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", stem).strip("._") or "home"
+    return f"attachment; filename=\"{plain}.tar.zst\"; filename*=UTF-8''{quote(stem, safe='')}.tar.zst"
 
 
 @router.get(
@@ -140,9 +205,9 @@ def _log_event(text: str) -> bytes:
     return f"event: log\ndata: {json.dumps({'text': text}, ensure_ascii=False)}\n\n".encode()
 
 
-def _history_entry(event: events.EventRecord) -> models.HistoryEntry:
+def _history_entry(event: events.EventRecord) -> HistoryEntry:
     known = causes.parse(event.cause)
-    return models.HistoryEntry(
+    return HistoryEntry(
         seq=event.seq,
         version=event.version,
         at=event.at,

@@ -14,19 +14,26 @@ from codehub.api import problems
 from codehub.api.auth import Caller
 from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
-from codehub.api.schemas import models
+from codehub.api.schemas.base import Page
 from codehub.api.schemas.fields import Fragment
+from codehub.api.schemas.workspaces import (
+    KeepAwake,
+    NewWorkspace,
+    ReturnToArchive,
+    Workspace,
+    WorkspaceChange,
+)
 from codehub.api.state import JSON, State
 from codehub.domain.status import Status
 from codehub.services import workspaces as service
 from codehub.services.errors import UnknownImage
 from codehub.services.identity import Principal
-from codehub.services.workspaces import NewWorkspace
+from codehub.services.workspaces import WorkspaceValues
 from codehub.store.workspaces.records import WorkspaceRecord
 
 router = api_router("/workspaces", "workspaces")
 
-Owner = Annotated[
+OwnerFilter = Annotated[
     str | None,
     Query(
         pattern="^(all|[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})$",
@@ -40,7 +47,7 @@ _CHANGED = (*_VISIBLE, "csrf", "deleted")
 
 def _answers(status: int, *codes: str) -> dict[str, Any]:
     """Arguments of a route that renders a workspace itself, without a response model."""
-    described = {status: {"model": models.Workspace, "description": "The workspace"}}
+    described = {status: {"model": Workspace, "description": "The workspace"}}
     return {
         "status_code": status,
         "response_model": None,
@@ -53,14 +60,14 @@ def _answers(status: int, *codes: str) -> dict[str, Any]:
     summary="My workspaces",
     response_model=None,
     responses={
-        200: {"model": models.Page[models.Workspace]},
+        200: {"model": Page[Workspace]},
         **problems.documented("unauthorized", "forbidden", "validation_failed"),
     },
 )
 async def list_workspaces(
     caller: Caller,
     state: State,
-    owner: Owner = None,
+    owner: OwnerFilter = None,
     status: Status | None = None,
     q: Annotated[Fragment | None, Query(description="Part of the name or description")] = None,
     cursor: IdCursor = None,
@@ -92,11 +99,11 @@ async def list_workspaces(
         "limit_global",
     ),
 )
-async def create_workspace(body: models.NewWorkspace, caller: Caller, state: State) -> Response:
+async def create_workspace(body: NewWorkspace, caller: Caller, state: State) -> Response:
     """With `start`, if a limit is reached, nothing is created."""
     settings = state.settings
     image_ref = await _image(state, body.image_ref)
-    new = NewWorkspace(
+    new = WorkspaceValues(
         name=body.name,
         image_ref=image_ref,
         description=body.description,
@@ -117,9 +124,7 @@ async def get_workspace(workspace_id: UUID, caller: Caller, state: State) -> Res
 
 
 @router.patch("/{workspace_id}", summary="Change its details", **_answers(200, *_CHANGED, "name_taken"))
-async def edit_workspace(
-    workspace_id: UUID, body: models.WorkspaceChange, caller: Caller, state: State
-) -> Response:
+async def edit_workspace(workspace_id: UUID, body: WorkspaceChange, caller: Caller, state: State) -> Response:
     changes = body.model_dump(exclude_unset=True)
     async with state.sessions.begin() as session:
         record = await service.edit(session, workspace_id, changes, actor=caller.actor)
@@ -172,11 +177,13 @@ async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) ->
     summary="Keep it awake for some hours",
     **_answers(202, *_CHANGED),
 )
-async def keep_awake(workspace_id: UUID, body: models.KeepAwake, caller: Caller, state: State) -> Response:
+async def keep_awake(
+    workspace_id: UUID, caller: Caller, state: State, body: KeepAwake | None = None
+) -> Response:
+    """Without a body: one hour."""
+    duration = timedelta(hours=body.hours if body is not None else 1)
     async with state.sessions.begin() as session:
-        record = await service.keep_awake(
-            session, workspace_id, for_=timedelta(hours=body.hours), actor=caller.actor
-        )
+        record = await service.keep_awake(session, workspace_id, for_=duration, actor=caller.actor)
     return await state.answer(record, status=202)
 
 
@@ -193,6 +200,29 @@ async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) ->
     async with state.sessions.begin() as session:
         record = await service.recover(
             session, workspace_id, actor=caller.actor, limits=state.settings.limits
+        )
+    return await state.answer(record, status=202)
+
+
+@router.post(
+    "/{workspace_id}/return-to-archive",
+    summary="Give its home on a lost node up",
+    **_answers(202, *_CHANGED, "home_not_given_up", "limit_user", "limit_global"),
+)
+async def return_to_archive(
+    workspace_id: UUID, body: ReturnToArchive, caller: Caller, state: State
+) -> Response:
+    """**What was written since that archive is lost.** Only with an error `HOME_NODE_UNAVAILABLE`.
+
+    Wait instead if the node will come back: its home is whole.
+    """
+    async with state.sessions.begin() as session:
+        record = await service.return_to_archive(
+            session,
+            workspace_id,
+            archive_key=body.archive_key,
+            actor=caller.actor,
+            limits=state.settings.limits,
         )
     return await state.answer(record, status=202)
 

@@ -30,6 +30,8 @@ WORKSPACE: dict[str, Any] = {
     "op_started_at": None,
     "op_acted_at": None,
     "archive_key": None,
+    "archived_at": None,
+    "node_local_home": False,
     "error_count": 0,
     "error_info": None,
     "last_retry_at": None,
@@ -40,11 +42,13 @@ WORKSPACE: dict[str, Any] = {
     "status": "running",
     "holds_place": True,
     "progress": None,
+    "waiting_for": None,
     "url": f"https://codehub.example.org/w/{_ID}/",
     "activity": {
         "connections": 0,
         "last_seen_at": "2025-01-01T12:00:00+00:00",
         "kind": "http",
+        "awake": {"because": "used", "since": "2025-01-01T12:00:00+00:00", "work": None},
         "next": {"to": "STANDBY", "at": "2025-01-01T12:05:00+00:00", "why": "idle for 5 min"},
     },
 }
@@ -77,6 +81,7 @@ ARCHIVE: dict[str, Any] = {
     "key": _KEY,
     "bytes": 1048576,
     "files": 120,
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "created_at": "2025-01-01T09:00:00+00:00",
 }
 AUDIT_ENTRY: dict[str, Any] = {

@@ -11,6 +11,7 @@ import unicodedata
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 NAME_LENGTH = 64
 TEXT_LENGTH = 4096
@@ -45,23 +46,23 @@ def _tidy(value: object) -> object:
 
 def _check_name(value: str) -> str:
     if any(unicodedata.category(each) in _REFUSED_IN_NAMES or each in _REORDERING for each in value):
-        raise ValueError("control characters are not allowed")
+        raise PydanticCustomError("control_characters", "control characters are not allowed")
     if _INVISIBLE.search(_USEFUL.sub("", value)):
-        raise ValueError("invisible characters are not allowed")
+        raise PydanticCustomError("invisible_characters", "invisible characters are not allowed")
     if not _INVISIBLE.sub("", value).strip():
-        raise ValueError("at least one visible character is needed")
+        raise PydanticCustomError("nothing_visible", "at least one visible character is needed")
     return value
 
 
 def _check_text(value: str) -> str:
     if any(unicodedata.category(each) == "Cc" and each not in "\t\n\r" for each in value):
-        raise ValueError("control characters are not allowed")
+        raise PydanticCustomError("control_characters", "control characters are not allowed")
     return value
 
 
 def _check_secret(value: str) -> str:
     if "\0" in value:
-        raise ValueError("the character U+0000 is not allowed")
+        raise PydanticCustomError("control_characters", "the character U+0000 is not allowed")
     return value
 
 

@@ -18,7 +18,16 @@ from uuid import UUID
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import Operation
 from codehub.domain.workspace import WorkspaceView
-from codehub.runtimes.base import Limits, ProgressCallback, Runtime, StorageJob, StorageKind, Token
+from codehub.runtimes.base import (
+    FencingToken,
+    ProgressCallback,
+    ResourceLimits,
+    Runtime,
+    StorageJob,
+    StorageKind,
+    StorageResult,
+    WaitCallback,
+)
 
 
 class ArchiveCatalogue(Protocol):
@@ -70,14 +79,15 @@ class Call:
     """One execution of the operation in flight."""
 
     ws: WorkspaceView
-    token: Token
+    token: FencingToken
     on_progress: ProgressCallback
+    on_wait: WaitCallback
     assert_leading: Callable[[], None]  # raises if leadership was not verified recently
     assert_mine: Callable[
         [], Awaitable[None]
     ]  # checks the database; raises if the operation has another owner
     env: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
 
 class Actions:
@@ -106,11 +116,11 @@ class Actions:
             case _:
                 assert_never(call.ws.operation)
 
-    async def abandon(self, workspace_id: UUID, *, token: Token) -> None:
+    async def abandon(self, workspace_id: UUID, *, token: FencingToken) -> None:
         """Confirm that nothing of a cancelled operation still works on the volume."""
         await self._runtime.kill_storage_job(workspace_id, token=token)
 
-    async def remove_leftovers(self, workspace_id: UUID, *, token: Token) -> None:
+    async def remove_leftovers(self, workspace_id: UUID, *, token: FencingToken) -> None:
         """Remove container and volume that an operation left of a deleted workspace."""
         await self._runtime.stop(workspace_id, token=token)
         await self._runtime.delete_volume(workspace_id, token=token)
@@ -126,13 +136,18 @@ class Actions:
                 actual="archives>0",
             )
         call.assert_leading()
-        await self._runtime.provision(call.ws.id, token=call.token)
+        await self._runtime.provision(call.ws.id, token=call.token, image_ref=call.ws.image_ref)
         return Acted()
 
     async def _start(self, call: Call) -> Effect:
         call.assert_leading()
         await self._runtime.start(
-            call.ws.id, token=call.token, image_ref=call.ws.image_ref, env=call.env, limits=call.limits
+            call.ws.id,
+            token=call.token,
+            image_ref=call.ws.image_ref,
+            env=call.env,
+            limits=call.limits,
+            on_wait=call.on_wait,
         )
         return Acted()
 
@@ -151,9 +166,10 @@ class Actions:
             self._op_id(call),
             archive_key=key,
             archive_sha256=call.ws.archive_sha256,
+            image_ref=call.ws.image_ref,
         )
         call.assert_leading()
-        result = await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
+        result = await self._run_job(job, call)
         return Restored(key, bound=result.bound)
 
     async def _archive(self, call: Call) -> Effect:
@@ -162,7 +178,7 @@ class Actions:
             return await self._delete_volume(call)
         job = StorageJob(StorageKind.ARCHIVE, call.ws.id, self._op_id(call))
         call.assert_leading()
-        result = await self._runtime.run_storage_job(job, token=call.token, on_progress=call.on_progress)
+        result = await self._run_job(job, call)
         sizes = {"bytes": result.bytes, "files": result.files}
         return Archived(result.archive_key, sizes, sha256=result.sha256)
 
@@ -177,6 +193,11 @@ class Actions:
         call.assert_leading()
         await self._runtime.delete_volume(call.ws.id, token=call.token)
         return Acted()
+
+    async def _run_job(self, job: StorageJob, call: Call) -> StorageResult:
+        return await self._runtime.run_storage_job(
+            job, token=call.token, on_progress=call.on_progress, on_wait=call.on_wait
+        )
 
     @staticmethod
     def _op_id(call: Call) -> UUID:

@@ -41,13 +41,13 @@ NEEDS: Mapping[Operation, frozenset[Backend]] = {
     Operation.DELETING: frozenset({Backend.RUNTIME}),
 }
 
-Probe = Callable[[], Awaitable[None]]
+EngineProbe = Callable[[], Awaitable[None]]
 
 
 class CircuitBreakers:
     """One circuit breaker per engine."""
 
-    def __init__(self, probes: Mapping[Backend, Probe]) -> None:
+    def __init__(self, probes: Mapping[Backend, EngineProbe]) -> None:
         self._probes = probes
         self._breakers = {engine: Breaker() for engine in Backend}
         self._archives_error: str | None = None  # of the last check, shown to people

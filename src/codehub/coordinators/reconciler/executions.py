@@ -43,7 +43,7 @@ class Execution:
         return self.task is not None and not self.task.done()
 
 
-Work = Callable[[Execution], Awaitable[Outcome]]
+ExecutionBody = Callable[[Execution], Awaitable[Outcome]]
 
 
 class Executions:
@@ -80,12 +80,12 @@ class Executions:
         """This leader's own attempts, by workspace."""
         return {ws.id: self._attempt(ws, timeout_counts_from(ws.operation)) for ws in workspaces}
 
-    def start(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
+    def start(self, ws: WorkspaceView, work: ExecutionBody, *, lane: Lane) -> None:
         """Run ``work`` beside the loop. The caller checks that the workspace is not busy."""
         assert not self.is_busy(ws.id), "one actor per workspace"
         self._launch(ws, work, lane=lane)
 
-    def replace(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
+    def replace(self, ws: WorkspaceView, work: ExecutionBody, *, lane: Lane) -> None:
         """Cancel what runs for this workspace; once it has ended, run ``work``."""
         before = self._by_workspace.get(ws.id)
 
@@ -119,12 +119,12 @@ class Executions:
             timeout_counts_from=timeout_counts_from,
         )
 
-    def _launch(self, ws: WorkspaceView, work: Work, *, lane: Lane) -> None:
+    def _launch(self, ws: WorkspaceView, work: ExecutionBody, *, lane: Lane) -> None:
         execution = Execution(ws.id, ws.op_id, lane, started_at=self._clock())
         execution.task = asyncio.create_task(self._run(execution, work), name=f"act-{ws.id}")
         self._by_workspace[ws.id] = execution
 
-    async def _run(self, execution: Execution, work: Work) -> None:
+    async def _run(self, execution: Execution, work: ExecutionBody) -> None:
         outcome = Outcome.DROPPED  # if ``work`` raises: cancelled, or a bug
         try:
             outcome = await work(execution)

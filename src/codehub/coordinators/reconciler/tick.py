@@ -18,13 +18,14 @@ import structlog
 from prometheus_client import Counter as Total
 from prometheus_client import Gauge, Histogram
 
+from codehub.coordinators.control_store import ReconcilerStore
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
 from codehub.coordinators.reconciler.breakers import CircuitBreakers
 from codehub.coordinators.reconciler.executions import Executions
 from codehub.coordinators.reconciler.worker import Worker
 from codehub.coordinators.wake_signal import WakeSignal
-from codehub.domain.policy import Policy
+from codehub.domain.policy import ErrorPolicy
 from codehub.domain.tick_plan import (
     BeginOperation,
     CompleteOperation,
@@ -44,10 +45,9 @@ from codehub.domain.tick_plan import (
 from codehub.kit.clock import monotonic
 from codehub.kit.remote_clock import RemoteClock
 from codehub.signals.hints import Hint
-from codehub.store.cluster import terms
 from codehub.store.db.session import Session
-from codehub.store.workspaces import due, transitions
-from codehub.store.workspaces.due import Work
+from codehub.store.workspaces import transitions
+from codehub.store.workspaces.due import DueWork
 from codehub.store.workspaces.transitions import Applied
 
 log = structlog.get_logger(__name__)
@@ -93,17 +93,19 @@ class Reconciler:
     def __init__(
         self,
         *,
+        store: ReconcilerStore,
         leadership: Leadership,
         worker: Worker,
         executions: Executions,
         breakers: CircuitBreakers,
         wake_signal: WakeSignal,
         clock: RemoteClock,
-        policy: Policy,
+        policy: ErrorPolicy,
         timing: Timing,
         observer_lock: str,
     ) -> None:
         self.wake_signal = wake_signal
+        self._store = store
         self._lead = leadership
         self._worker = worker
         self._executions = executions
@@ -135,7 +137,7 @@ class Reconciler:
         work = await self._load(everything=observed)
         planned = self._plan(work, observed=observed)
         written = [each for each in planned if isinstance(each, Written)]
-        applied = await transitions.apply(self._lead, written, actor="reconciler")
+        applied = await transitions.apply(self._store, self._lead, written, actor="reconciler")
         self._report(applied)
         started = self._act(planned, applied)
         self._last = _LastTick(len(work.in_flight), len(work.waiting), observed)
@@ -176,26 +178,28 @@ class Reconciler:
         stale_after = self._policy.observer_stale_after
         if self._observed_at is None or self._clock.now() - self._observed_at > stale_after / 2:
             async with self._lead.statement() as session:
-                self._observed_at = await terms.last_tick_at(session, self._observer_lock)
+                self._observed_at = await self._store.last_tick_at(session, self._observer_lock)
             self._clock.set(session.now)
         return self._observed_at is not None and self._clock.now() - self._observed_at <= stale_after
 
-    async def _load(self, *, everything: bool) -> Work:
+    async def _load(self, *, everything: bool) -> DueWork:
         async with self._lead.statement() as session:
             work = await self._load_work(session, everything=everything)
         self._clock.set(session.now)
         return work
 
-    async def _load_work(self, session: Session, *, everything: bool) -> Work:
+    async def _load_work(self, session: Session, *, everything: bool) -> DueWork:
         retried_before = self._clock.now() - self._policy.retry_backoff * (1 - self._policy.jitter)
         if not everything:
-            return Work(await due.load_in_flight(session, retried_before=retried_before), {})
-        work = await due.load_work(session, limit=self._timing.batch_size, retried_before=retried_before)
+            return DueWork(await self._store.load_in_flight(session, retried_before=retried_before), {})
+        work = await self._store.load_work(
+            session, limit=self._timing.batch_size, retried_before=retried_before
+        )
         for lane, found in work.due.items():
             DUE.labels(lane.value).set(len(found))
         return work
 
-    def _plan(self, work: Work, *, observed: bool) -> Sequence[Transition]:
+    def _plan(self, work: DueWork, *, observed: bool) -> Sequence[Transition]:
         now = self._clock.now()
         rows = [*work.in_flight, *work.waiting]
         self._executions.forget_older_than(now - MEMORY_OF_ATTEMPTS)
@@ -255,5 +259,5 @@ class Reconciler:
         overdue = monotonic() - self._record_at
         if detail != self._recorded or overdue >= (BUSY_RECORD_SECONDS if busy else 0):
             async with self._lead.statement() as session:
-                await terms.record_tick(session, self._lead.name, detail=detail)
+                await self._store.record_tick(session, self._lead.name, detail=detail)
             self._recorded, self._record_at = detail, monotonic() + RECORD_SECONDS

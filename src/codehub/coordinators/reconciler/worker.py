@@ -15,6 +15,7 @@ from uuid import UUID
 import structlog
 from prometheus_client import Counter
 
+from codehub.coordinators.control_store import ReconcilerStore
 from codehub.coordinators.leadership import Leadership, LeadershipLost
 from codehub.coordinators.reconciler.actions import Acted, Actions, Archived, Call, Effect, Restored
 from codehub.coordinators.reconciler.breakers import CircuitBreakers
@@ -26,18 +27,17 @@ from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode
 from codehub.domain.plan import Crashed, crash_error
-from codehub.domain.policy import Drop, GiveUp, Policy, Release, Retry, after_failure, release_archiving
+from codehub.domain.policy import Drop, ErrorPolicy, GiveUp, Release, Retry, after_failure, release_archiving
 from codehub.domain.states import STORAGE_OPERATIONS, Operation
 from codehub.domain.tick_plan import lane_of
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.batching import Batched
 from codehub.kit.remote_clock import RemoteClock
 from codehub.kit.tasks import finish
-from codehub.runtimes.base import Limits, Runtime, StorageProgress, Token
+from codehub.runtimes.base import FencingToken, ResourceLimits, Runtime, StorageProgress
 from codehub.signals.hints import HintTarget
-from codehub.store.db.context import set_actor
 from codehub.store.db.session import Session
-from codehub.store.workspaces import claims, events, queries
+from codehub.store.workspaces.claims import ClaimedOperation
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +46,10 @@ LOG_TAIL_BYTES = 4096
 CRASHES = Counter("codehub_workspace_crashes_total", "Workspaces that ended unasked, by how", ["kind"])
 
 ProgressSink = Callable[[WorkspaceView, StorageProgress], Awaitable[None]]
+WaitSink = Callable[[WorkspaceView, str | None], Awaitable[None]]
+
+
+async def _ignore_wait(_ws: WorkspaceView, _reason: str | None) -> None: ...
 
 
 class NotMine(LeadershipLost):
@@ -58,6 +62,7 @@ class Worker:
     def __init__(
         self,
         *,
+        store: ReconcilerStore,
         leadership: Leadership,
         actions: Actions,
         runtime: Runtime,
@@ -65,12 +70,14 @@ class Worker:
         breakers: CircuitBreakers,
         coordinator_hints: CoordinatorHints,
         clock: RemoteClock,
-        policy: Policy,
+        policy: ErrorPolicy,
         on_progress: ProgressSink,
+        on_wait: WaitSink = _ignore_wait,
         on_outcome: Callable[[Operation, str], None] = lambda _operation, _outcome: None,
         env: Callable[[WorkspaceView], Mapping[str, str]] = lambda _ws: {},
-        limits: Limits | None = None,
+        limits: ResourceLimits | None = None,
     ) -> None:
+        self._store = store
         self._lead = leadership
         self._actions = actions
         self._runtime = runtime
@@ -80,11 +87,13 @@ class Worker:
         self._clock = clock
         self._policy = policy
         self._on_progress = on_progress
+        self._on_wait = on_wait
         self._on_outcome = on_outcome
         self._env = env
-        self._limits = limits or Limits()
+        self._limits = limits or ResourceLimits()
         self._epoch = 0
         # One query for all actions that ended while the connection was busy with the previous one.
+        # Pays for: POST → ready, 50 at once.
         self._ends = Batched(self._read_end, max_loads=1)
 
     def begin_term(self) -> None:
@@ -136,10 +145,15 @@ class Worker:
             execution.progress_at = self._clock.now()
             await self._on_progress(ws, progress)
 
+        async def on_wait(reason: str | None) -> None:
+            execution.progress_at = self._clock.now()  # the timeout counts from when a node took it
+            await self._on_wait(ws, reason)
+
         return Call(
             ws=ws,
-            token=Token(ws.op_seq, self._epoch),
+            token=FencingToken(ws.op_seq, self._epoch),
             on_progress=on_progress,
+            on_wait=on_wait,
             assert_leading=self._lead.assert_recent,
             assert_mine=partial(self._assert_mine, ws),
             env=self._env(ws),
@@ -149,13 +163,13 @@ class Worker:
     async def _assert_mine(self, ws: WorkspaceView) -> None:
         async def ask() -> bool:
             async with self._lead.transaction() as session:
-                return await claims.holds(session, claims.Claim.of(ws))
+                return await self._store.holds(session, ClaimedOperation.of(ws))
 
         if not await finish(ask()):
             raise NotMine("the operation has another owner")
 
     async def _record_effect(self, ws: WorkspaceView, effect: Effect, execution: Execution) -> Outcome:
-        claim = claims.Claim.of(ws)
+        claim = ClaimedOperation.of(ws)
         match effect:
             case Acted():
 
@@ -165,23 +179,35 @@ class Worker:
 
                 return await self._write(ws, note_end, Outcome.ACTED, hint=False)  # ``_read_end`` hints
             case Restored(archive_key=key, bound=bound):
-                write = partial(_mark_restored, ws, archive_key=key, bound=bound)
+                write = partial(self._mark_restored, ws, archive_key=key, bound=bound)
                 return await self._write(ws, partial(self._in_transaction, write), Outcome.RESTORED)
             case Archived(archive_key=key, sizes=sizes, sha256=sha256):
-                kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes)
-                write = partial(claims.commit_archive_key, claim=claim, archive_key=key, home=kept)
+                now = self._clock.now()
+                kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes, now=now)
+                write = partial(self._store.commit_archive_key, claim=claim, archive_key=key, home=kept)
                 return await self._write(ws, partial(self._in_transaction, write), Outcome.ARCHIVED)
             case _:
                 assert_never(effect)
+
+    async def _mark_restored(
+        self, ws: WorkspaceView, session: Session, *, archive_key: str, bound: bool
+    ) -> bool:
+        """Set the restore marker. ``bound``: the archive is known to be this workspace's own, else a note is added."""
+        kept = home.at_restored(ws.home, archive_key=archive_key)
+        written = await self._store.mark_restored(session, ClaimedOperation.of(ws), home=kept)
+        if written and not bound:
+            cause = Cause(CauseCode.RESTORED_UNBOUND).text
+            await self._store.append_note(session, ws.id, actor="reconciler", cause=cause)
+        return written
 
     async def _in_transaction(self, write: Callable[[Session], Awaitable[bool]], cause: str = "") -> bool:
         """Run one write of this operation. ``cause``: what the timeline says of it."""
         async with self._lead.transaction(actor="reconciler") as session:
             if cause:
-                await set_actor(session, "reconciler", cause)
+                await self._store.set_actor(session, "reconciler", cause)
             return await write(session)
 
-    async def _read_end(self, ended: Sequence[claims.Claim]) -> Mapping[claims.Claim, datetime]:
+    async def _read_end(self, ended: Sequence[ClaimedOperation]) -> Mapping[ClaimedOperation, datetime]:
         """When these actions had ended, by the database's clock.
 
         Written with their completion. A leader that takes over before that does not know it, and runs the
@@ -196,17 +222,19 @@ class Worker:
         now = self._clock.now()
         if await self._breakers.is_outage(failure, workspace_id=ws.id, now=now):
             return Outcome.OUTAGE
-        claim = claims.Claim.of(ws)
+        claim = ClaimedOperation.of(ws)
         match after_failure(ws, failure, now=now, policy=self._policy):
             case Drop(highest_op_seq=highest):
                 log.info("result dropped: a newer actor was here", workspace_id=str(ws.id))
                 if highest is not None:
-                    write = partial(claims.catch_up, claim=claim, seen_op_seq=highest)
+                    write = partial(self._store.catch_up, claim=claim, seen_op_seq=highest)
                     await self._write(ws, partial(self._in_transaction, write), Outcome.DROPPED)
                 return Outcome.DROPPED
             case Retry(error=error):
                 self._on_outcome(ws.operation, "retried")
-                retry = partial(claims.record_failure, claim=claim, error=error, home=home.at_failure(ws))
+                retry = partial(
+                    self._store.record_failure, claim=claim, error=error, home=home.at_failure(ws)
+                )
                 return await self._write(
                     ws, partial(self._in_transaction, retry, error.message), Outcome.RETRYING
                 )
@@ -237,14 +265,14 @@ class Worker:
             reason=error.reason.value,
             error=error.message,
         )
-        claim = claims.Claim.of(ws)
+        claim = ClaimedOperation.of(ws)
         if retry_at is not None:
             kept = home.at_archiving_given_up(ws.home, retry_at=retry_at)
-            release = partial(claims.release, claim=claim, error=error, home=kept)
+            release = partial(self._store.release, claim=claim, error=error, home=kept)
             return await self._write(
                 ws, partial(self._in_transaction, release, error.message), Outcome.RETRYING
             )
-        write = partial(claims.go_terminal, claim=claim, error=error)
+        write = partial(self._store.go_terminal, claim=claim, error=error)
         return await self._write(ws, partial(self._in_transaction, write, error.message), Outcome.GAVE_UP)
 
     async def _clean_up(self, ws: WorkspaceView) -> None:
@@ -254,7 +282,7 @@ class Worker:
         operation over it would not be observed again. If it is deleted after the query here, its observation
         begins later and finds the volume.
         """
-        token = Token(ws.op_seq, self._epoch)
+        token = FencingToken(ws.op_seq, self._epoch)
         if ws.operation in STORAGE_OPERATIONS:
             self._lead.assert_recent()
             await self._actions.abandon(ws.id, token=token)
@@ -265,9 +293,9 @@ class Worker:
     async def _is_deleted(self, ws: WorkspaceView) -> bool:
         async def ask() -> bool:
             async with self._lead.transaction() as session:
-                if not await claims.holds(session, claims.Claim.of(ws)):
+                if not await self._store.holds(session, ClaimedOperation.of(ws)):
                     raise NotMine("the operation has another owner")
-                found = await queries.find(session, ws.id)
+                found = await self._store.find(session, ws.id)
             return found is not None and found.view.deleted_at is not None
 
         return await finish(ask())
@@ -280,7 +308,7 @@ class Worker:
             log.info("how it ended is not known", workspace_id=str(ws.id), error=failure.message)
             return Outcome.OUTAGE  # planned again at a later tick
         if ending is None and not crash.soon:  # nothing to report: a machine that was rebooted, for example
-            mark = partial(claims.mark_home, workspace=ws, home=home.at_crash(ws.home, crashes=0))
+            mark = partial(self._store.mark_home, workspace=ws, home=home.at_crash(ws.home, crashes=0))
             return await self._write(ws, partial(self._in_transaction, mark), Outcome.CRASH_RECORDED)
         ending = ending or Ending()
         tail = await self._log_tail(ws)
@@ -297,9 +325,9 @@ class Worker:
         )
         kept = home.at_crash(ws.home, crashes=crash.crashes)
         record = (
-            partial(claims.set_error_without_operation, workspace=ws, error=error, home=kept)
+            partial(self._store.set_error_without_operation, workspace=ws, error=error, home=kept)
             if error.is_terminal
-            else partial(claims.record_crash, workspace=ws, error=error, home=kept, wait=crash.soon)
+            else partial(self._store.record_crash, workspace=ws, error=error, home=kept, wait=crash.soon)
         )
         return await self._write(
             ws, partial(self._in_transaction, record, error.message), Outcome.CRASH_RECORDED
@@ -339,13 +367,3 @@ class Worker:
         """Hint other coordinators; the Reconciler itself is woken when the execution ends."""
         for target in HINTED_AFTER[outcome] - {HintTarget.RECONCILER}:
             await self._coordinator_hints.send(target, ids)
-
-
-async def _mark_restored(ws: WorkspaceView, session: Session, *, archive_key: str, bound: bool) -> bool:
-    """Set the restore marker. ``bound``: the archive is known to be this workspace's own, else a note is added."""
-    kept = home.at_restored(ws.home, archive_key=archive_key)
-    written = await claims.mark_restored(session, claims.Claim.of(ws), home=kept)
-    if written and not bound:
-        cause = Cause(CauseCode.RESTORED_UNBOUND).text
-        await events.append_note(session, ws.id, actor="reconciler", cause=cause)
-    return written

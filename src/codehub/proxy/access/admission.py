@@ -12,6 +12,7 @@ from uuid import UUID
 
 import structlog
 
+from codehub.domain.waking import WakeOutcome, WakeResult
 from codehub.kit.single_flight import SingleFlight
 from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.access.fetch_metadata import may_enter
@@ -20,14 +21,7 @@ from codehub.proxy.access.policy import AccessDecision, decide
 from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import Identity
-from codehub.proxy.interfaces import (
-    Directory,
-    Interfaces,
-    Principal,
-    WakeOutcome,
-    WakeResult,
-    WorkspaceTarget,
-)
+from codehub.proxy.interfaces import Directory, Interfaces, Principal, WorkspaceTarget
 from codehub.proxy.metrics import Metrics
 from codehub.proxy.pages import PageContext, Pages
 from codehub.proxy.routing import Route, RouteKind, label_of
@@ -71,6 +65,7 @@ class Admission:
         self._metrics = metrics
         self._scheme = settings.scheme.encode()
         self._log_again_at = float("-inf")
+        # Not for speed: one wake, however many requests of a page find the workspace asleep (test_table.py).
         self._wakes: SingleFlight[tuple[UUID, UUID], WakeOutcome] = SingleFlight()
 
     async def admit(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Forward:
@@ -142,7 +137,7 @@ class Admission:
             case AccessDecision.ENTER_BASE_PATH:
                 return redirect(302, f"/w/{target.id}/" + route.path[1:].decode("latin-1"))
             case AccessDecision.BROKEN:
-                return self._broken(request, target)
+                return self.broken(request, target)
             case AccessDecision.WAKE:
                 return await self._wake(request, route, principal, target)
             case AccessDecision.WAIT:
@@ -255,7 +250,8 @@ class Admission:
         """Answer a request whose handling raised: a bug of the proxy."""
         return problem(500, "internal", "The proxy could not handle this request.")
 
-    def _broken(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
+    def broken(self, request: RequestHead, target: WorkspaceTarget) -> Answer:
+        """Answer for a workspace in ERROR."""
         if request.is_navigation:
             return self._pages.error(_context(request), target, target.error)
         detail = target.error.message if target.error else "The workspace is in an error state."

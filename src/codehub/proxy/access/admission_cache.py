@@ -15,6 +15,7 @@ from codehub.proxy.upstream.exchange import ClientSide, Exchange
 # What ``grammar.REQUEST_LINE`` allows, for methods that may use an idle upstream connection.
 _START: Final = re.compile(rb"(GET|HEAD|OPTIONS) ([\x21\x22\x24-\x7e]++)")
 _VERSION: Final = b" HTTP/1.1\r\n"
+_MAX_BLOCK: Final = 4096  # bytes of fields; a connection holds up to 4 blocks while it is busy
 
 
 class CachedAdmission:
@@ -39,6 +40,7 @@ class CachedAdmission:
         "block",
         "destination",
         "generation",
+        "is_navigation",
         "until",
     )
 
@@ -57,6 +59,7 @@ class CachedAdmission:
         self.until = until
         self.generation = generation
         self.block = request.block
+        self.is_navigation = request.is_navigation  # by its fields; changes are not cached
         self._tail = _VERSION + request.block.raw
         self._rest = _VERSION + rest
         self._inside = route.prefix + b"/"
@@ -71,16 +74,20 @@ class CachedAdmission:
         """Whether repetitions of this request may skip the access policy.
 
         Not WebSockets; not workspace hosts, whose root may be redirected; not links from other sites, which may
-        only GET, while a cached admission is good for HEAD and OPTIONS too.
+        only GET, while a cached admission is good for HEAD and OPTIONS too; not navigations, whose answer may get
+        the tab's script.
         """
-        if not is_from_own_page(request, scheme):
+        if not is_from_own_page(request, scheme) or request.fields.get(b"sec-fetch-dest") == b"document":
             return False
         block = request.block
-        special = block.websocket or block.has_body or block.closes or not block.raw or not block.host
-        return not special and not route.needs_slash and not route.on_workspace_host
+        special = block.websocket or block.has_body or block.closes or not block.host
+        if special or len(block.raw) > _MAX_BLOCK:
+            return False
+        return not route.needs_slash and not route.on_workspace_host
 
     def exchange_for(self, head: bytes, client: ClientSide) -> Exchange | None:
         """Return an exchange for ``head`` if it is exactly one whole head that matches."""
+        # Pays for: HTTP through the proxy, the same path again. A page that polls repeats its whole head.
         if head == self._last_head:
             last = self._last
             if last is not None and not last.spent:

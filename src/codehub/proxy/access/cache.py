@@ -14,7 +14,7 @@ from codehub.kit.cache import TtlCache
 from codehub.kit.single_flight import SingleFlight
 from codehub.proxy.interfaces import Credential, Directory, Principal, WorkspaceTarget
 from codehub.proxy.metrics import Metrics
-from codehub.proxy.settings import Address, ProxySettings
+from codehub.proxy.settings import ProxySettings, SocketAddress
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -35,6 +35,7 @@ class LoadedCache(Generic[K, V]):
         self._miss_ttl = miss_ttl
         self._metrics = metrics
         self._known: TtlCache[K, V | None] = TtlCache(size=size, ttl=ttl)
+        # Not for speed: one query, however many requests miss the same entry (test_table.py).
         self._loads: SingleFlight[K, V | None] = SingleFlight()
         self._generation = 0  # grows when any key is forgotten: loads begun before are not stored
         self.peek = self._known.peek
@@ -80,11 +81,12 @@ class DirectoryCache:
 
     def __init__(self, directory: Directory, settings: ProxySettings, metrics: Metrics) -> None:
         self._directory = directory
-        self.users_changed = False  # set here, reset by the engine: open tunnels are re-checked
+        self.users_changed = False  # set here, reset by the engine: everything open is re-checked
+        self._changed: set[UUID] = set()  # workspaces, since the engine last asked
         self.generation = 0  # grows with every change; cached admissions of another one are invalid
         self._principals: LoadedCache[str, Principal] = _new_cache(settings, metrics)
         self._targets: LoadedCache[UUID, WorkspaceTarget] = _new_cache(settings, metrics)
-        self._ports: LoadedCache[tuple[UUID, int], Address] = _new_cache(settings, metrics)
+        self._ports: LoadedCache[tuple[UUID, int], SocketAddress] = _new_cache(settings, metrics)
         directory.subscribe(self)
 
     def recall(self, key: str, workspace_id: UUID, now: float) -> CachedAccess | None:
@@ -100,14 +102,19 @@ class DirectoryCache:
     async def target(self, workspace_id: UUID) -> WorkspaceTarget | None:
         return await self._targets.get(workspace_id, lambda: self._directory.workspace(workspace_id))
 
-    def recall_port(self, workspace_id: UUID, port: int, now: float) -> tuple[Address | None, float]:
+    def recall_port(self, workspace_id: UUID, port: int, now: float) -> tuple[SocketAddress | None, float]:
         """Return a port's cached address and until when it is valid. Never loads."""
         return self._ports.peek((workspace_id, port), now) or (None, now)
 
-    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> SocketAddress | None:
         return await self._ports.get(
             (workspace_id, port), lambda: self._directory.port_address(workspace_id, port)
         )
+
+    def take_changed(self) -> set[UUID]:
+        """Return the workspaces that changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def expire(self, now: float) -> None:
         self._principals.expire(now)
@@ -116,6 +123,7 @@ class DirectoryCache:
 
     def workspace_changed(self, workspace_id: UUID) -> None:
         self.generation += 1
+        self._changed.add(workspace_id)
         self._targets.forget(workspace_id)
         self._ports.clear()  # it is small, so clear all instead of searching
 

@@ -1,10 +1,15 @@
 """Serve the proxy's internal endpoints, under ``/_codehub/`` on every host.
 
-On the dashboard's host: the pages' script, ``ready/{id}`` (whether the workspace accepts connections),
-``limit/{id}`` (stop buttons, for people redirected from a workspace host) and ``signin``, which redirects a
-signed-in person to a workspace host with a one-time code. On a workspace host: the script, ``ready``,
-``events`` (the API's stream of this workspace, with the principal signed by the proxy, since the dashboard's
-cookie is not sent there) and ``auth``, which exchanges the code for a cookie of exactly that host.
+On the dashboard's host: the pages' script and the tab's, ``ready/{id}`` (whether the workspace's editor
+answers), ``limit/{id}`` (stop buttons, for people redirected from a workspace host) and ``signin``, which
+redirects a signed-in person to a workspace host with a one-time code. On a workspace host: the scripts, ``ready``,
+``events``, ``state`` and ``logs`` (the API's stream of this workspace, the workspace as the API shows it, and its
+output while it starts, with the principal signed by the proxy, since the dashboard's cookie is not sent there) and
+``auth``, which exchanges the code for a cookie of exactly that host. The one change a page there can ask for is
+``keep-awake``: one hour, for the button in the tab. A page of the workspace could as well pretend to be used.
+
+On every host: ``alive``, for whoever watches this process. ``/health/…`` is the API's answer: a proxy in a pod of its
+own must not be restarted, with all its WebSockets, because the API is away.
 """
 
 import time
@@ -13,17 +18,18 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlsplit
 from uuid import UUID
 
+from codehub.domain.waking import Phase, WakeResult
 from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.answers import Answer, method_not_allowed, not_found, problem, redirect, unauthorized
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import PRINCIPAL_HEADER, CookieNames, sign_principal
-from codehub.proxy.interfaces import Interfaces, Phase, Principal, WakeResult, WorkspaceTarget
+from codehub.proxy.interfaces import Interfaces, Principal, WorkspaceTarget
 from codehub.proxy.pages import PageContext, Pages
 from codehub.proxy.routing import INTERNAL_PREFIX, Route, label_of, parse_id
 from codehub.proxy.settings import ProxySettings
 from codehub.proxy.upstream.destinations import Destination, Destinations
 
-Probe = Callable[[WorkspaceTarget], Awaitable[bool]]
+UpstreamProbe = Callable[[WorkspaceTarget], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class InternalEndpoints:
         *,
         access: DirectoryCache,
         pages: Pages,
-        probe: Probe,
+        probe: UpstreamProbe,
         destinations: Destinations,
     ) -> None:
         self._destinations = destinations
@@ -63,16 +69,24 @@ class InternalEndpoints:
         url = urlsplit(route.path.decode("latin-1"))
         name, _, argument = url.path[len(INTERNAL_PREFIX) :].partition("/")
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+        if name == "keep-awake" and not argument and route.on_workspace_host:
+            return await self._keep_awake(request, route.workspace_id, principal)
         if request.websocket or request.method not in (b"GET", b"HEAD"):
             return method_not_allowed("GET", "HEAD")
-        if name == self._pages.script_name and not argument:
-            return self._pages.script()
+        if not argument and (script := self._pages.script(name)) is not None:
+            return script
+        if name == "alive" and not argument:
+            return Answer(204)
         workspace_id = route.workspace_id if route.on_workspace_host else parse_id(argument.encode("latin-1"))
         match name:
             case "ready":
                 return await self._ready(workspace_id, principal)
             case "events" if route.on_workspace_host:
-                return await self._events(workspace_id, principal)
+                return await self._from_api(workspace_id, principal, "/events")
+            case "state" if route.on_workspace_host:
+                return await self._from_api(workspace_id, principal, "")
+            case "logs" if route.on_workspace_host:
+                return await self._from_api(workspace_id, principal, "/logs")
             case "auth" if route.on_workspace_host:
                 return await self._auth(route, query)
             case "signin" if not route.on_workspace_host:
@@ -86,7 +100,7 @@ class InternalEndpoints:
         return target if target is not None and principal.may_open(target) else None
 
     async def _ready(self, workspace_id: UUID | None, principal: Principal | None) -> Answer:
-        """Answer 204 once the workspace accepts connections: the waiting page then reloads."""
+        """Answer 204 once the workspace's editor answers: the waiting page then reloads."""
         if principal is None:
             return unauthorized()
         target = await self._target(workspace_id, principal)
@@ -96,14 +110,30 @@ class InternalEndpoints:
             return Answer(204)
         return problem(503, "not_ready", "The workspace does not answer yet.", retry_after=1)
 
-    async def _events(self, workspace_id: UUID | None, principal: Principal | None) -> Answer | ToApi:
+    async def _keep_awake(
+        self, request: RequestHead, workspace_id: UUID | None, principal: Principal | None
+    ) -> Answer | ToApi:
+        """A body would choose the hours: the page of a workspace does not."""
+        if request.method != b"POST":
+            return method_not_allowed("POST")
+        if request.has_body:
+            return problem(400, "validation_failed", "This request has no body.")
+        return await self._from_api(workspace_id, principal, "/keep-awake")
+
+    async def _from_api(
+        self, workspace_id: UUID | None, principal: Principal | None, resource: str
+    ) -> Answer | ToApi:
+        """Forward to the API's resource of this very workspace, with the method that the caller has checked."""
         if principal is None:
             return unauthorized()
-        if await self._target(workspace_id, principal) is None:
+        target = await self._target(workspace_id, principal)
+        if target is None:
             return not_found()
+        if resource == "/logs" and target.phase is Phase.RUNNING and not target.starting_up:
+            return not_found()  # for the waiting page: pages of the workspace itself are not given its logs
         claim = sign_principal(principal, secret=self._settings.internal_secret, now=time.time())
         extra = f"{PRINCIPAL_HEADER}: {claim}\r\n".encode()
-        path = f"/api/v1/workspaces/{workspace_id}/events".encode()
+        path = f"/api/v1/workspaces/{workspace_id}{resource}".encode()
         return ToApi(self._destinations.api(extra=extra), path)
 
     async def _sign_in(

@@ -1,4 +1,4 @@
-"""Decide who may open what: the access table of spec 06, as a pure function.
+"""Decide who may open what: the access table, as a pure function.
 
 ``decide`` runs on every request that no cached admission matches. It returns an ``AccessDecision``;
 ``Admission`` carries it out (waking, rendering a page).
@@ -6,10 +6,11 @@
 
 from enum import Enum
 
+from codehub.domain.waking import Phase
 from codehub.proxy.access.fetch_metadata import may_enter, names_own_origin
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import TOKEN_PREFIX
-from codehub.proxy.interfaces import Phase, Principal, WorkspaceTarget
+from codehub.proxy.interfaces import Principal, WorkspaceTarget
 from codehub.proxy.routing import Route
 
 

@@ -1,11 +1,9 @@
 """Parse request heads strictly, with our own grammar and with llhttp.
 
 A field block has to satisfy our grammar *and* llhttp (through httptools), the parser many upstreams use.
-Fields that pass through are forwarded byte for byte; the few that mean something to a proxy are parsed. Clients
-repeat the same fields from request to request, so a connection caches the last 4 blocks it has parsed
-(``FieldMemory``): equal bytes have equal meaning.
+Fields that pass through are forwarded byte for byte; the few that mean something to a proxy are parsed.
 
-``Refused`` carries the status to answer with.
+``InvalidRequest`` carries the status to answer with.
 """
 
 from typing import Final
@@ -16,7 +14,7 @@ from codehub.proxy.http1.framing import NO_BODY, Body, ChunkedBody, LengthBody
 from codehub.proxy.http1.grammar import ABSOLUTE, FIELD_BLOCK, HOP_BY_HOP, HOST, LENGTH, REQUEST_LINE, tokens
 
 
-class Refused(Exception):
+class InvalidRequest(Exception):
     """The request is invalid and is not forwarded.
 
     ``cause`` is a constant, for the metrics.
@@ -77,8 +75,6 @@ _KINDS: Final = dict.fromkeys(_TAKEN, True) | dict.fromkeys(_READ, False)  # Tru
 _REPLAYABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _REFUSED_METHODS: Final = frozenset({b"CONNECT", b"TRACE", b"PRI"})
 _SLASH: Final = 0x2F
-MEMORY: Final = 4  # blocks cached per connection
-MEMORY_LIMIT: Final = 4096  # bytes; larger blocks are not cached
 
 
 class Fields:
@@ -86,7 +82,8 @@ class Fields:
 
     __slots__ = ("by_name", "chunked", "closes", "has_body", "host", "kept", "length", "raw", "websocket")
 
-    def __init__(self) -> None:
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw  # the bytes it was parsed from
         self.by_name: dict[bytes, bytes] = {}
         self.kept: list[bytes] = []
         self.host = b""
@@ -95,7 +92,6 @@ class Fields:
         self.has_body = False
         self.closes = False
         self.websocket = False  # the fields ask for an upgrade to it
-        self.raw = b""  # the bytes it was parsed from; empty if not cached
 
 
 class RequestHead:
@@ -147,6 +143,11 @@ class RequestHead:
         return self.method == b"GET" and b"text/html" in self.fields.get(b"accept", b"").lower()
 
     @property
+    def is_change(self) -> bool:
+        """Whether its method may change something."""
+        return self.method not in _REPLAYABLE
+
+    @property
     def is_visit(self) -> bool:
         """Whether a person opens a page in a whole tab. Nothing else wakes a workspace."""
         is_whole_tab = self.fields.get(b"sec-fetch-dest") in _WHOLE_TABS
@@ -160,66 +161,41 @@ class RequestHead:
         return ChunkedBody() if block.chunked else LengthBody(block.length)
 
 
-class FieldMemory:
-    """Caches the field blocks of one connection. Never shared: blocks hold secrets."""
-
-    __slots__ = ("_blocks",)
-
-    def __init__(self) -> None:
-        self._blocks: dict[bytes, Fields] = {}
-
-    def read(self, raw: bytes) -> Fields:
-        """Parse a field block, or return the cached one. Raises ``Refused``."""
-        known = self._blocks.get(raw)
-        if known is not None:
-            return known
-        block = parse_fields(raw)
-        if len(raw) <= MEMORY_LIMIT:
-            if len(self._blocks) >= MEMORY:
-                self._blocks.clear()
-            self._blocks[raw] = block
-            block.raw = raw
-        return block
-
-    def clear(self) -> None:
-        self._blocks.clear()
-
-
-def parse_request(head: bytes, memory: FieldMemory) -> RequestHead:
-    """Parse a request head, up to and including the empty line. Raises ``Refused``."""
+def parse_request(head: bytes) -> RequestHead:
+    """Parse a request head, up to and including the empty line. Raises ``InvalidRequest``."""
     line, _, raw = head.partition(b"\r\n")
     match = REQUEST_LINE.fullmatch(line)
     if match is None:
-        raise Refused(400, "malformed")
+        raise InvalidRequest(400, "malformed")
     method, target, version = match.groups()
-    block = memory.read(raw)
+    block = parse_fields(raw)
     request = RequestHead(method, target, version == b"1", block)
     if method in _REFUSED_METHODS:
-        raise Refused(405, "method")
+        raise InvalidRequest(405, "method")
     if not request.minor and block.chunked:
-        raise Refused(400, "ambiguous length")
+        raise InvalidRequest(400, "ambiguous length")
     if not request.host and request.minor:
-        raise Refused(400, "no host")
+        raise InvalidRequest(400, "no host")
     if target[0] != _SLASH:
         _parse_absolute_target(request)
     return request
 
 
 def parse_fields(raw: bytes) -> Fields:
-    """Parse a field block, up to and including the empty line. Raises ``Refused``."""
+    """Parse a field block, up to and including the empty line. Raises ``InvalidRequest``."""
     if FIELD_BLOCK.fullmatch(raw) is None:
-        raise Refused(400, "malformed")
-    block = Fields()
+        raise InvalidRequest(400, "malformed")
+    block = Fields(raw)
     _split(raw, block)
     fields = block.by_name
     _frame(block, fields)
     host = fields.get(b"host")
     if host is not None:
         if HOST.fullmatch(host) is None:
-            raise Refused(400, "bad host")
+            raise InvalidRequest(400, "bad host")
         block.host = host.lower()
     if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
-        raise Refused(417, "expectation")
+        raise InvalidRequest(417, "expectation")
     connection = tokens(fields.get(b"connection", b""))
     block.closes = b"close" in connection
     block.websocket = b"upgrade" in connection and fields.get(b"upgrade", b"").lower() == b"websocket"
@@ -242,7 +218,7 @@ def _check_with_llhttp(raw: bytes) -> None:
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError:
-        raise Refused(400, "malformed") from None
+        raise InvalidRequest(400, "malformed") from None
 
 
 def _split(raw: bytes, block: Fields) -> None:
@@ -259,7 +235,7 @@ def _split(raw: bytes, block: Fields) -> None:
             kept.append(line)
         if name in fields:
             if name in _ONCE:
-                raise Refused(400, "duplicate field")
+                raise InvalidRequest(400, "duplicate field")
             fields[name] += (b"; " if name == b"cookie" else b", ") + value.strip(b" \t")
         else:
             fields[name] = value.strip(b" \t")
@@ -279,13 +255,13 @@ def _frame(block: Fields, fields: dict[bytes, bytes]) -> None:
     length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
     if coding is not None:
         if length is not None:
-            raise Refused(400, "ambiguous length")
+            raise InvalidRequest(400, "ambiguous length")
         if coding.lower() != b"chunked":
-            raise Refused(501, "transfer coding")
+            raise InvalidRequest(501, "transfer coding")
         block.chunked = True
     elif length is not None:
         if LENGTH.fullmatch(length) is None:
-            raise Refused(400, "bad length")
+            raise InvalidRequest(400, "bad length")
         block.length = int(length)
     block.has_body = block.chunked or block.length > 0
 
@@ -296,6 +272,6 @@ def _parse_absolute_target(request: RequestHead) -> None:
         return
     match = ABSOLUTE.fullmatch(request.target)
     if match is None or match[1].lower() != request.host:
-        raise Refused(400, "bad target")
+        raise InvalidRequest(400, "bad target")
     path = match[2] or b"/"
     request.target = path if path[0] == _SLASH else b"/" + path

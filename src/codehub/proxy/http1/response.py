@@ -1,8 +1,7 @@
 """Parse response heads of upstreams strictly.
 
 A workspace runs untrusted code, so its responses are checked as strictly as requests. Servers repeat the same
-lines, so parsed lines and heads are cached for the whole process. Lines that hold secrets (``Set-Cookie``) are
-not cached.
+heads, so parsed heads are cached for the whole process, but those with secrets (``Set-Cookie``).
 """
 
 from typing import Final
@@ -30,13 +29,6 @@ _KINDS: Final = (
     | dict.fromkeys(_RESTRICTED, RESTRICTED)
     | {b"content-type": READ}
 )
-_MAX_CACHED_LINES: Final = 4096
-_MAX_LINE: Final = 256
-
-ParsedLine = tuple[int, bytes, bytes]  # kind, name, value
-_PLAIN_LINE: Final[ParsedLine] = (PLAIN, b"", b"")
-_line_cache: dict[bytes, ParsedLine] = {}
-_status_line_cache: dict[bytes, tuple[bool, int]] = {}
 _MAX_CACHED_HEADS: Final = 256
 _MAX_HEAD: Final = 1024
 _head_cache: "dict[bytes, ResponseHead]" = {}
@@ -54,7 +46,6 @@ class ResponseHead:
         "length",
         "minor",
         "plain",
-        "raw",
         "restricted",
         "simple_length",
         "start",
@@ -70,7 +61,6 @@ class ResponseHead:
         self.restricted: list[tuple[bytes, bytes]] = []  # name, value
         self.length: int | None = None
         self.plain: bytes | None = None  # as sent to the client in the simplest case; see ``client_head``
-        self.raw = b""  # the bytes it was parsed from; empty if not cached
         # Length of the body if the head needs no rewriting and the connection stays open; else -1.
         self.simple_length = -1
 
@@ -108,6 +98,7 @@ def read_response(head: bytes) -> ResponseHead:
 
     Polling gets equal heads again and again.
     """
+    # Pays for: HTTP through the proxy.
     response = _head_cache.get(head)
     if response is None:
         response = parse_response(head)
@@ -115,7 +106,6 @@ def read_response(head: bytes) -> ResponseHead:
             if len(_head_cache) >= _MAX_CACHED_HEADS:
                 _head_cache.clear()
             _head_cache[head] = response
-            response.raw = head
     return response
 
 
@@ -130,12 +120,17 @@ def parse_response(head: bytes) -> ResponseHead:
     Raises ``BadResponse``.
     """
     lines = head.split(b"\r\n")
-    start = lines[0]
-    minor, status = _status_line_cache.get(start) or _parse_status_line(start)
-    response = ResponseHead(start, minor, status)
-    fields, kept, line_cache = response.fields, response.kept, _line_cache
+    start = STATUS_LINE.fullmatch(lines[0])
+    if start is None:
+        raise BadResponse("malformed status line")
+    response = ResponseHead(lines[0], start[1] == b"1", int(start[2]))
+    fields, kept = response.fields, response.kept
     for line in lines[1:-2]:
-        kind, name, value = line_cache.get(line) or _parse_line(line)
+        match = FIELD_LINE.fullmatch(line)
+        if match is None:
+            raise BadResponse("malformed field")
+        name, value = match[1].lower(), match[2].rstrip(b" \t")
+        kind = _KINDS.get(name, PLAIN)
         if kind == PLAIN:
             kept.append(line)
             continue
@@ -157,30 +152,6 @@ def parse_response(head: bytes) -> ResponseHead:
     if response.length is not None and response.has_body(b"GET") and not response.restricted:
         response.simple_length = -1 if response.upstream_closes else response.length
     return response
-
-
-def _parse_status_line(start: bytes) -> tuple[bool, int]:
-    match = STATUS_LINE.fullmatch(start)
-    if match is None:
-        raise BadResponse("malformed status line")
-    parsed = (match[1] == b"1", int(match[2]))
-    if len(_status_line_cache) < _MAX_CACHED_LINES and len(start) <= _MAX_LINE:
-        _status_line_cache[start] = parsed
-    return parsed
-
-
-def _parse_line(line: bytes) -> ParsedLine:
-    match = FIELD_LINE.fullmatch(line)
-    if match is None:
-        raise BadResponse("malformed field")
-    name = match[1].lower()
-    kind = _KINDS.get(name, PLAIN)
-    parsed = (kind, name, match[2].rstrip(b" \t")) if kind != PLAIN else _PLAIN_LINE
-    if name != b"set-cookie" and len(line) <= _MAX_LINE:
-        if len(_line_cache) >= _MAX_CACHED_LINES:  # a flood of new lines costs no more than having no cache
-            _line_cache.clear()
-        _line_cache[line] = parsed
-    return parsed
 
 
 def _frame(response: ResponseHead, fields: dict[bytes, bytes]) -> None:

@@ -15,9 +15,11 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from codehub.domain.waking import ErrorNote, RunningWorkspace, WakeOutcome
 from codehub.proxy.answers import Answer
 from codehub.proxy.http1.request import RequestHead
-from codehub.proxy.interfaces import ErrorNote, RunningWorkspace, WakeOutcome, WorkspaceTarget
+from codehub.proxy.interfaces import WorkspaceTarget
+from codehub.proxy.pages.tab_script import TAB_SCRIPT, TAB_SCRIPT_NAME, TAB_SCRIPT_PATH
 from codehub.proxy.pages.texts import TEXTS, choose_language
 from codehub.proxy.settings import ProxySettings
 
@@ -25,6 +27,7 @@ _HERE: Final = Path(__file__).parent
 _CSS: Final = (_HERE / "page.css").read_text(encoding="utf-8")
 _SCRIPT: Final = (_HERE / "page.js").read_bytes()
 _SCRIPT_VERSION: Final = hashlib.sha256(_SCRIPT).hexdigest()[:12]
+_SCRIPTS: Final = {"page.js": _SCRIPT, TAB_SCRIPT_NAME: TAB_SCRIPT}
 _CSS_HASH: Final = base64.b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()
 _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'; script-src 'self'; connect-src 'self'; "
@@ -45,7 +48,13 @@ _SCRIPT_TEXTS: Final = (
     "stopping",
     "archiving",
     "running",
+    "ready",
     "asleep",
+    "waiting_for_node",
+    "amount",
+    "amount_unknown",
+    "left_seconds",
+    "left_minutes",
 )
 _FROM_ARCHIVE: Final = frozenset({"new", "archived", "archiving", "provisioning", "restoring"})
 
@@ -67,19 +76,22 @@ class PageContext:
 class Pages:
     """Builds each page as an ``Answer``."""
 
-    script_name = "page.js"
+    tab_script_path = TAB_SCRIPT_PATH.encode()
 
     def __init__(self, settings: ProxySettings) -> None:
         self._settings = settings
         self._dashboard = settings.public_url.rstrip("/") + "/"
 
-    def script(self) -> Answer:
-        """Serve the script. Cached for ever: its URL carries a hash."""
+    def script(self, name: str) -> Answer | None:
+        """Serve a script: the pages' own, or the tab's. Cached for ever: its URL carries a hash."""
+        content = _SCRIPTS.get(name)
+        if content is None:
+            return None
         forever = (("Cache-Control", "public, max-age=31536000, immutable"),)
-        return Answer(200, _SCRIPT, "text/javascript; charset=utf-8", forever)
+        return Answer(200, content, "text/javascript; charset=utf-8", forever)
 
     def waiting(self, context: PageContext, target: WorkspaceTarget) -> Answer:
-        """Build the page that waits until the workspace accepts connections."""
+        """Build the page that waits until the workspace's editor answers."""
         text = TEXTS[context.lang]
         names = ("files", "start", "open") if target.status in _FROM_ARCHIVE else ("start", "open")
         steps = "".join(f'<li data-step="{name}">{escape(text["step_" + name])}</li>' for name in names)
@@ -91,6 +103,7 @@ class Pages:
             "events": "/_codehub/events"
             if context.on_workspace_host
             else f"/api/v1/workspaces/{target.id}/events",
+            "logs": "/_codehub/logs" if context.on_workspace_host else f"/api/v1/workspaces/{target.id}/logs",
             "ready": "/_codehub/ready" if context.on_workspace_host else f"/_codehub/ready/{target.id}",
             "text": json.dumps(script_texts, ensure_ascii=False),
         }
@@ -100,7 +113,10 @@ class Pages:
 <output id="percent" aria-live="off"></output></div>
 <div class="bar unknown" id="bar" role="progressbar" aria-labelledby="doing"
  aria-valuemin="0" aria-valuemax="100"><span></span></div>
+<p class="amount" id="amount" hidden></p>
 <ol class="steps">{steps}</ol>
+<details class="output" id="output" hidden><summary>{escape(text["output"])}</summary>
+<pre tabindex="0" aria-label="{escape(text["output"])}"></pre></details>
 <div class="actions" id="again" hidden><a class="button main" href="">{escape(text["wake_again"])}</a></div>
 <p class="note">{escape(text["waiting_note"])}</p>"""
         refresh = '<noscript><meta http-equiv="refresh" content="5"></noscript>'

@@ -1,5 +1,5 @@
 // Script of the proxy's pages: follows a workspace's events and reloads the waiting page as soon as the
-// workspace accepts connections. Never wakes a workspace: only a person's navigation does.
+// workspace's editor answers. Never wakes a workspace: only a person's navigation does.
 "use strict";
 
 const page = document.querySelector("main");
@@ -25,9 +25,68 @@ function follow(url, onWorkspace) {
   return source;
 }
 
+const MEASURED = ["restoring", "archiving"];
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+function size(bytes) {
+  let unit = 0;
+  while (bytes >= 1000 && unit < UNITS.length - 1) {
+    bytes /= 1000;
+    unit += 1;
+  }
+  return `${bytes.toLocaleString(document.documentElement.lang, { maximumFractionDigits: bytes < 10 && unit ? 1 : 0 })} ${UNITS[unit]}`;
+}
+
+const fill = (template, values) => template.replace(/\{(\w+)\}/g, (_, key) => values[key]);
+
+// Says how much is done, and how long the rest takes at the speed so far.
+function makeMeter() {
+  let of = "";
+  let from = null;
+  return (operation, done, total) => {
+    if (operation !== of || !from || done < from.done) {
+      of = operation;
+      from = { done, at: performance.now() };
+    }
+    const words = [fill(total ? text.amount : text.amount_unknown, { done: size(done), total: size(total || 0) })];
+    const seconds = (performance.now() - from.at) / 1000;
+    if (total && seconds >= 2 && done > from.done && done < total) {
+      const left = ((total - done) * seconds) / (done - from.done);
+      words.push(left < 90 ? fill(text.left_seconds, { n: Math.max(1, Math.round(left)) })
+        : fill(text.left_minutes, { n: Math.round(left / 60) }));
+    }
+    return words.join(" · ");
+  };
+}
+
+// Shows the last lines of what the container writes while it starts.
+function makeOutput() {
+  const box = document.getElementById("output");
+  const lines = box.querySelector("pre");
+  let next = 0;
+  return async () => {
+    if (document.hidden || performance.now() < next) return;
+    next = performance.now() + 1500;
+    try {
+      const answer = await fetch(page.dataset.logs, { cache: "no-store", redirect: "manual" });
+      const said = answer.ok ? (await answer.text()).trimEnd() : "";
+      if (!said) return;
+      const shown = said.split("\n").slice(-40).join("\n");
+      const atEnd = lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 8;
+      if (lines.textContent !== shown) lines.textContent = shown;
+      if (atEnd) lines.scrollTop = lines.scrollHeight;
+      box.hidden = false;
+    } catch {
+      // no network; the next round tries again
+    }
+  };
+}
+
 function wait() {
   const bar = document.getElementById("bar");
   const steps = [...document.querySelectorAll(".steps li")];
+  const meter = makeMeter();
+  const output = makeOutput();
   let opening = false;
   let left = false;
   let status = page.dataset.status;
@@ -41,9 +100,9 @@ function wait() {
     });
   }
 
-  function draw(status, progress) {
+  function draw(status, progress, waitingFor) {
     const known = typeof progress === "number";
-    show("doing", text[status] || text.waking);
+    show("doing", waitingFor ? `${text.waiting_for_node}: ${waitingFor}` : text[status] || text.waking);
     show("percent", known ? `${progress} %` : "");
     bar.classList.toggle("unknown", !known);
     bar.firstElementChild.style.width = known ? `${progress}%` : "";
@@ -59,12 +118,20 @@ function wait() {
       const answer = await fetch(page.dataset.ready, { cache: "no-store", redirect: "manual" });
       if (answer.status === 204 && !left) {
         left = true;
+        show("doing", text.ready);
         location.reload();
       }
       return answer.status;
     } catch {
       return 0; // no network; the next poll tries again
     }
+  }
+
+  function measure(workspace) {
+    const known = typeof workspace.done_bytes === "number";
+    if (known) show("amount", meter(workspace.operation, workspace.done_bytes, workspace.total_bytes));
+    // A change of state says nothing of bytes: the last figures hold as long as the operation does.
+    if (known || workspace.status) document.getElementById("amount").hidden = !known && !MEASURED.includes(workspace.status);
   }
 
   async function open() {
@@ -74,6 +141,7 @@ function wait() {
     for (let pause = 300; !left; pause = Math.min(pause * 1.5, 3000)) {
       const status = await ready();
       if (status === 401 || status === 404) location.reload();
+      if (!left) output();
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
@@ -98,9 +166,11 @@ function wait() {
     else if (workspace.desired_state && workspace.desired_state !== "RUNNING") asleepAgain();
     else {
       document.getElementById("again").hidden = true;
-      draw(status, workspace.progress);
+      draw(status, workspace.progress, workspace.waiting_for);
+      measure(workspace);
     }
   });
+  setInterval(() => status === "starting" && output(), 1000);
   // Fallback in case events do not arrive: poll every 5 s.
   setInterval(() => opening || document.hidden || ready(), 5000);
 }

@@ -21,7 +21,7 @@ from codehub.proxy.upstream.pool import ConnectFailed, UpstreamConnection, Upstr
 log = structlog.get_logger(__name__)
 
 
-class Connector:
+class UpstreamConnector:
     """Opens upstream connections, with retries."""
 
     def __init__(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from codehub.proxy.interfaces import WorkspaceTarget
 from codehub.proxy.leases import LeaseTracker, Requests
 from codehub.proxy.routing import Route
-from codehub.proxy.settings import Address
-from codehub.proxy.upstream.headers import API_POLICY, Policy
+from codehub.proxy.settings import SocketAddress
+from codehub.proxy.upstream.headers import API_POLICY, HeaderPolicy
 from codehub.proxy.upstream.pool import IdleConnections, UpstreamPool
 
 
@@ -18,8 +18,8 @@ class Destination:
     """
 
     idle_connections: IdleConnections
-    address: Address
-    policy: Policy
+    address: SocketAddress
+    policy: HeaderPolicy
     target: WorkspaceTarget | None = None
     port: int | None = None
     requests: Requests | None = None  # counts them; None: not activity of a workspace
@@ -32,17 +32,19 @@ class Destination:
 class Destinations:
     """Builds destinations from the pool, the lease tracker and the API's address."""
 
-    def __init__(self, pool: UpstreamPool, activity: LeaseTracker, api: Address) -> None:
+    def __init__(self, pool: UpstreamPool, activity: LeaseTracker, api: SocketAddress) -> None:
         self._pool = pool
         self._activity = activity
         self._api = api
 
     def api(self, *, extra: bytes = b"") -> Destination:
         """Build the API's destination. ``extra``: whole field lines to add."""
-        policy = Policy(to_workspace=False, extra=extra) if extra else API_POLICY
+        policy = HeaderPolicy(to_workspace=False, extra=extra) if extra else API_POLICY
         return Destination(self._pool.idle_connections("api"), self._api, policy)
 
-    def workspace(self, target: WorkspaceTarget, route: Route, address: Address | None) -> Destination | None:
+    def workspace(
+        self, target: WorkspaceTarget, route: Route, address: SocketAddress | None
+    ) -> Destination | None:
         """Build a workspace's destination.
 
         None while ``address`` (of the requested port) is unknown.
@@ -50,7 +52,7 @@ class Destinations:
         if address is None:
             return None
         strips = bool(route.prefix) and (target.strip_prefix or route.port is not None)
-        policy = Policy(to_workspace=True, prefix=route.prefix, strips=strips)
+        policy = HeaderPolicy(to_workspace=True, prefix=route.prefix, strips=strips)
         idle_connections = self._pool.idle_connections((target.id, address))
         return Destination(
             idle_connections, address, policy, target, route.port, self._activity.requests(target.id)
@@ -61,4 +63,4 @@ class Destinations:
         if target.address is None:
             return None
         idle_connections = self._pool.idle_connections((target.id, target.address))
-        return Destination(idle_connections, target.address, Policy(to_workspace=True), target)
+        return Destination(idle_connections, target.address, HeaderPolicy(to_workspace=True), target)

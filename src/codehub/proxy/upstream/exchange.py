@@ -6,12 +6,14 @@ before, the client's connection is reset, so a truncated download never looks co
 """
 
 import asyncio
+from functools import partial
 from typing import Protocol
 
+from codehub.proxy.documents.insertion import DocumentBody, Insertion
 from codehub.proxy.http1.framing import Body, FramingError, UntilClose
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.http1.response import BadResponse, ResponseHead, read_response, recall_response
-from codehub.proxy.upstream.headers import Policy, client_head
+from codehub.proxy.upstream.headers import HeaderPolicy, client_head
 from codehub.proxy.upstream.pool import UpstreamConnection
 from codehub.proxy.upstream.tunnel import Tunnel
 
@@ -61,6 +63,7 @@ class Exchange:
         "_simple",
         "_upstream",
         "head",
+        "insertion",
         "is_stream",
         "request",
         "sending",
@@ -68,9 +71,17 @@ class Exchange:
         "tunnel",
     )
 
-    def __init__(self, client: ClientSide, request: RequestHead, head: bytes, policy: Policy) -> None:
+    def __init__(
+        self,
+        client: ClientSide,
+        request: RequestHead,
+        head: bytes,
+        policy: HeaderPolicy,
+        insertion: Insertion | None = None,
+    ) -> None:
         self.request = request
         self.head = head  # as sent upstream; kept for a replay
+        self.insertion = insertion  # into an HTML document; None: everything passes as it is
         self.sending: Body = request.body()
         self.tunnel = False
         self.is_stream = False
@@ -78,13 +89,14 @@ class Exchange:
         self._policy = policy
         self._upstream: UpstreamConnection | None = None
         self._response: ResponseHead | None = None
-        self._receiving: Body | None = None
+        self._receiving: Body | DocumentBody | None = None
         self._partial = b""
         self._interim = 0
         self._paused = False  # the upstream is not read: the client's write buffer is full
         self._joined: Tunnel | None = None
         self._one_way = False  # one side of the tunnel is half-closed
-        self._simple = request.method == b"GET" and request.minor and not request.block.has_body
+        is_plain = request.method == b"GET" and request.minor and not request.block.has_body
+        self._simple = is_plain and insertion is None
         self.spent = False  # holds state of a request; False: may be reused for an equal head
 
     @property
@@ -160,6 +172,7 @@ class Exchange:
             if receiving is None:
                 if self._partial:
                     data = self._partial + data
+                # Pays for: HTTP through the proxy. Most answers of an IDE are small and arrive whole.
                 if not (self._simple and self._relay_at_once(data)):
                     self._on_head(data)
                 return
@@ -208,14 +221,12 @@ class Exchange:
         client, upstream = self._client, self._upstream
         if upstream is None or client.closes:
             return False
-        response = upstream.idle_connections.last_head
-        if response is None or not data.startswith(response.raw):
-            response = recall_response(data[: data.find(b"\r\n\r\n", 0, MAX_RESPONSE_HEAD) + 4])
-            if response is None:
-                return False
-            upstream.idle_connections.last_head = response
+        end = data.find(b"\r\n\r\n", 0, MAX_RESPONSE_HEAD) + 4
+        response = recall_response(data[:end])
+        if response is None or response.plain is None:
+            return False
         size = response.simple_length
-        if size != len(data) - len(response.raw) or response.plain is None:
+        if size != len(data) - end:
             return False
         client.transport.write(response.plain + data[-size:] if size else response.plain)
         self._upstream = None
@@ -250,10 +261,18 @@ class Exchange:
             if request.minor:  # clients of HTTP/1.0 do not know interim responses
                 client.transport.write(client_head(response, request, self._policy, close=False))
         self._partial = b""
-        receiving = response.body(request.method, decode=not request.minor)
-        if isinstance(receiving, UntilClose) or not self.sending.done:
+        body = response.body(request.method, decode=not request.minor)
+        receiving: Body | DocumentBody = body
+        if isinstance(body, UntilClose) or not self.sending.done:
             client.closes = True
-        head = client_head(response, request, self._policy, close=client.closes)
+        document = self.insertion.begin(response, body) if self.insertion is not None else None
+        if document is None:
+            head = client_head(response, request, self._policy, close=client.closes)
+        else:  # its head follows once the script's place is known
+            document.write_head = partial(
+                client_head, request=request, policy=self._policy, close=client.closes
+            )
+            receiving, head = document, b""
         forward, rest = receiving.feed(data) if data else (b"", b"")
         self._response = response  # ``started`` from here on
         client.transport.write(head + forward if forward else head)

@@ -13,7 +13,7 @@ from codehub.proxy.identity import Identity, may_be_read_as_own_cookie
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class HeaderPolicy:
     """How heads to and from a destination are written.
 
     ``prefix``: the path of this destination as the browser sees it; empty on a workspace host.
@@ -26,7 +26,7 @@ class Policy:
     extra: bytes = b""  # whole field lines for the upstream
 
 
-API_POLICY = Policy(to_workspace=False)
+API_POLICY = HeaderPolicy(to_workspace=False)
 
 
 def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, prefix: bytes) -> bytes:
@@ -49,11 +49,19 @@ def forwarded_lines(*, chain: bytes, peer: bytes, scheme: bytes, host: bytes, pr
 
 
 def upstream_fields(
-    request: RequestHead, *, identity: Identity | None, forwarded: bytes, policy: Policy
+    request: RequestHead,
+    *,
+    identity: Identity | None,
+    forwarded: bytes,
+    policy: HeaderPolicy,
+    uncompressed: bool = False,
 ) -> bytes:
-    """Write the head for the upstream, without its first line."""
+    """Write the head for the upstream, without its first line. ``uncompressed``: ask for the body as it is."""
     fields = request.fields
     parts = [b"Host: " + request.host, *request.block.kept]
+    if uncompressed:
+        parts = [line for line in parts if line[:16].lower() != b"accept-encoding:"]
+        parts.append(b"Accept-Encoding: identity")
     if identity is not None:  # to a workspace: without CodeHub's own secrets
         cookie, authorization = identity.cookie, identity.authorization
     else:
@@ -72,7 +80,7 @@ def upstream_fields(
     return b"\r\n".join(parts) + b"\r\n"
 
 
-def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *, close: bool) -> bytes:
+def client_head(response: ResponseHead, request: RequestHead, policy: HeaderPolicy, *, close: bool) -> bytes:
     """Write the response head for the client. ``close``: with ``Connection: close``."""
     is_plain = not close and request.minor and request.method == b"GET" and not response.restricted
     if is_plain and response.plain is not None:
@@ -97,7 +105,7 @@ def client_head(response: ResponseHead, request: RequestHead, policy: Policy, *,
 
 
 def _append_restricted(
-    response: ResponseHead, request: RequestHead, policy: Policy, parts: list[bytes]
+    response: ResponseHead, request: RequestHead, policy: HeaderPolicy, parts: list[bytes]
 ) -> None:
     for name, value in response.restricted:
         line = b"%b: %b" % (name, value)
@@ -133,7 +141,7 @@ def _may_set(value: bytes, host: bytes, *, on_workspace_host: bool) -> bool:
     return True
 
 
-def _add_prefix(value: bytes, host: bytes, policy: Policy) -> bytes:
+def _add_prefix(value: bytes, host: bytes, policy: HeaderPolicy) -> bytes:
     """Add the prefix to a redirect of an upstream that does not know its prefix."""
     if not policy.strips:
         return value

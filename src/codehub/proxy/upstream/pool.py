@@ -12,9 +12,8 @@ from typing import Protocol, cast
 from weakref import WeakValueDictionary
 
 from codehub.kit.unix_sockets import connect_without_links
-from codehub.proxy.http1.response import ResponseHead
 from codehub.proxy.metrics import Metrics
-from codehub.proxy.settings import Address, ProxySettings, TcpAddress
+from codehub.proxy.settings import ProxySettings, SocketAddress, TcpAddress
 
 
 class ConnectFailed(Exception):
@@ -87,11 +86,10 @@ class UpstreamConnection(asyncio.Protocol):
 class IdleConnections:
     """The idle connections to one upstream, the most recently used last."""
 
-    __slots__ = ("__weakref__", "idle", "last_head")
+    __slots__ = ("__weakref__", "idle")
 
     def __init__(self) -> None:
         self.idle: list[UpstreamConnection] = []
-        self.last_head: ResponseHead | None = None  # of the last small response: the next head is often equal
 
 
 class UpstreamPool:
@@ -123,7 +121,7 @@ class UpstreamPool:
                 return connection
         return None
 
-    async def connect(self, idle_connections: IdleConnections, address: Address) -> UpstreamConnection:
+    async def connect(self, idle_connections: IdleConnections, address: SocketAddress) -> UpstreamConnection:
         """Open a connection within ``connect_timeout``. Raises ``ConnectFailed``."""
         settings = self._settings
         self._metrics.upstream_connects_total += 1

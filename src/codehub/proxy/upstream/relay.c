@@ -37,7 +37,11 @@ enum {
     LEAST = 16 * 1024,       /* with less room in the arena, send its pieces before reading */
     ARENA = 256 * 1024,
     LINGER = 20 * 1000,      /* nanoseconds, see `next_batch` */
+    SMALL = 256,             /* bytes of payload: more in one frame is input */
 };
+
+static const int64_t SECOND = INT64_C(1000000000);
+static const int64_t SETTLE = INT64_C(10000000000); /* after opening: a page that reconnects says who it is */
 
 enum state { CARRIED, ASIDE, PARTED };
 
@@ -48,9 +52,26 @@ struct end {
     int side;
 };
 
+/* What a client sends through one WebSocket: frames are counted here, towards the workspace only. Owned by Python
+ * (relay.py has the same fields in the same order), which reads `input_at` at any time and outlives the pair.
+ *
+ * Input is what a person causes and an untouched page does not. Pages keep their connections alive with small
+ * messages: one at a time, seconds apart (VS Code: 13 bytes every 5 s). People cause larger ones, or several within
+ * a second (keys). Pings, pongs and closes are never input, nor is what a page sends right after it connected. */
+struct meter {
+    int64_t input_at;        /* monotonic nanoseconds; 0: none yet */
+    int64_t opened_at;
+    int64_t recent[2];       /* when the last data frame came, and the one before */
+    uint64_t left;           /* bytes of the current frame's payload still to come */
+    uint8_t head[14];
+    uint8_t head_size;       /* bytes of an unfinished head */
+    uint8_t lost;            /* not WebSocket framing: every byte counts as input, so that nobody is put to sleep */
+};
+
 struct pair {
     struct end ends[2];
     int fd[2];
+    struct meter *meter;     /* of what fd[0] sends; NULL: not counted */
     enum state state;
     char *left[2];           /* for fd[i]: read from the other end, not yet written */
     size_t left_size[2];
@@ -144,6 +165,62 @@ static void send_pieces(struct relay *relay, struct piece *pieces, int count) {
     }
 }
 
+static int64_t now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec * SECOND + at.tv_nsec;
+}
+
+static void count_frame(struct meter *meter, uint64_t payload, int64_t at) {
+    int is_burst = meter->recent[1] != 0 && at - meter->recent[1] < SECOND;
+    meter->recent[1] = meter->recent[0];
+    meter->recent[0] = at;
+    if (at - meter->opened_at >= SETTLE && (payload > SMALL || is_burst))
+        meter->input_at = at;
+}
+
+/* Size of a frame's head (RFC 6455, 5.2), as far as its first two bytes tell. */
+static int size_of_head(const uint8_t *head) {
+    int length = head[1] & 0x7f;
+    return 2 + (length == 126 ? 2 : length == 127 ? 8 : 0) + (head[1] & 0x80 ? 4 : 0);
+}
+
+static void begin_frame(struct meter *meter, int64_t at) {
+    const uint8_t *head = meter->head;
+    int opcode = head[0] & 0x0f, length = head[1] & 0x7f;
+    uint64_t payload = 0;
+    if (length < 126)
+        payload = (uint64_t)length;
+    else
+        for (int i = 2; i < (length == 126 ? 4 : 10); i++)
+            payload = payload << 8 | head[i];
+    meter->head_size = 0;
+    meter->left = payload;
+    if ((opcode > 2 && opcode < 8) || opcode > 10 || payload >> 63)
+        meter->lost = 1;
+    else if (opcode < 8) /* not close, ping or pong */
+        count_frame(meter, payload, at);
+}
+
+/* Counts the frames in a piece of what the client sends. Reads heads only: costs by frames, not by bytes. */
+static void count_frames(struct meter *meter, const uint8_t *data, size_t size, int64_t at) {
+    while (size > 0 && !meter->lost) {
+        if (meter->left > 0) {
+            size_t step = meter->left < size ? (size_t)meter->left : size;
+            meter->left -= step;
+            data += step;
+            size -= step;
+            continue;
+        }
+        meter->head[meter->head_size++] = *data++;
+        size--;
+        if (meter->head_size >= 2 && meter->head_size == size_of_head(meter->head))
+            begin_frame(meter, at);
+    }
+    if (meter->lost)
+        meter->input_at = at;
+}
+
 /* Reads everything first, then writes it: the pieces are adjacent in the arena, and a process woken by the first
  * write does not compete with the remaining reads. A socket occurs once in a batch, so there is at most one piece
  * for each direction of a pair. */
@@ -174,6 +251,8 @@ static void carry(struct relay *relay, struct epoll_event *events, int count) {
         size_t room = ARENA - used < PIECE ? ARENA - used : PIECE;
         ssize_t got = recv(pair->fd[end->side], relay->arena + used, room, MSG_DONTWAIT);
         if (got > 0) {
+            if (end->side == 0 && pair->meter != NULL)
+                count_frames(pair->meter, (uint8_t *)relay->arena + used, (size_t)got, now());
             pieces[filled++] = (struct piece){pair, !end->side, relay->arena + used, (size_t)got};
             used += (size_t)got;
         } else if (got == 0) {
@@ -204,12 +283,6 @@ static void free_parted(struct relay *relay) {
         relay->parted = pair->next;
         free(pair);
     }
-}
-
-static int64_t now(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return at.tv_sec * INT64_C(1000000000) + at.tv_nsec;
 }
 
 /* Sleeping and waking up costs both sides more than a message does. So while events follow closely (`thick`), it
@@ -288,13 +361,14 @@ int relay_news(struct relay *relay) {
     return relay->news;
 }
 
-/* Begins to relay between two sockets. NULL, with nothing changed: no descriptors or memory. */
-struct pair *relay_join(struct relay *relay, int one, int other) {
+/* Begins to relay between two sockets; `meter` counts what the first sends, until `relay_part`. NULL, with nothing changed: no descriptors or memory. */
+struct pair *relay_join(struct relay *relay, int one, int other, struct meter *meter) {
     struct pair *pair = calloc(1, sizeof *pair);
     if (pair == NULL)
         return NULL;
     pair->fd[0] = fcntl(one, F_DUPFD_CLOEXEC, 0);
     pair->fd[1] = fcntl(other, F_DUPFD_CLOEXEC, 0);
+    pair->meter = meter;
     for (int side = 0; side < 2; side++)
         pair->ends[side] = (struct end){pair, side};
     hold(relay); /* or an event of the first could arrive before the second is watched */
@@ -335,6 +409,11 @@ void relay_part(struct relay *relay, struct pair *pair, struct left *left) {
     end(relay, pair);
     release(relay);
     signal_eventfd(relay->wake); /* to free it */
+}
+
+/* Counts bytes that did not go through the relay: before a pair is joined, and while it is set aside. */
+void relay_count(struct meter *meter, const void *data, size_t size) {
+    count_frames(meter, data, size, now());
 }
 
 void relay_free(void *data) {

@@ -12,6 +12,7 @@ import asyncio
 import ctypes
 import functools
 import resource
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,31 @@ class Left:
 OnReturned = Callable[[Left], None]
 
 
+class Meter(ctypes.Structure):
+    """Counts frames a client sends through one WebSocket: when was the last input of a person.
+
+    The fields are those of ``struct meter`` in ``relay.c``, which says what counts as input. The relay writes them
+    in its thread; ``input_at`` is one aligned word, so reading it needs no call and no lock.
+    """
+
+    input_at: int
+    opened_at: int
+
+    _fields_ = (
+        ("input_at", ctypes.c_int64),
+        ("opened_at", ctypes.c_int64),
+        ("recent", ctypes.c_int64 * 2),
+        ("left", ctypes.c_uint64),
+        ("head", ctypes.c_uint8 * 14),
+        ("head_size", ctypes.c_uint8),
+        ("lost", ctypes.c_uint8),
+    )
+
+    @classmethod
+    def begin(cls) -> "Meter":
+        return cls(opened_at=time.monotonic_ns())
+
+
 class Relay:
     """The relay thread of one event loop.
 
@@ -39,7 +65,8 @@ class Relay:
     def __init__(self, library: ctypes.CDLL, loop: asyncio.AbstractEventLoop) -> None:
         self._library = library
         self._loop = loop
-        self._carried: dict[int, OnReturned] = {}
+        # With their meters: the thread writes to them, so they must not be freed before.
+        self._carried: dict[int, tuple[OnReturned, Meter]] = {}
         # Each pair costs two more descriptors. The last quarter of the limit is reserved for new connections.
         self._highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4
         self._handle = library.relay_open()
@@ -62,18 +89,23 @@ class Relay:
         """The number of pairs it carries."""
         return len(self._carried)
 
-    def join(self, one: int, other: int, on_returned: OnReturned) -> int | None:
+    def count(self, meter: Meter, data: bytes) -> None:
+        """Count bytes of the client that the event loop relays itself."""
+        self._library.relay_count(ctypes.byref(meter), data, len(data))
+
+    def join(self, one: int, other: int, meter: Meter, on_returned: OnReturned) -> int | None:
         """Relay between two sockets that nothing else reads or writes.
 
         None: no descriptors now.
 
-        ``on_returned`` is called in the event loop when the thread returns the pair; not after ``part``.
+        ``meter`` counts what ``one`` sends. ``on_returned`` is called in the event loop when the thread returns
+        the pair; not after ``part``.
         """
         if max(one, other) > self._highest:
             return None
-        pair: int | None = self._library.relay_join(self._handle, one, other)
+        pair: int | None = self._library.relay_join(self._handle, one, other, ctypes.byref(meter))
         if pair:
-            self._carried[pair] = on_returned
+            self._carried[pair] = on_returned, meter
         return pair
 
     def part(self, pair: int) -> Left:
@@ -81,9 +113,9 @@ class Relay:
 
         When this returns, the thread does not touch its sockets any more.
         """
-        del self._carried[pair]
-        left = _Left()
+        left = _LeftStruct()
         self._library.relay_part(self._handle, pair, ctypes.byref(left))
+        del self._carried[pair]
         return Left(
             data=(self._copy_and_free(left, 0), self._copy_and_free(left, 1)),
             broken=(bool(left.broken & 1), bool(left.broken & 2)),
@@ -98,10 +130,10 @@ class Relay:
 
     def _on_pairs_aside(self) -> None:
         while pair := self._library.relay_aside(self._handle):
-            on_returned = self._carried[pair]
+            on_returned, _ = self._carried[pair]
             on_returned(self.part(pair))
 
-    def _copy_and_free(self, left: "_Left", side: int) -> bytes:
+    def _copy_and_free(self, left: "_LeftStruct", side: int) -> bytes:
         at = left.data[side]
         if not at:
             return b""
@@ -110,7 +142,7 @@ class Relay:
         return data
 
 
-class _Left(ctypes.Structure):
+class _LeftStruct(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p * 2),
         ("size", ctypes.c_size_t * 2),
@@ -120,20 +152,22 @@ class _Left(ctypes.Structure):
 
 @functools.cache
 def load() -> ctypes.CDLL | None:
-    """Load the library. None: not built, or built for another architecture."""
+    """Load the library. None: not built, built for another architecture, or from an older source."""
+    handle, descriptor, meter = ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Meter)
     try:
         library = ctypes.CDLL(str(LIBRARY))
-    except OSError:
+        for name, result, arguments in (
+            ("relay_open", handle, ()),
+            ("relay_news", descriptor, (handle,)),
+            ("relay_join", handle, (handle, descriptor, descriptor, meter)),
+            ("relay_count", None, (meter, ctypes.c_char_p, ctypes.c_size_t)),
+            ("relay_aside", handle, (handle,)),
+            ("relay_part", None, (handle, handle, ctypes.POINTER(_LeftStruct))),
+            ("relay_free", None, (handle,)),
+            ("relay_close", None, (handle,)),
+        ):
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
         return None
-    handle, descriptor = ctypes.c_void_p, ctypes.c_int
-    for function, result, arguments in (
-        (library.relay_open, handle, ()),
-        (library.relay_news, descriptor, (handle,)),
-        (library.relay_join, handle, (handle, descriptor, descriptor)),
-        (library.relay_aside, handle, (handle,)),
-        (library.relay_part, None, (handle, handle, ctypes.POINTER(_Left))),
-        (library.relay_free, None, (handle,)),
-        (library.relay_close, None, (handle,)),
-    ):
-        function.restype, function.argtypes = result, arguments
     return library

@@ -7,17 +7,21 @@ breaks, or when a reader is slow.
 Without a relay, and while it has returned them, an end's ``data_received`` *is* the other transport's
 ``write``: the event loop calls it directly and no line of Python runs for a message. All other events go to the
 connections, with a relay or without.
+
+With a relay, what the client sends is counted by its ``Meter``, also in the event loop, so that the meter never loses
+its place in the frames. Without one nothing is counted, and an open tunnel counts as input.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
-from codehub.proxy.upstream.relay import Left, Relay
+from codehub.proxy.upstream.relay import Left, Meter, Relay
 
 RELAY_RETRY_SECONDS = 1.0  # until a tunnel that the relay returned or could not take is offered again
 
 
-class Connection(Protocol):
+class TunnelSide(Protocol):
     """One of a tunnel's two connections, as the tunnel sees it."""
 
     @property
@@ -40,9 +44,10 @@ class End(asyncio.Protocol):
 
     __slots__ = ("_of", "data_received")
 
-    def __init__(self, of: Connection, *, other: asyncio.Transport) -> None:
+    def __init__(self, of: TunnelSide, *, receive: Callable[[bytes], None]) -> None:
         self._of = of
-        self.data_received = other.write  # type: ignore[method-assign]  # no Python per message
+        # Pays for: WebSocket echo, where there is no relay.
+        self.data_received = receive  # type: ignore[method-assign,assignment]  # no Python per message
 
     def eof_received(self) -> bool | None:
         return self._of.eof_received()
@@ -58,12 +63,12 @@ class End(asyncio.Protocol):
 
 
 class Tunnel:
-    """A tunnel between two connections. Call ``part`` before either is closed."""
+    """A tunnel between a client and its upstream. Call ``part`` before either is closed."""
 
-    __slots__ = ("_loop", "_offer", "_one", "_other", "_pair", "_relay")
+    __slots__ = ("_loop", "_offer", "_one", "_other", "_pair", "_relay", "meter")
 
     def __init__(
-        self, one: Connection, other: Connection, *, relay: Relay | None, loop: asyncio.AbstractEventLoop
+        self, one: TunnelSide, other: TunnelSide, *, relay: Relay | None, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._one = one
         self._other = other
@@ -71,8 +76,12 @@ class Tunnel:
         self._loop = loop
         self._pair: int | None = None  # set while the relay carries it
         self._offer: asyncio.Handle | None = None
-        one.transport.set_protocol(End(one, other=other.transport))
-        other.transport.set_protocol(End(other, other=one.transport))
+        self.meter = (
+            Meter.begin() if relay is not None else None
+        )  # None: what the client sends is not counted
+        to_other = other.transport.write if self.meter is None else self._count_and_write
+        one.transport.set_protocol(End(one, receive=to_other))
+        other.transport.set_protocol(End(other, receive=one.transport.write))
         if relay is not None:
             # Deferred: the handshake's response, written just now, is sent after this round of the loop.
             self._offer = loop.call_soon(self._offer_to_relay)
@@ -88,17 +97,23 @@ class Tunnel:
         self._one.transport.set_protocol(self._one)  # type: ignore[arg-type]  # the protocols they began with
         self._other.transport.set_protocol(self._other)  # type: ignore[arg-type]
 
+    def _count_and_write(self, data: bytes) -> None:
+        if self._relay is not None and self.meter is not None:
+            self._relay.count(self.meter, data)
+        self._other.transport.write(data)
+
     def _offer_to_relay(self) -> None:
         """Give the sockets to the relay, if no transport has buffered bytes: these must be sent first."""
         self._offer = None
         transports = self._one.transport, self._other.transport
-        if self._relay is None or any(transport.is_closing() for transport in transports):
+        meter = self.meter
+        if self._relay is None or meter is None or any(transport.is_closing() for transport in transports):
             return
         if not any(transport.get_write_buffer_size() for transport in transports):
             for transport in transports:
                 transport.pause_reading()
             one, other = (transport.get_extra_info("socket").fileno() for transport in transports)
-            self._pair = self._relay.join(one, other, self._on_returned)
+            self._pair = self._relay.join(one, other, meter, self._on_returned)
             if self._pair is not None:
                 return
             for transport in transports:

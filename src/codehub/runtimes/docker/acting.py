@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import FencingToken
 from codehub.runtimes.docker.fences import Fences
 from codehub.runtimes.docker.inventory import Resources
-from codehub.runtimes.docker.locks import WorkspaceLocks
 from codehub.runtimes.docker.marker import Marker
+from codehub.runtimes.workspace_locks import WorkspaceLocks
 
 
 class Acting:
@@ -26,7 +26,7 @@ class Acting:
         self._locks = WorkspaceLocks()
 
     @asynccontextmanager
-    async def on(self, workspace_id: UUID, token: Token) -> AsyncIterator[Resources]:
+    async def on(self, workspace_id: UUID, token: FencingToken) -> AsyncIterator[Resources]:
         """Hold the workspace's lock with an admitted token; yields what exists."""
         async with self.alone_on(workspace_id), self.admitted(workspace_id, token) as resources:
             yield resources
@@ -38,13 +38,13 @@ class Acting:
             yield
 
     @asynccontextmanager
-    async def admitted(self, workspace_id: UUID, token: Token) -> AsyncIterator[Resources]:
+    async def admitted(self, workspace_id: UUID, token: FencingToken) -> AsyncIterator[Resources]:
         resources = await self._fences.admit(workspace_id, token)
         async with self.removing_lower_fences(token, resources):
             yield resources
 
     @asynccontextmanager
-    async def removing_lower_fences(self, token: Token, resources: Resources) -> AsyncIterator[None]:
+    async def removing_lower_fences(self, token: FencingToken, resources: Resources) -> AsyncIterator[None]:
         removing = asyncio.create_task(self._fences.remove_lower(token, resources))
         try:
             yield

@@ -14,10 +14,11 @@ from codehub.domain.endings import Ending
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Address
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, Document, NotFound
 from codehub.runtimes.docker.fences import Fences, require_not_above
+from codehub.runtimes.docker.inside_volume import InsideVolume
 from codehub.runtimes.docker.inventory import Container, address_of
-from codehub.runtimes.docker.names import ACCIDENT, Names, Role
+from codehub.runtimes.docker.names import ACCIDENT, Names, ObjectRole
 from codehub.runtimes.docker.order import Order
 from codehub.runtimes.docker.users import require_no_stranger
 
@@ -32,11 +33,16 @@ class NetworkGone(Exception):
     """The network to connect the container to does not exist any more."""
 
 
+class InsideGone(Exception):
+    """The volume with ``inside`` does not exist any more; Docker made an empty one in its place."""
+
+
 class Containers:
-    def __init__(self, engine: DockerEngine, names: Names, fences: Fences) -> None:
+    def __init__(self, engine: DockerEngine, names: Names, fences: Fences, inside: InsideVolume) -> None:
         self._engine = engine
         self._names = names
         self._fences = fences
+        self._inside = inside
 
     async def find(self, workspace_id: UUID) -> Container | None:
         """The workspace's container, if there is one and it is ours."""
@@ -44,14 +50,14 @@ class Containers:
             found = await self._engine.container(self._names.container(workspace_id))
         except NotFound:
             return None
-        if not self._names.are_ours(found["Config"].get("Labels"), workspace_id, Role.WORKSPACE):
+        if not self._names.are_ours(found["Config"].get("Labels"), workspace_id, ObjectRole.WORKSPACE):
             return None
         return _described(found)
 
     async def launch(
         self, order: Order, config: dict[str, Any], *, settle_seconds: float, record: bool = False
     ) -> None:
-        """Create and start a container. Raises ``EffectError``, or ``NetworkGone``.
+        """Create and start a container. Raises ``EffectError``, ``NetworkGone`` or ``InsideGone``.
 
         ``record``: the token is not recorded yet. It is recorded beside the creation, which can be undone; both
         come before the verification that precedes the start, as admission requires (``fences``).
@@ -72,7 +78,7 @@ class Containers:
                     continue  # removed by another process that took it for a leftover
                 await self.remove(container_id)
                 raise NetworkGone(str(error)) from error
-            except (Refused, Conflict) as error:
+            except (CallRefused, Conflict) as error:
                 await self.remove(container_id)
                 raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
             if exit_code is not None:
@@ -82,7 +88,7 @@ class Containers:
 
     async def end(self, container_id: str, *, grace_seconds: int) -> None:
         """Stop and remove a container: SIGTERM, grace, SIGKILL."""
-        with suppress(NotFound, Refused, Conflict):  # removal by force follows in any case
+        with suppress(NotFound, CallRefused, Conflict):  # removal by force follows in any case
             await self._engine.stop_container(container_id, grace_seconds=grace_seconds)
         await self.remove(container_id)
 
@@ -96,7 +102,7 @@ class Containers:
                 await self._engine.container(container_id)
             except NotFound:
                 return
-            except (Refused, Conflict) as error:  # it is being removed already, or cannot be removed
+            except (CallRefused, Conflict) as error:  # it is being removed already, or cannot be removed
                 why = str(error)
             await asyncio.sleep(0.1)
         raise EffectError(FailureCode.CONTAINER_STOP_FAILED, f"The container could not be removed: {why}")
@@ -128,7 +134,7 @@ class Containers:
         for _ in range(_TRIES):
             try:
                 return await self._engine.create_container(name, config)
-            except (Refused, NotFound) as error:  # not found: the image, removed since it was checked
+            except (CallRefused, NotFound) as error:  # not found: the image, removed since it was checked
                 raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
             except Conflict:
                 pass
@@ -136,7 +142,9 @@ class Containers:
                 found = await self._engine.container(name)
             except NotFound:
                 continue
-            if not self._names.are_ours(found["Config"].get("Labels"), order.workspace_id, Role.WORKSPACE):
+            if not self._names.are_ours(
+                found["Config"].get("Labels"), order.workspace_id, ObjectRole.WORKSPACE
+            ):
                 raise EffectError(
                     FailureCode.CONTAINER_START_FAILED,
                     f"a container called {name} exists and is not of this installation; it was left alone",
@@ -156,11 +164,17 @@ class Containers:
         A crash before the removal leaves a created container, which the next start removes or adopts.
         """
         try:
-            resources = await self._fences.verify(order.workspace_id, order.token)
+            resources, has_inside = await asyncio.gather(
+                self._fences.verify(order.workspace_id, order.token), self._has_inside(order)
+            )
         except EffectError as error:
             if error.failure is FailureCode.STALE_TOKEN:
                 await self.remove(container_id)
             raise
+        if order.inside is not None and not has_inside:
+            await self.remove(container_id)
+            await self._remove_accidental_volume(order.inside)
+            raise InsideGone(order.inside)
         if resources.home:
             try:
                 require_no_stranger(self._names.home(order.workspace_id), resources)
@@ -169,12 +183,14 @@ class Containers:
                 raise
             return
         await self.remove(container_id)
-        await self._remove_accidental_volume(order.workspace_id)
+        await self._remove_accidental_volume(self._names.home(order.workspace_id))
         raise EffectError(FailureCode.VOLUME_MISSING, "the volume vanished before the start")
 
-    async def _remove_accidental_volume(self, workspace_id: UUID) -> None:
-        name = self._names.home(workspace_id)
-        with suppress(NotFound, Conflict, Refused):
+    async def _has_inside(self, order: Order) -> bool:
+        return order.inside is not None and await self._inside.is_there(order.inside)
+
+    async def _remove_accidental_volume(self, name: str) -> None:
+        with suppress(NotFound, Conflict, CallRefused):
             if (await self._engine.volume(name)).get("Labels") == {ACCIDENT: "true"}:
                 await self._engine.remove_volume(name)
 
@@ -214,7 +230,7 @@ class Containers:
 
     async def last_lines(self, container_id: str) -> list[str]:
         pieces = b""
-        with suppress(NotFound, Refused):
+        with suppress(NotFound, CallRefused):
             async for _, piece in self._engine.output(container_id, tail=_TAIL_LINES):
                 pieces += piece
         return pieces.decode(errors="replace").splitlines()[-_TAIL_LINES:]

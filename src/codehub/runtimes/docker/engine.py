@@ -4,7 +4,7 @@ All calls of this package to the engine go through here. aiodocker brings the tr
 TCP, TLS, SSH), the version (the engine's own, asked once) and the streams. Failures are of three kinds:
 
 - ``NotFound``, ``Conflict``: answers, which callers expect and handle;
-- ``Refused``: the engine answered with another error;
+- ``CallRefused``: the engine answered with another error;
 - ``EffectError`` with ``DOCKER_API_ERROR``: it did not answer. Nothing follows from that about containers.
 
 An engine that is being killed answers some calls with 500 before its socket closes. So a 500 counts as
@@ -14,7 +14,7 @@ An engine that is being killed answers some calls with 500 before its socket clo
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +29,10 @@ from codehub.runtimes.docker.frames import demultiplex
 _PING_SECONDS = 5.0
 _CONNECT_SECONDS = 10.0
 
+# With a terminal the engine looks for these keys in the input, and holds back what may be their beginning. They
+# cannot be switched off, so they are ones that nobody sends.
+_NO_DETACH_KEYS = "ctrl-@,ctrl-^,ctrl-_,ctrl-@,ctrl-^"
+
 Document = dict[str, Any]
 Filters = Mapping[str, Sequence[str]]
 
@@ -41,7 +45,7 @@ class Conflict(Exception):
     """The name is taken, or the resource is in use."""
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The engine refused the call; the message is its own."""
 
 
@@ -121,6 +125,11 @@ class DockerEngine:
             ended = await self._docker.containers.container(container_id).wait()
             return int(ended["StatusCode"])
 
+    async def put_archive(self, container_id: str, path: str, tar: bytes) -> None:
+        """Unpack a tar in a directory of a container, which need not run."""
+        async with self._answering("copy into container"):
+            await self._docker.containers.container(container_id).put_archive(path, tar)
+
     async def feed(self, container_id: str, data: bytes) -> None:
         """Start a container and give it ``data`` as its whole standard input."""
         container = self._docker.containers.container(container_id)
@@ -150,10 +159,49 @@ class DockerEngine:
             if response.status == HTTPStatus.NOT_FOUND:
                 raise NotFound(container_id)
             if response.status != HTTPStatus.OK:
-                raise Refused(await response.text())
+                raise CallRefused(await response.text())
             async with aclosing(demultiplex(response.content, tty=tty)) as pieces:
                 async for piece in pieces:
                     yield piece
+
+    # Commands in containers
+
+    async def create_exec(
+        self, container_id: str, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, tty: bool
+    ) -> str:
+        """Register a command with a container; its id. Runs as the container's own user."""
+        async with self._answering("create exec"):
+            created = await self._docker.containers.container(container_id).exec(
+                list(argv),
+                stdin=True,
+                tty=tty,
+                environment=[f"{name}={value}" for name, value in env.items()],
+                workdir=cwd,
+                detach_keys=_NO_DETACH_KEYS,
+            )
+            return str(created.id)
+
+    async def start_exec(self, exec_id: str, *, tty: bool) -> "HijackedConnection":
+        """Start a command; the connection carries its input and output from now on."""
+        stream = aiodocker.execs.Exec(self._docker, exec_id, tty).start(detach=False)
+        async with self._answering("start exec"):
+            try:
+                async with asyncio.timeout(self._timeout.total):
+                    await stream._init()
+            except BaseException:
+                HijackedConnection(stream).abort()
+                raise
+        return HijackedConnection(stream)
+
+    async def resize_exec(self, exec_id: str, *, columns: int, rows: int) -> None:
+        async with self._answering("resize exec"):
+            await aiodocker.execs.Exec(self._docker, exec_id).resize(h=rows, w=columns)
+
+    async def exec_state(self, exec_id: str) -> Document:
+        """``Running``, ``ExitCode`` (None: not known yet) and ``Pid`` of a command."""
+        async with self._answering("inspect exec", reading=True):
+            found: Document = await self._docker._query_json(f"exec/{exec_id}/json")
+            return found
 
     # Volumes
 
@@ -163,7 +211,7 @@ class DockerEngine:
             answer = await self._docker.volumes.list(filters=dict(filters))
         if answer.get("Warnings"):
             # A volume driver did not answer: a volume missing in the list may exist all the same.
-            raise _away("list volumes", "; ".join(map(str, answer["Warnings"])))
+            raise away("list volumes", "; ".join(map(str, answer["Warnings"])))
         return list(answer.get("Volumes") or ())
 
     async def volume(self, name: str) -> Document:
@@ -238,11 +286,11 @@ class DockerEngine:
             yield
         except aiodocker.DockerError as error:
             sorted_error = await self._sorted(what, error)
-            if reading and isinstance(sorted_error, Refused):
-                sorted_error = _away(what, str(sorted_error))
+            if reading and isinstance(sorted_error, CallRefused):
+                sorted_error = away(what, str(sorted_error))
             raise sorted_error from error
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise _away(what, str(error) or type(error).__name__) from error
+            raise away(what, str(error) or type(error).__name__) from error
 
     async def _sorted(self, what: str, error: aiodocker.DockerError) -> Exception:
         message = str(error.message).strip()
@@ -252,19 +300,66 @@ class DockerEngine:
             case HTTPStatus.CONFLICT:
                 return Conflict(message)
             case HTTPStatus.SERVICE_UNAVAILABLE | 900:  # 900: aiodocker could not connect
-                return _away(what, message)
+                return away(what, message)
             case _ if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                return Refused(message)
+                return CallRefused(message)
         if what != "ping":
             try:
                 await self.ping()
             except EffectError:
-                return _away(what, message)
-            return Refused(message)
-        return _away(what, message)
+                return away(what, message)
+            return CallRefused(message)
+        return away(what, message)
 
 
-def _away(what: str, why: str) -> EffectError:
+class HijackedConnection:
+    """A connection to the engine that carries one command's input and output.
+
+    aiodocker reads it with flow control, but can neither end the input alone nor drop the connection at once.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def read(self) -> Any:
+        """The next piece, as (stream, data); None: the end, or the connection was lost."""
+        try:
+            return await self._stream.read_out()
+        except (aiohttp.ClientError, OSError):
+            return None
+
+    async def write(self, data: bytes) -> None:
+        """Send input; dropped if the other side is gone, of which ``read`` learns more."""
+        if self._transport is not None and not self._transport.is_closing():
+            with suppress(aiohttp.ClientError, OSError, AssertionError):
+                await self._stream.write_in(data)
+
+    def end_input(self) -> bool:
+        """End the input; False: this kind of connection cannot."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return True
+        if not transport.can_write_eof():
+            return False
+        transport.write_eof()
+        return True
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._stream._closed = True  # or it warns
+        if self._stream._resp is not None:
+            self._stream._resp.close()
+
+    @property
+    def _transport(self) -> Any:
+        response = self._stream._resp
+        connection = response.connection if response is not None else None
+        return connection.transport if connection is not None else None
+
+
+def away(what: str, why: str) -> EffectError:
+    """An engine that did not answer."""
     return EffectError(
         FailureCode.DOCKER_API_ERROR,
         f"The Docker engine did not answer ({what}): {why}",

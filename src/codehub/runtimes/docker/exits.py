@@ -13,8 +13,8 @@ import structlog
 
 from codehub.domain.errors import EffectError
 from codehub.kit.tasks import cancel_and_wait
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
-from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role, find_workspace
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, NotFound
+from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, ObjectRole, find_workspace
 
 OnExit = Callable[[UUID], None]
 
@@ -31,7 +31,7 @@ class ExitWatch:
         self._filters = {
             "type": ["container"],
             "event": ["die", "pause", "unpause"],
-            "label": [f"{INSTALLATION}={names.installation_id}", f"{ROLE}={Role.WORKSPACE.value}"],
+            "label": [f"{INSTALLATION}={names.installation_id}", f"{ROLE}={ObjectRole.WORKSPACE.value}"],
         }
         self._task: asyncio.Task[None] | None = None
 
@@ -51,7 +51,7 @@ class ExitWatch:
                     async for event in events:
                         pause = _FIRST_PAUSE_SECONDS
                         self._hint(event.get("Actor", {}).get("Attributes"))
-            except (EffectError, NotFound, Refused, Conflict) as error:
+            except (EffectError, NotFound, CallRefused, Conflict) as error:
                 log.info("not hearing from the Docker engine", error=str(error), pause_seconds=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -32,10 +32,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.base import Token
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
-from codehub.runtimes.docker.inventory import Fence, Resources
-from codehub.runtimes.docker.names import Names, Role
+from codehub.runtimes.base import FencingToken
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, NotFound
+from codehub.runtimes.docker.inventory import FenceVolume, Resources
+from codehub.runtimes.docker.names import Names, ObjectRole
 from codehub.runtimes.docker.observe import EngineObserver
 
 KEPT = timedelta(minutes=5)
@@ -50,7 +50,7 @@ class Fences:
         self._names = names
         self._observer = observer
 
-    async def admit(self, workspace_id: UUID, token: Token) -> Resources:
+    async def admit(self, workspace_id: UUID, token: FencingToken) -> Resources:
         """Record ``token`` unless it is outranked; what exists. Raises ``STALE_TOKEN``."""
         resources = await self.verify(workspace_id, token)
         if is_recorded(token, resources):
@@ -58,7 +58,7 @@ class Fences:
         await self.record(workspace_id, token)
         return await self.verify(workspace_id, token)
 
-    async def record(self, workspace_id: UUID, token: Token) -> None:
+    async def record(self, workspace_id: UUID, token: FencingToken) -> None:
         """Create the fence of a token.
 
         A caller of this alone must ``verify`` between it and a call that cannot be undone.
@@ -67,20 +67,20 @@ class Fences:
             # Never the operator's volume driver: a fence needs no space, and must not need a network.
             await self._engine.create_volume(
                 self._names.fence(workspace_id, token),
-                labels=self._names.labels(workspace_id, Role.FENCE, token),
+                labels=self._names.labels(workspace_id, ObjectRole.FENCE, token),
                 driver="local",
             )
-        except (Refused, Conflict, NotFound) as error:
+        except (CallRefused, Conflict, NotFound) as error:
             raise EffectError(
                 FailureCode.VOLUME_CREATE_FAILED, f"The token could not be recorded: {error}"
             ) from error
 
-    async def remove_lower(self, token: Token, resources: Resources) -> None:
+    async def remove_lower(self, token: FencingToken, resources: Resources) -> None:
         """Remove the fences that ours outranks. May run beside the action."""
         with suppress(EffectError):  # the next admission removes them
             await self._remove(fence for fence in resources.fences if fence.token < token)
 
-    async def verify(self, workspace_id: UUID, token: Token) -> Resources:
+    async def verify(self, workspace_id: UUID, token: FencingToken) -> Resources:
         """List what exists. Raises ``STALE_TOKEN`` if a higher token does."""
         resources = await self._observer.observe_one(workspace_id)
         require_not_above(token, resources.highest_token)
@@ -93,17 +93,17 @@ class Fences:
             if resources.container is None and resources.job is None and not resources.home:
                 await self._remove(fence for fence in resources.fences if _is_old(fence, now=now))
 
-    async def _remove(self, fences: Iterable[Fence]) -> None:
+    async def _remove(self, fences: Iterable[FenceVolume]) -> None:
         for fence in fences:
-            with suppress(NotFound, Conflict, Refused):  # a fence too many is harmless
+            with suppress(NotFound, Conflict, CallRefused):  # a fence too many is harmless
                 await self._engine.remove_volume(fence.name)
 
 
-def is_recorded(token: Token, resources: Resources) -> bool:
+def is_recorded(token: FencingToken, resources: Resources) -> bool:
     return any(fence.token == token for fence in resources.fences)
 
 
-def require_not_above(token: Token, highest: Token) -> None:
+def require_not_above(token: FencingToken, highest: FencingToken) -> None:
     """Raise ``STALE_TOKEN`` if ``highest`` outranks ``token``."""
     if token < highest:
         raise EffectError(
@@ -114,7 +114,7 @@ def require_not_above(token: Token, highest: Token) -> None:
         )
 
 
-def _is_old(fence: Fence, *, now: datetime) -> bool:
+def _is_old(fence: FenceVolume, *, now: datetime) -> bool:
     try:
         return now - datetime.fromisoformat(fence.created_at) > KEPT
     except (ValueError, TypeError):

@@ -13,14 +13,14 @@ import structlog
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.kit.single_flight import SingleFlight
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, Document, NotFound
 
 log = structlog.get_logger(__name__)
 
 _REPORT_SECONDS = 10.0
 
 
-class Images:
+class EngineImages:
     def __init__(self, engine: DockerEngine, allowed: Sequence[str]) -> None:
         self.allowed = list(allowed)
         self._engine = engine
@@ -38,18 +38,18 @@ class Images:
             return await self._engine.image(reference)
         except NotFound:
             await self._pulls.run(reference, partial(self._pull, reference))
-        except Refused as error:
+        except CallRefused as error:
             raise _failed(reference, str(error)) from error
         try:
             return await self._engine.image(reference)
-        except (NotFound, Refused) as error:
+        except (NotFound, CallRefused) as error:
             raise _failed(reference, str(error)) from error
 
     async def find(self, reference: str) -> Document | None:
         """The image's description; None: the engine lacks it."""
         try:
             return await self._engine.image(reference)
-        except (NotFound, Refused):
+        except (NotFound, CallRefused):
             return None
 
     async def close(self) -> None:
@@ -68,7 +68,7 @@ class Images:
                     told_at = monotonic()
                     done, total = (sum(each) for each in zip(*layers.values(), strict=True))
                     log.info("pulling image", image=reference, done_bytes=done, total_bytes=total)
-        except (NotFound, Refused, Conflict) as error:
+        except (NotFound, CallRefused, Conflict) as error:
             raise _failed(reference, str(error)) from error
 
 

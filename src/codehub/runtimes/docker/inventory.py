@@ -14,12 +14,12 @@ from uuid import UUID
 
 from codehub.domain.endings import Ending
 from codehub.domain.states import ContainerState
-from codehub.runtimes.base import Address, Observation, Sighting, Token
+from codehub.runtimes.base import Address, FencingToken, Observation, Sighting
 from codehub.runtimes.docker.engine import Document
 from codehub.runtimes.docker.names import (
     PORT,
     Names,
-    Role,
+    ObjectRole,
     find_role,
     find_token,
     find_workspace,
@@ -47,8 +47,8 @@ class Container:
         return self.state in _RUNNING
 
     @property
-    def token(self) -> Token:
-        return find_token(self.labels) or Token(0, 0)
+    def token(self) -> FencingToken:
+        return find_token(self.labels) or FencingToken(0, 0)
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Stranger:
 
 
 @dataclass(frozen=True)
-class Fence:
+class FenceVolume:
     """An empty volume that records a token."""
 
     name: str
-    token: Token
+    token: FencingToken
     created_at: str
 
 
@@ -75,15 +75,15 @@ class Resources:
     container: Container | None = None
     job: Container | None = None
     home: bool = False
-    home_token: Token | None = None  # the token it was created with
-    fences: list[Fence] = field(default_factory=list)
+    home_token: FencingToken | None = None  # the token it was created with
+    fences: list[FenceVolume] = field(default_factory=list)
     strangers: list[Stranger] = field(default_factory=list)  # only known from a listing of this one
 
     @property
-    def highest_token(self) -> Token:
+    def highest_token(self) -> FencingToken:
         held = [each.token for each in (self.container, self.job) if each is not None]
         made = [] if self.home_token is None else [self.home_token]
-        return max([*held, *made, *(fence.token for fence in self.fences)], default=Token(0, 0))
+        return max([*held, *made, *(fence.token for fence in self.fences)], default=FencingToken(0, 0))
 
     @property
     def is_asleep(self) -> bool:
@@ -127,8 +127,8 @@ def sort_resources(
 def find_strangers(names: Names, workspace_id: UUID, containers: Iterable[Document]) -> list[Stranger]:
     """Containers that mount this home and are neither its workspace nor its job."""
     ours = {
-        Role.WORKSPACE: names.container(workspace_id),
-        Role.STORAGE_JOB: names.job(workspace_id),
+        ObjectRole.WORKSPACE: names.container(workspace_id),
+        ObjectRole.STORAGE_JOB: names.job(workspace_id),
     }
     return [
         Stranger(
@@ -180,9 +180,9 @@ def _sort_container(names: Names, listed: Document, found: dict[UUID, Resources]
         labels=labels,
         address=address_of(networks, labels),
     )
-    if role is Role.WORKSPACE and is_named(listed, names.container(workspace_id)):
+    if role is ObjectRole.WORKSPACE and is_named(listed, names.container(workspace_id)):
         found.setdefault(workspace_id, Resources()).container = container
-    elif role is Role.STORAGE_JOB and is_named(listed, names.job(workspace_id)):
+    elif role is ObjectRole.STORAGE_JOB and is_named(listed, names.job(workspace_id)):
         found.setdefault(workspace_id, Resources()).job = container
 
 
@@ -192,9 +192,9 @@ def _sort_volume(names: Names, volume: Document, found: dict[UUID, Resources]) -
     if workspace_id is None or role is None or not names.are_ours(labels, workspace_id, role):
         return
     name = str(volume["Name"])
-    if role is Role.HOME and name == names.home(workspace_id):
+    if role is ObjectRole.HOME and name == names.home(workspace_id):
         resources = found.setdefault(workspace_id, Resources())
         resources.home, resources.home_token = True, find_token(labels)
-    elif role is Role.FENCE and (token := find_token(labels)) is not None:
-        fence = Fence(name=name, token=token, created_at=str(volume.get("CreatedAt") or ""))
+    elif role is ObjectRole.FENCE and (token := find_token(labels)) is not None:
+        fence = FenceVolume(name=name, token=token, created_at=str(volume.get("CreatedAt") or ""))
         found.setdefault(workspace_id, Resources()).fences.append(fence)

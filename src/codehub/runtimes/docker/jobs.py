@@ -16,12 +16,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.base import ProgressCallback, StorageJob, StorageKind, StorageResult, Token
+from codehub.runtimes.base import FencingToken, ProgressCallback, StorageJob, StorageKind, StorageResult
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.containers import ending_of
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, NotFound, Refused
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, NotFound
 from codehub.runtimes.docker.frames import STDOUT
-from codehub.runtimes.docker.names import Names, Role
+from codehub.runtimes.docker.names import Names, ObjectRole
 from codehub.runtimes.docker.order import LOGS, hardening, home_mount
 from codehub.runtimes.docker.settings import JobSettings
 from codehub.runtimes.job_protocol import find_message, find_progress, outcome
@@ -42,7 +42,7 @@ class Jobs:
     def image(self) -> str:
         return self._settings.image
 
-    async def create(self, job: StorageJob, token: Token) -> str:
+    async def create(self, job: StorageJob, token: FencingToken) -> str:
         """Create the job's container, not started. The caller has freed its name."""
         try:
             return await self._engine.create_container(
@@ -52,13 +52,13 @@ class Jobs:
             raise EffectError(
                 FailureCode.VOLUME_IN_USE, f"another storage job has begun meanwhile: {error}"
             ) from error
-        except (Refused, NotFound) as error:
+        except (CallRefused, NotFound) as error:
             raise _failed(str(error)) from error
 
     async def start(self, container_id: str, job: StorageJob) -> None:
         try:
             await self._engine.feed(container_id, self._order(job))
-        except (Refused, NotFound, Conflict) as error:
+        except (CallRefused, NotFound, Conflict) as error:
             raise _failed(str(error)) from error
 
     async def follow(self, container_id: str, *, on_progress: ProgressCallback) -> StorageResult:
@@ -97,11 +97,11 @@ class Jobs:
                         await on_progress(progress)
                     else:
                         final = message
-        except (NotFound, Refused) as error:
+        except (NotFound, CallRefused) as error:
             raise _failed(str(error)) from error
         return final, list(tail)
 
-    def _config(self, job: StorageJob, token: Token) -> dict[str, Any]:
+    def _config(self, job: StorageJob, token: FencingToken) -> dict[str, Any]:
         settings = self._settings
         archiving = job.kind is StorageKind.ARCHIVE
         mounts = [home_mount(self._names, job.workspace_id, target=VOLUME, read_only=archiving)]
@@ -115,7 +115,7 @@ class Jobs:
             "User": "0:0",
             "Env": [f"{name}={value}" for name, value in settings.env.items()],
             "Labels": {
-                **self._names.labels(job.workspace_id, Role.STORAGE_JOB, token),
+                **self._names.labels(job.workspace_id, ObjectRole.STORAGE_JOB, token),
                 labels.OP_ID: str(job.op_id),
             },
             "OpenStdin": True,
@@ -147,7 +147,7 @@ class Jobs:
         return json.dumps(order).encode() + b"\n"
 
 
-def in_use(job_token: Token) -> EffectError:
+def in_use(job_token: FencingToken) -> EffectError:
     return EffectError(
         FailureCode.VOLUME_IN_USE,
         "a storage job is using the volume",

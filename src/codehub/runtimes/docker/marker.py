@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Iterable
 
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
-from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, Role
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, Document, NotFound
+from codehub.runtimes.docker.names import INSTALLATION, ROLE, Names, ObjectRole
 
 
 class Marker:
@@ -52,8 +52,8 @@ class Marker:
                 "installation: its disk is not mounted, or DOCKER_HOST names another engine.",
                 endpoint="docker",
             )
-        labels = {INSTALLATION: self._names.installation_id, ROLE: Role.MARKER.value}
+        labels = {INSTALLATION: self._names.installation_id, ROLE: ObjectRole.MARKER.value}
         try:
             await self._engine.create_volume(name, labels=labels, driver="local")
-        except (Refused, Conflict, NotFound) as error:
+        except (CallRefused, Conflict, NotFound) as error:
             raise EffectError(FailureCode.DOCKER_API_ERROR, f"The engine takes no volume: {error}") from error

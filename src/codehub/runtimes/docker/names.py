@@ -9,6 +9,7 @@ installation, its workspace and its role; a container also mounts the home.
     ws-{id}-home       volume      role home
     ws-{id}-fence-…    volume      role fence: the highest token seen (``fences``)
     codehub-{…}        volume      role marker: this engine holds our homes (``marker``)
+    codehub-{…}-inside-…           ``inside`` for workspaces to mount (``inside_volume``)
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import FencingToken
 
 WORKSPACE = "codehub.workspace"
 INSTALLATION = "codehub.installation"
@@ -26,6 +27,8 @@ ROLE = "codehub.role"
 OP_SEQ = "codehub.op_seq"
 EPOCH = "codehub.epoch"
 OP_ID = "codehub.op_id"  # storage jobs: their operation
+INSIDE = "codehub.inside"  # on containers that mount ``inside``
+COPY = "codehub.copy"  # on the record of a version of ``inside``: the volume that has it
 ACCIDENT = "codehub.made_by_accident"  # on a volume that Docker created because it was missing
 
 # Labels of images (see docs/operate/images.md), copied to the container so that one listing has them.
@@ -35,12 +38,15 @@ BASE_PATH = "codehub.base-path"
 IMAGE = "codehub.image"
 
 
-class Role(StrEnum):
+class ObjectRole(StrEnum):
     WORKSPACE = "workspace"
     STORAGE_JOB = "storage-job"
     HOME = "home"
     FENCE = "fence"
     MARKER = "marker"
+    INSIDE = "inside"
+    INSIDE_RECORD = "inside-record"
+    INSIDE_FILLING = "inside-filling"
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,9 @@ class Names:
     def marker(self) -> str:
         return f"codehub-{self.installation_id}"
 
+    def inside(self, digest: str) -> str:
+        return f"codehub-{self.installation_id}-inside-{digest[:12]}"
+
     def container(self, workspace_id: UUID) -> str:
         return f"ws-{workspace_id}"
 
@@ -62,12 +71,12 @@ class Names:
     def home(self, workspace_id: UUID) -> str:
         return f"ws-{workspace_id}-home"
 
-    def fence(self, workspace_id: UUID, token: Token) -> str:
+    def fence(self, workspace_id: UUID, token: FencingToken) -> str:
         """Name of a fence. Contains the installation: volumes of one name are one volume."""
         mark = sha256(self.installation_id.encode()).hexdigest()[:8]
         return f"ws-{workspace_id}-fence-{mark}-{token.op_seq}-{token.epoch}"
 
-    def labels(self, workspace_id: UUID, role: Role, token: Token) -> dict[str, str]:
+    def labels(self, workspace_id: UUID, role: ObjectRole, token: FencingToken) -> dict[str, str]:
         return {
             INSTALLATION: self.installation_id,
             WORKSPACE: str(workspace_id),
@@ -76,7 +85,7 @@ class Names:
             EPOCH: str(token.epoch),
         }
 
-    def are_ours(self, labels: Mapping[str, str] | None, workspace_id: UUID, role: Role) -> bool:
+    def are_ours(self, labels: Mapping[str, str] | None, workspace_id: UUID, role: ObjectRole) -> bool:
         found = labels or {}
         return (
             found.get(INSTALLATION) == self.installation_id
@@ -92,17 +101,17 @@ def find_workspace(labels: Mapping[str, str] | None) -> UUID | None:
         return None
 
 
-def find_role(labels: Mapping[str, str] | None) -> Role | None:
+def find_role(labels: Mapping[str, str] | None) -> ObjectRole | None:
     try:
-        return Role((labels or {}).get(ROLE, ""))
+        return ObjectRole((labels or {}).get(ROLE, ""))
     except ValueError:
         return None
 
 
-def find_token(labels: Mapping[str, str] | None) -> Token | None:
+def find_token(labels: Mapping[str, str] | None) -> FencingToken | None:
     found = labels or {}
     try:
-        return Token(int(found[OP_SEQ]), int(found[EPOCH]))
+        return FencingToken(int(found[OP_SEQ]), int(found[EPOCH]))
     except (KeyError, ValueError):
         return None
 

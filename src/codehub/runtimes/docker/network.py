@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, Document, NotFound
 from codehub.runtimes.docker.names import INSTALLATION, Names
 
 LOOK_AGAIN_SECONDS = 0.5
@@ -62,7 +62,7 @@ class PrivateNetwork:
             made = await self._create()
             if await self._is_alone(made):
                 return made
-            with suppress(NotFound, Conflict, Refused):
+            with suppress(NotFound, Conflict, CallRefused):
                 await self._engine.remove_network(made)
             await asyncio.sleep(random.uniform(0, LOOK_AGAIN_SECONDS))
             if (found := await self._find()) is not None:
@@ -89,7 +89,7 @@ class PrivateNetwork:
         }
         try:
             return await self._engine.create_network(config)
-        except (Refused, NotFound, Conflict) as error:
+        except (CallRefused, NotFound, Conflict) as error:
             raise EffectError(
                 FailureCode.CONTAINER_START_FAILED, f"The private network could not be made: {error}"
             ) from error

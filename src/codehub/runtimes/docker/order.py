@@ -1,8 +1,8 @@
 """Build a container's configuration for Docker from an order. Pure.
 
 Nothing here may be loosened by an image or a caller: never privileged, no capabilities, no new privileges,
-Docker's default seccomp profile, no ports on the host, no mount but the home, no restart by the engine (the
-Reconciler decides). The user is the image's own, which should not be root.
+Docker's default seccomp profile, no ports on the host, no mount but the home and ``inside``, no restart by the
+engine (the Reconciler decides). The user is the image's own, which should not be root.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from codehub.runtimes.base import Limits, Token
+from codehub.runtimes.base import FencingToken, ResourceLimits
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.engine import Document
+from codehub.runtimes.docker.inside_volume import inside_mount
 from codehub.runtimes.docker.inventory import port_of
-from codehub.runtimes.docker.names import Names, Role
+from codehub.runtimes.docker.names import Names, ObjectRole
 
 DEFAULT_HOME = "/home/workspace"
 LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}
@@ -26,12 +27,13 @@ class Order:
     """One start of one workspace."""
 
     workspace_id: UUID
-    token: Token
+    token: FencingToken
     image_ref: str
     env: Mapping[str, str]
-    limits: Limits
+    limits: ResourceLimits
     base_path: str
     stop_grace_seconds: int
+    inside: str | None = None  # the volume that has it; None: the workspace goes without
 
 
 def container_config(order: Order, *, image: Document, names: Names, network: str) -> dict[str, Any]:
@@ -45,27 +47,31 @@ def container_config(order: Order, *, image: Document, names: Names, network: st
         "CODEHUB_PORT": str(port),
         "CODEHUB_BASE_PATH": order.base_path,
     }
+    mounts = [home_mount(names, order.workspace_id, target=home)]
+    if order.inside is not None:
+        mounts.append(inside_mount(order.inside))
     return {
         "Image": order.image_ref,
         "Hostname": f"ws-{str(order.workspace_id)[:8]}",
         "Env": [f"{name}={value}" for name, value in env.items()],
         "Labels": {
-            **names.labels(order.workspace_id, Role.WORKSPACE, order.token),
+            **names.labels(order.workspace_id, ObjectRole.WORKSPACE, order.token),
             labels.PORT: str(port),
             labels.BASE_PATH: "true" if serves_base_path(wanted) else "false",
             labels.IMAGE: order.image_ref,
+            labels.INSIDE: "true" if order.inside is not None else "false",
         },
         "StopTimeout": order.stop_grace_seconds,
         "HostConfig": {
             **hardening(order.limits),
             "NetworkMode": network,
-            "Mounts": [home_mount(names, order.workspace_id, target=home)],
+            "Mounts": mounts,
             "LogConfig": LOGS,
         },
     }
 
 
-def hardening(limits: Limits) -> dict[str, Any]:
+def hardening(limits: ResourceLimits) -> dict[str, Any]:
     """Host configuration of workspaces and storage jobs alike."""
     config: dict[str, Any] = {
         "Privileged": False,

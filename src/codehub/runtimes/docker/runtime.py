@@ -7,8 +7,9 @@ engine, and any of them may die anywhere.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -19,31 +20,34 @@ from codehub.domain.states import ContainerState
 from codehub.kit.tasks import cancel_and_wait, finish
 from codehub.runtimes.base import (
     Address,
-    Limits,
+    FencingToken,
     Observation,
+    OnWait,
     ProgressCallback,
+    ResourceLimits,
     StorageJob,
     StorageKind,
     StorageResult,
-    Token,
 )
-from codehub.runtimes.docker import fences
+from codehub.runtimes.docker import execs, fences
 from codehub.runtimes.docker import names as labels
 from codehub.runtimes.docker.acting import Acting
-from codehub.runtimes.docker.containers import Containers, NetworkGone
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
+from codehub.runtimes.docker.containers import Containers, InsideGone, NetworkGone
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, Document, NotFound
 from codehub.runtimes.docker.exits import ExitWatch, OnExit
 from codehub.runtimes.docker.fences import Fences, is_recorded
-from codehub.runtimes.docker.images import Images
+from codehub.runtimes.docker.images import EngineImages
+from codehub.runtimes.docker.inside_volume import InsideVolume
 from codehub.runtimes.docker.inventory import Container, Resources, observation
 from codehub.runtimes.docker.jobs import Jobs, in_use
 from codehub.runtimes.docker.marker import Marker
-from codehub.runtimes.docker.names import Names, Role
+from codehub.runtimes.docker.names import Names, ObjectRole
 from codehub.runtimes.docker.network import PrivateNetwork
 from codehub.runtimes.docker.observe import EngineObserver
 from codehub.runtimes.docker.order import Order, container_config, image_labels, serves_base_path
 from codehub.runtimes.docker.settings import DockerSettings, JobSettings
 from codehub.runtimes.docker.users import require_no_stranger
+from codehub.runtimes.exec_stream import ExecStream, TerminalSize
 
 log = structlog.get_logger(__name__)
 
@@ -70,9 +74,10 @@ class DockerRuntime:
         self._marker = Marker(self._engine, self._names)
         self._observer = EngineObserver(self._engine, self._names, self._marker)
         self._fences = Fences(self._engine, self._names, self._observer)
-        self._containers = Containers(self._engine, self._names, self._fences)
+        self._inside = InsideVolume(self._engine, self._names)
+        self._containers = Containers(self._engine, self._names, self._fences, self._inside)
         self._network = PrivateNetwork(self._engine, self._names, given=settings.network)
-        self._images = Images(self._engine, settings.images)
+        self._images = EngineImages(self._engine, settings.images)
         self._jobs = Jobs(self._engine, self._names, jobs)
         self._acting = Acting(self._fences, self._marker)
         self._exits = ExitWatch(self._engine, self._names, on_exit)
@@ -110,10 +115,7 @@ class DockerRuntime:
         return list(self._images.allowed)
 
     def uses_base_path(self, image_ref: str) -> bool:
-        """Whether the image serves below ``/w/{id}/``; else the proxy removes the prefix.
-
-        Known from the container's labels, which every call of ``address`` reads.
-        """
+        """Whether the image serves below ``/w/{id}/``, by the labels ``address`` has read."""
         return self._base_paths.get(image_ref, False)
 
     # Observing
@@ -157,8 +159,20 @@ class DockerRuntime:
                     yield piece
         except NotFound:
             return
-        except Refused as error:
+        except CallRefused as error:
             raise EffectError(FailureCode.DOCKER_API_ERROR, str(error)) from error
+
+    async def exec(
+        self,
+        workspace_id: UUID,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        tty: TerminalSize | None = None,
+    ) -> ExecStream:
+        container = await self._find_container(workspace_id)
+        return await execs.run(self._engine, container, workspace_id, argv, env=env or {}, cwd=cwd, tty=tty)
 
     async def _find_container(self, workspace_id: UUID) -> Container | None:
         container = await self._containers.find(workspace_id)
@@ -168,7 +182,7 @@ class DockerRuntime:
 
     # Volumes
 
-    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+    async def provision(self, workspace_id: UUID, *, token: FencingToken, image_ref: str = "") -> None:
         async with self._acting.alone_on(workspace_id):
             resources = await self._fences.verify(workspace_id, token)
             if not resources.home and await self._make_volume(workspace_id, token):
@@ -177,7 +191,7 @@ class DockerRuntime:
                 if not admitted.home:
                     await self._make_volume(workspace_id, token)
 
-    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+    async def delete_volume(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting.on(workspace_id, token) as resources:
             await self._without_job(resources, token)
             if resources.container is not None:
@@ -193,10 +207,11 @@ class DockerRuntime:
         self,
         workspace_id: UUID,
         *,
-        token: Token,
+        token: FencingToken,
         image_ref: str,
         env: Mapping[str, str],
-        limits: Limits,
+        limits: ResourceLimits,
+        on_wait: OnWait = None,  # nothing waits: there is one node
     ) -> None:
         self._images.require_allowed(image_ref)
         order = Order(
@@ -204,7 +219,7 @@ class DockerRuntime:
             token=token,
             image_ref=image_ref,
             env=env,
-            limits=_or_default(limits, self._settings.default_limits),
+            limits=limits.or_default(self._settings.default_limits),
             base_path=self._settings.base_path.format(id=workspace_id),
             stop_grace_seconds=self._settings.stop_grace_seconds,
         )
@@ -220,7 +235,7 @@ class DockerRuntime:
             async with self._acting.admitted(workspace_id, token) as admitted:
                 await self._clean_up_and_start(order, admitted)
 
-    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+    async def stop(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting.on(workspace_id, token) as resources:
             await self._end(resources.container)
 
@@ -229,10 +244,7 @@ class DockerRuntime:
             await self._end((await self._observer.observe_one(workspace_id)).container)
 
     async def stop_all(self) -> None:
-        """Stop every container of this installation, for ``codehub up``'s Ctrl-C.
-
-        Volumes and desired states stay.
-        """
+        """Stop every container of ours, for ``codehub up``; volumes and desired states stay."""
         seen = await self.observe()
         running = [each for each, what in seen.sightings.items() if what.container is not ContainerState.NONE]
         await asyncio.gather(*(self.remove_orphan_container(each) for each in running))
@@ -240,7 +252,12 @@ class DockerRuntime:
     # Storage jobs
 
     async def run_storage_job(
-        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+        self,
+        job: StorageJob,
+        *,
+        token: FencingToken,
+        on_progress: ProgressCallback,
+        on_wait: OnWait = None,
     ) -> StorageResult:
         made_volume = done = False
         try:
@@ -262,12 +279,12 @@ class DockerRuntime:
         finally:
             await finish(self._end_job(job, token, remove_volume=made_volume and not done))
 
-    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+    async def kill_storage_job(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting.on(workspace_id, token) as resources:
             if resources.job is not None:
                 await self._containers.remove(resources.job.id)
 
-    async def _prepare_job(self, job: StorageJob, resources: Resources, token: Token) -> bool:
+    async def _prepare_job(self, job: StorageJob, resources: Resources, token: FencingToken) -> bool:
         """Check that the job may run, and create the volume of a restore. True: created here."""
         if resources.container is not None and resources.container.is_running:
             raise EffectError(FailureCode.VOLUME_IN_USE, "the workspace is running")
@@ -282,7 +299,7 @@ class DockerRuntime:
         await self._make_volume(job.workspace_id, token)
         return True
 
-    async def _end_job(self, job: StorageJob, token: Token, *, remove_volume: bool) -> None:
+    async def _end_job(self, job: StorageJob, token: FencingToken, *, remove_volume: bool) -> None:
         """Remove our job, and the empty volume of a restore that failed.
 
         Found by its labels, because a call that is cancelled while the engine creates the container never
@@ -299,7 +316,9 @@ class DockerRuntime:
 
     # Helpers of the calls above
 
-    async def _without_job(self, resources: Resources, token: Token, *, may_end_equal: bool = False) -> None:
+    async def _without_job(
+        self, resources: Resources, token: FencingToken, *, may_end_equal: bool = False
+    ) -> None:
         """Remove the storage job, dead or alive; raise if it runs and is not outranked."""
         job = resources.job
         if job is None:
@@ -309,15 +328,15 @@ class DockerRuntime:
             raise in_use(job.token)
         await self._containers.remove(job.id)
 
-    async def _make_volume(self, workspace_id: UUID, token: Token) -> bool:
+    async def _make_volume(self, workspace_id: UUID, token: FencingToken) -> bool:
         """Create the home. True: it carries our token; False: another process created it meanwhile."""
         name = self._names.home(workspace_id)
-        wanted = self._names.labels(workspace_id, Role.HOME, token)
+        wanted = self._names.labels(workspace_id, ObjectRole.HOME, token)
         try:
             made = await self._engine.create_volume(name, labels=wanted, driver=self._settings.volume_driver)
-        except (Refused, Conflict, NotFound) as error:
+        except (CallRefused, Conflict, NotFound) as error:
             raise EffectError(FailureCode.VOLUME_CREATE_FAILED, str(error)) from error
-        if not self._names.are_ours(made.get("Labels"), workspace_id, Role.HOME):
+        if not self._names.are_ours(made.get("Labels"), workspace_id, ObjectRole.HOME):
             raise EffectError(
                 FailureCode.VOLUME_CREATE_FAILED,
                 f"a volume called {name} exists and is not of this installation; it was left alone",
@@ -329,7 +348,7 @@ class DockerRuntime:
             await self._engine.remove_volume(self._names.home(workspace_id))
         except NotFound:
             return
-        except (Conflict, Refused) as error:
+        except (Conflict, CallRefused) as error:
             raise EffectError(FailureCode.VOLUME_IN_USE, str(error)) from error
 
     async def _clean_up_and_start(self, order: Order, resources: Resources) -> None:
@@ -345,13 +364,15 @@ class DockerRuntime:
         self._base_paths[order.image_ref] = serves_base_path(image_labels(image))
         for last in (False, True):
             network = await self._network.get()
+            order = replace(order, inside=await self._inside.get(order.image_ref))
             config = container_config(order, image=image, names=self._names, network=network)
             try:
                 await self._containers.launch(
                     order, config, settle_seconds=self._settings.settle_seconds, record=record
                 )
-            except NetworkGone as error:
+            except (NetworkGone, InsideGone) as error:
                 self._network.forget()
+                self._inside.forget()
                 record = False
                 if last:
                     raise EffectError(FailureCode.CONTAINER_START_FAILED, str(error)) from error
@@ -370,14 +391,7 @@ class DockerRuntime:
         while True:
             try:
                 await self._fences.sweep()
+                await self._inside.sweep()
             except EffectError as error:
                 log.info("old tokens were not removed", error=error.message)
             await asyncio.sleep(fences.SWEEP_EVERY.total_seconds())
-
-
-def _or_default(limits: Limits, default: Limits) -> Limits:
-    return Limits(
-        cpus=limits.cpus if limits.cpus is not None else default.cpus,
-        memory_bytes=limits.memory_bytes if limits.memory_bytes is not None else default.memory_bytes,
-        pids=limits.pids if limits.pids is not None else default.pids,
-    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from codehub.runtimes.base import Limits
+from codehub.runtimes.base import ResourceLimits
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 JOB_COMMAND = ("python3", "-m", "codehub.archives.job")
@@ -26,7 +26,7 @@ class JobSettings:
     command: Sequence[str] = JOB_COMMAND
     archive_source: str | None = None
     network: str = "bridge"
-    limits: Limits = field(default_factory=lambda: Limits(pids=256))
+    limits: ResourceLimits = field(default_factory=lambda: ResourceLimits(pids=256))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class DockerSettings:
     images: Sequence[str] = ()
     network: str | None = None
     volume_driver: str = "local"
-    default_limits: Limits = field(default_factory=Limits)
+    default_limits: ResourceLimits = field(default_factory=ResourceLimits)
     base_path: str = "/w/{id}/"
     stop_grace_seconds: int = 10
     settle_seconds: float = 1.0

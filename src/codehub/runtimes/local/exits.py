@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from codehub.runtimes.local.processes import Identity, is_alive
+from codehub.runtimes.local.processes import ProcessIdentity, is_alive
 
 OnExit = Callable[[UUID], None]
 
@@ -19,9 +19,9 @@ class ExitWatch:
 
     def __init__(self, on_exit: OnExit | None) -> None:
         self._on_exit = on_exit
-        self._watched: dict[UUID, tuple[Identity, int]] = {}
+        self._watched: dict[UUID, tuple[ProcessIdentity, int]] = {}
 
-    def watch(self, running: Mapping[UUID, Identity]) -> None:
+    def watch(self, running: Mapping[UUID, ProcessIdentity]) -> None:
         """Watch these too. One that ended meanwhile is left to the next observation."""
         if self._on_exit is None:
             return
@@ -35,7 +35,7 @@ class ExitWatch:
         for workspace_id in list(self._watched):
             self._forget(workspace_id)
 
-    def _watch(self, workspace_id: UUID, identity: Identity) -> None:
+    def _watch(self, workspace_id: UUID, identity: ProcessIdentity) -> None:
         try:
             fd = os.pidfd_open(identity.pid)
         except OSError:  # ended, or no descriptors left: no hint then

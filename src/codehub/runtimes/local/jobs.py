@@ -20,13 +20,13 @@ from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.runtimes.base import ProgressCallback, StorageJob, StorageResult, Token
+from codehub.runtimes.base import FencingToken, ProgressCallback, StorageJob, StorageResult
 from codehub.runtimes.job_protocol import find_message, find_progress, outcome
 from codehub.runtimes.local import locks, logs
 from codehub.runtimes.local.layout import Layout
 from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import UnreadableRecord, find_record, record_head
-from codehub.runtimes.local.spawn import JOB_VARIABLE, Child, job_environment, spawn_job
+from codehub.runtimes.local.spawn import JOB_VARIABLE, DetachedProcess, job_environment, spawn_job
 from codehub.runtimes.local.stop import end_all
 from codehub.runtimes.local.threads import Threads
 
@@ -53,13 +53,13 @@ class RunningJob:
     still knows what to kill.
     """
 
-    child: Child | None = None
+    child: DetachedProcess | None = None
     log_start: int = 0
 
 
 @asynccontextmanager
 async def without_job(
-    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None
+    layout: Layout, threads: Threads, workspace_id: UUID, *, token: FencingToken | None
 ) -> AsyncIterator[None]:
     """Exclude storage jobs for the block; end an outranked one, raise for any other.
 
@@ -77,7 +77,12 @@ async def without_job(
 
 
 async def take_job_lock(
-    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
+    layout: Layout,
+    threads: Threads,
+    workspace_id: UUID,
+    *,
+    token: FencingToken | None,
+    may_end_equal: bool = False,
 ) -> int:
     """Take the job lock, after ending an outranked job that held it; its descriptor.
 
@@ -104,7 +109,13 @@ async def take_job_lock(
 
 
 def start_job(
-    layout: Layout, settings: JobSettings, job: StorageJob, running: RunningJob, *, token: Token, lock_fd: int
+    layout: Layout,
+    settings: JobSettings,
+    job: StorageJob,
+    running: RunningJob,
+    *,
+    token: FencingToken,
+    lock_fd: int,
 ) -> None:
     """Start the job's process. It inherits the lock, also if we die right after."""
     log = layout.job_output(job.workspace_id)
@@ -182,7 +193,12 @@ async def end_job(layout: Layout, threads: Threads, workspace_id: UUID, running:
 
 
 async def _end_recorded(
-    layout: Layout, threads: Threads, workspace_id: UUID, *, token: Token | None, may_end_equal: bool = False
+    layout: Layout,
+    threads: Threads,
+    workspace_id: UUID,
+    *,
+    token: FencingToken | None,
+    may_end_equal: bool = False,
 ) -> None:
     """Kill the recorded job. A record not written yet is no error: the caller tries again."""
     record = find_record(layout.job(workspace_id))
@@ -235,14 +251,14 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any
             yield message
 
 
-async def _close_after_exit(child: Child, transport: asyncio.ReadTransport) -> None:
+async def _close_after_exit(child: DetachedProcess, transport: asyncio.ReadTransport) -> None:
     """Close the pipe after the job's exit: a grandchild may hold it open for ever."""
     await _exit_code(child)
     await asyncio.sleep(_PIPE_SECONDS)
     transport.close()
 
 
-async def _exit_code(child: Child) -> int:
+async def _exit_code(child: DetachedProcess) -> int:
     pause = 0.001
     while (code := child.poll()) is None:
         await asyncio.sleep(pause)

@@ -20,7 +20,7 @@ from codehub.kit.trees import remove_tree
 from codehub.kit.unix_sockets import connect_without_links
 from codehub.runtimes.local import locks, ports
 from codehub.runtimes.local.layout import Layout
-from codehub.runtimes.local.records import Record
+from codehub.runtimes.local.records import ProcessRecord
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def reserve_address(layout: Layout, workspace_id: UUID, *, lock_fd: int, on_sock
     return ListenAddress(port, path)
 
 
-def remove_socket(layout: Layout, record: Record) -> None:
+def remove_socket(layout: Layout, record: ProcessRecord) -> None:
     """Remove the socket's directory: the process of the record has ended."""
     socket_path = layout.socket(record.port)
     if record.socket == str(socket_path):  # otherwise the data directory was moved, and the path is not ours

@@ -17,11 +17,11 @@ from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import FencingToken
 from codehub.runtimes.local.layout import Layout, unreadable
 from codehub.runtimes.local.threads import Threads
 
-_LOWEST = Token(op_seq=-1, epoch=-1)
+_LOWEST = FencingToken(op_seq=-1, epoch=-1)
 _TOKEN, _PORT = b"%20d %20d\n", b"%5d\n"  # fixed length: a new value overwrites all of the old
 _TOKEN_BYTES, _PORT_BYTES = len(_TOKEN % (0, 0)), len(_PORT % 0)
 
@@ -85,7 +85,7 @@ async def acting(
     threads: Threads,
     workspace_id: UUID,
     *,
-    token: Token | None,
+    token: FencingToken | None,
     timeout: float,
     first: Callable[[int], None] = lambda _lock_fd: None,
 ) -> AsyncIterator[int]:
@@ -107,7 +107,7 @@ async def acting(
         lock.release()
 
 
-def _enter(layout: Layout, lock: Lock, token: Token | None, first: Callable[[int], None]) -> bool:
+def _enter(layout: Layout, lock: Lock, token: FencingToken | None, first: Callable[[int], None]) -> bool:
     """Lock, admit and run ``first`` in one thread call. Blocking. False: the lock is taken."""
     layout.check()
     if not lock.try_to_take():
@@ -119,7 +119,7 @@ def _enter(layout: Layout, lock: Lock, token: Token | None, first: Callable[[int
     return True
 
 
-def highest_token(lock: Path) -> Token:
+def highest_token(lock: Path) -> FencingToken:
     """The highest token seen, or one below all others."""
     try:
         return _token_in(lock.read_bytes())
@@ -129,7 +129,7 @@ def highest_token(lock: Path) -> Token:
         raise unreadable(lock, error) from error
 
 
-def admit(lock_fd: int, token: Token) -> None:
+def admit(lock_fd: int, token: FencingToken) -> None:
     """Store a token that is not outranked; refuse a lower one. Fenced.
 
     The caller holds the lock. A crash right after this is harmless: the effect has not begun, and the same token is
@@ -154,16 +154,16 @@ def keep_port(lock_fd: int, port: int | None) -> None:
     os.pwrite(lock_fd, _PORT % (port or 0), _TOKEN_BYTES)
 
 
-def _token_in(content: bytes) -> Token:
+def _token_in(content: bytes) -> FencingToken:
     """Parse the token. It is not synced: a power cut may leave none, but also ends every earlier actor."""
     try:
         op_seq, epoch = content[:_TOKEN_BYTES].split()
-        return Token(int(op_seq), int(epoch))
+        return FencingToken(int(op_seq), int(epoch))
     except ValueError:
         return _LOWEST
 
 
-def stale(token: Token, highest: Token) -> EffectError:
+def stale(token: FencingToken, highest: FencingToken) -> EffectError:
     return EffectError(
         FailureCode.STALE_TOKEN,
         "a newer actor has taken this workspace over",

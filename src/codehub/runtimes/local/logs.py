@@ -5,12 +5,35 @@ copied to ``{id}.log.old`` and truncated; appending continues at the beginning. 
 truncation is lost, which is acceptable for logs.
 """
 
+import asyncio
 import os
 import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+
+from codehub.runtimes.local.threads import Threads
 
 MAX_BYTES = 4 * 1024 * 1024
 TAIL_BYTES = 64 * 1024
+_FOLLOW_SECONDS = 0.25
+
+
+async def pieces(
+    threads: Threads, log: Path, find_running: Callable[[], object | None] | None
+) -> AsyncIterator[bytes]:
+    """Recent output; with ``find_running`` later output too, until it is over and all was read."""
+    data, position = await threads.run(read_tail, log)
+    if data:
+        yield data
+    while find_running is not None:
+        running = await threads.run(find_running)
+        data, position = await threads.run(read_from, log, position)
+        if data:
+            yield data
+        elif running is None:
+            return
+        else:
+            await asyncio.sleep(_FOLLOW_SECONDS)
 
 
 def rotate(log: Path, *, max_bytes: int = MAX_BYTES) -> None:

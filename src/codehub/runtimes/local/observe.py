@@ -16,7 +16,7 @@ from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Endpoint, Observation, Sighting
 from codehub.runtimes.local import logs
 from codehub.runtimes.local.layout import Layout, find_uuid, unreadable, workspace_of
-from codehub.runtimes.local.processes import Identity, is_alive
+from codehub.runtimes.local.processes import ProcessIdentity, is_alive
 from codehub.runtimes.local.records import UnreadableRecord, find_record
 from codehub.runtimes.local.volumes import has_volume
 
@@ -28,7 +28,7 @@ class LocalObservation:
     """An observation, and the process of each running workspace."""
 
     observation: Observation
-    running: Mapping[UUID, Identity]
+    running: Mapping[UUID, ProcessIdentity]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def observe_files(layout: Layout, ids: Collection[UUID] | None) -> LocalObservat
         raise unreadable(layout.data_dir, error) from error
     # Most homes are at rest: sharing one sighting keeps the observation cheap.
     sightings = dict.fromkeys(listing.volumes, _AT_REST)
-    running: dict[UUID, Identity] = {}
+    running: dict[UUID, ProcessIdentity] = {}
     unreadable_ids = set(listing.unreadable)
     for workspace_id in listing.processes | listing.jobs:
         if workspace_id in unreadable_ids:
@@ -66,10 +66,12 @@ def observe_files(layout: Layout, ids: Collection[UUID] | None) -> LocalObservat
     return LocalObservation(Observation(sightings=sightings, unreadable=frozenset(unreadable_ids)), running)
 
 
-def _observe_one(layout: Layout, workspace_id: UUID, listing: _Listing) -> tuple[Sighting, Identity | None]:
+def _observe_one(
+    layout: Layout, workspace_id: UUID, listing: _Listing
+) -> tuple[Sighting, ProcessIdentity | None]:
     container = ContainerState.NONE
     address: Endpoint | None = None
-    running: Identity | None = None
+    running: ProcessIdentity | None = None
     if workspace_id in listing.processes and (record := find_record(layout.process(workspace_id))):
         if is_alive(record.identity):
             container, address = ContainerState.RUNNING, record.endpoint

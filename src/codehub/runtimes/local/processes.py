@@ -8,6 +8,7 @@ opened first and compared second, so the pid cannot be reused between the check 
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,7 +16,7 @@ LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """Identity of one process, unique across pid reuse and reboots."""
 
     pid: int
@@ -76,14 +77,14 @@ def find_stat(pid: int) -> Stat | None:
     )
 
 
-def is_alive(identity: Identity) -> bool:
+def is_alive(identity: ProcessIdentity) -> bool:
     if identity.boot_id != boot_id():
         return False
     stat = find_stat(identity.pid)
     return stat is not None and stat.is_alive and stat.start_ticks == identity.start_ticks
 
 
-def members(leader: Identity, marker: str) -> list[Stat]:
+def members(leader: ProcessIdentity, marker: str) -> list[Stat]:
     """Living processes of ``leader``: its session, those with its mark, descendants.
 
     ``marker`` is an environment entry (``NAME=value``) given to the leader and inherited by all that
@@ -105,6 +106,24 @@ def members(leader: Identity, marker: str) -> list[Stat]:
         and (stat.session == session or wanted in _environment(stat.pid))
     }
     return [table[pid] for pid in _with_descendants(found, table)]
+
+
+def find_descendants(leader: ProcessIdentity) -> list[Stat]:
+    """``leader`` and what descends from it: some of its ``members``, without a scan of all processes.
+
+    One that began or ended meanwhile may be missing with its descendants, and so is a process that another one
+    adopted. Empty once the leader has ended.
+    """
+    if not is_alive(leader):
+        return []
+    found: list[Stat] = []
+    todo = [leader.pid]
+    while todo:
+        stat = find_stat(todo.pop())
+        if stat is not None and stat.is_alive and stat.start_ticks >= leader.start_ticks:
+            found.append(stat)
+            todo += _children(stat.pid)
+    return found
 
 
 def send_signal(stat: Stat, number: signal.Signals) -> None:
@@ -135,6 +154,17 @@ def _all_processes() -> Iterator[Stat]:
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := find_stat(int(name))) is not None:
             yield stat
+
+
+def _children(pid: int) -> list[int]:
+    """Children of a process, which the kernel keeps for each thread; none where it does not tell."""
+    with suppress(OSError):
+        return [
+            int(child)
+            for thread in os.listdir(f"/proc/{pid}/task")
+            for child in read_line(f"/proc/{pid}/task/{thread}/children").split()
+        ]
+    return []
 
 
 def _environment(pid: int) -> list[bytes]:

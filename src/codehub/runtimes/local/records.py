@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from codehub.runtimes.base import Address, Endpoint, Token, UnixSocket
+from codehub.runtimes.base import Address, Endpoint, FencingToken, UnixSocket
 from codehub.runtimes.local.ports import HOST
-from codehub.runtimes.local.processes import Identity, read_line
+from codehub.runtimes.local.processes import ProcessIdentity, read_line
 
 
 class UnreadableRecord(Exception):
@@ -21,9 +21,9 @@ class UnreadableRecord(Exception):
 
 
 @dataclass(frozen=True)
-class Record:
-    identity: Identity
-    token: Token
+class ProcessRecord:
+    identity: ProcessIdentity
+    token: FencingToken
     port: int = 0  # of a workspace; a storage job has none
     socket: str | None = None  # of a workspace that does not listen on its port
 
@@ -33,7 +33,7 @@ class Record:
         return UnixSocket(self.socket) if self.socket else Address(HOST, self.port)
 
 
-def find_record(path: Path) -> Record | None:
+def find_record(path: Path) -> ProcessRecord | None:
     try:
         raw = read_line(path)
     except FileNotFoundError:
@@ -44,9 +44,9 @@ def find_record(path: Path) -> Record | None:
         return None
     try:
         value = json.loads(raw)
-        return Record(
-            identity=Identity(int(value["pid"]), int(value["start_ticks"]), str(value["boot_id"])),
-            token=Token(int(value["op_seq"]), int(value["epoch"])),
+        return ProcessRecord(
+            identity=ProcessIdentity(int(value["pid"]), int(value["start_ticks"]), str(value["boot_id"])),
+            token=FencingToken(int(value["op_seq"]), int(value["epoch"])),
             port=int(value["port"]),
             socket=value.get("socket"),  # absent if it listens on a port
         )
@@ -56,7 +56,7 @@ def find_record(path: Path) -> Record | None:
         raise UnreadableRecord(f"{path.name} is not a record") from error
 
 
-def record_head(*, token: Token, port: int, boot: str, socket: Path | None = None) -> str:
+def record_head(*, token: FencingToken, port: int, boot: str, socket: Path | None = None) -> str:
     """The first part of a record; the shim adds pid and start tick."""
     fields: dict[str, str | int] = {
         "boot_id": boot,

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,31 +21,33 @@ from codehub.kit.threads import wait_for_end
 from codehub.runtimes.base import (
     Address,
     Endpoint,
-    Limits,
+    FencingToken,
     Observation,
+    OnWait,
     ProgressCallback,
+    ResourceLimits,
     StorageJob,
     StorageKind,
     StorageResult,
-    Token,
 )
+from codehub.runtimes.exec_stream import ExecStream, TerminalSize
+from codehub.runtimes.local import execs, jobs, listen_addresses, locks, logs, volumes
 from codehub.runtimes.local import images as image_rules
-from codehub.runtimes.local import jobs, listen_addresses, locks, logs, volumes
 from codehub.runtimes.local.exits import ExitWatch, OnExit
 from codehub.runtimes.local.layout import Layout, find_uuid
 from codehub.runtimes.local.observe import LocalObservation, observe_files
 from codehub.runtimes.local.port_owners import PortOwners
-from codehub.runtimes.local.processes import Identity, boot_id, is_alive
-from codehub.runtimes.local.records import Record, UnreadableRecord, find_record
+from codehub.runtimes.local.process_usage import list_running
+from codehub.runtimes.local.processes import ProcessIdentity, boot_id, is_alive
+from codehub.runtimes.local.records import ProcessRecord, UnreadableRecord, find_record
 from codehub.runtimes.local.sandbox import Sandbox
 from codehub.runtimes.local.sandbox_check import make_sandbox
-from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, Child
+from codehub.runtimes.local.spawn import WORKSPACE_VARIABLE, DetachedProcess
 from codehub.runtimes.local.start import Order, Started, settle, start_process
 from codehub.runtimes.local.stop import end_all
 from codehub.runtimes.local.threads import Threads
 from codehub.runtimes.local.trash import TrashSweeper
-
-_FOLLOW_SECONDS = 0.25
+from codehub.runtimes.process_list import RunningProcess
 
 
 class LocalRuntime:
@@ -84,13 +87,13 @@ class LocalRuntime:
         self._base_path = base_path
         self._stop_grace_seconds = stop_grace_seconds
         self._settle_seconds = settle_seconds
-        self._lock_timeout_seconds = lock_timeout_seconds
+        self._lock_timeout = lock_timeout_seconds
         self._use_bubblewrap = use_bubblewrap
         self._hidden = tuple(hidden)
         self._sandbox: Sandbox | None = None
         self._threads = Threads()
         self._trash = TrashSweeper(self._layout)
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, DetachedProcess] = {}
         self._exits = ExitWatch(on_exit)
         self._owners = PortOwners()
 
@@ -154,29 +157,37 @@ class LocalRuntime:
 
     async def logs(self, workspace_id: UUID, *, follow: bool = False) -> AsyncIterator[bytes]:
         """Recent output; ``follow`` ends when the process has ended and all was read."""
+        find_running = partial(self._find_running, workspace_id) if follow else None
         log = self._layout.output(workspace_id)
-        data, position = await self._threads.run(logs.read_tail, log)
-        if data:
-            yield data
-        while follow:
-            running = await self._threads.run(self._find_running, workspace_id) is not None
-            data, position = await self._threads.run(logs.read_from, log, position)
-            if data:
-                yield data
-            elif not running:
-                return
-            else:
-                await asyncio.sleep(_FOLLOW_SECONDS)
+        async for piece in logs.pieces(self._threads, log, find_running):
+            yield piece
+
+    async def exec(
+        self,
+        workspace_id: UUID,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        tty: TerminalSize | None = None,
+    ) -> ExecStream:
+        await self._threads.run(self._layout.check)
+        record = await self._threads.run(self._find_running, workspace_id)
+        place = execs.Place(workspace_id, record, self._layout.volume(workspace_id), self.is_sandboxed)
+        return await execs.run(self._threads, place, argv, env=env or {}, cwd=cwd, tty=tty)
+
+    async def processes(self, workspace_id: UUID) -> list[RunningProcess]:
+        return await self._threads.run(list_running, self._find_running, workspace_id, self.is_sandboxed)
 
     # Volumes
 
-    async def provision(self, workspace_id: UUID, *, token: Token) -> None:
+    async def provision(self, workspace_id: UUID, *, token: FencingToken, image_ref: str = "") -> None:
         async with self._acting(
             workspace_id, token, first=lambda _lock_fd: volumes.make_volume(self._layout, workspace_id)
         ):
             pass  # created, or it existed
 
-    async def delete_volume(self, workspace_id: UUID, *, token: Token) -> None:
+    async def delete_volume(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with (
             self._acting(workspace_id, token) as lock_fd,
             self._without_job(workspace_id, token),
@@ -184,7 +195,7 @@ class LocalRuntime:
             if await self._threads.run(self._find_process, workspace_id) is not None:
                 raise EffectError(FailureCode.VOLUME_IN_USE, "a container holds the volume")
             await self._threads.run(volumes.discard_volume, self._layout, workspace_id)
-            await self._threads.run(self._forget, workspace_id, lock_fd)
+            await self._threads.run(volumes.forget_traces, self._layout, workspace_id, lock_fd=lock_fd)
         self._trash.sweep_soon()
 
     # Containers
@@ -193,13 +204,13 @@ class LocalRuntime:
         self,
         workspace_id: UUID,
         *,
-        token: Token,
+        token: FencingToken,
         image_ref: str,
         env: Mapping[str, str],
-        limits: Limits,
+        limits: ResourceLimits,
+        on_wait: OnWait = None,  # nothing waits: there is one node
     ) -> None:
-        """Start the process."""
-        # Limits are not enforced: without root there is no way that also lets an IDE work.
+        """Start the process. Limits are not enforced: without root no way of it lets an IDE work."""
         template = self._images.get(image_ref)
         if template is None:
             raise EffectError(
@@ -218,14 +229,14 @@ class LocalRuntime:
                 sandbox=self._sandbox,
             )
             started = await self._threads.run(self._start_unless_recorded, order, lock_fd)
-            if isinstance(started, Record):
+            if isinstance(started, ProcessRecord):
                 if await self._threads.run(is_alive, started.identity):
                     return
                 await self._end(workspace_id, started, grace_seconds=0)
                 started = await self._threads.run(self._start_process, order, lock_fd)
             await self._require_running(order, started)
 
-    async def stop(self, workspace_id: UUID, *, token: Token) -> None:
+    async def stop(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting(workspace_id, token):
             await self._stop(workspace_id)
 
@@ -237,9 +248,7 @@ class LocalRuntime:
         """Stop every workspace, for ``codehub up``. Desired states and tokens stay."""
         names = await self._threads.run(os.listdir, self._layout.processes)
         known = [workspace_id for name in names if (workspace_id := find_uuid(name)) is not None]
-        outcomes = await asyncio.gather(
-            *(self.remove_orphan_container(workspace_id) for workspace_id in known), return_exceptions=True
-        )
+        outcomes = await asyncio.gather(*map(self.remove_orphan_container, known), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -248,7 +257,7 @@ class LocalRuntime:
     # Storage jobs
 
     async def run_storage_job(
-        self, job: StorageJob, *, token: Token, on_progress: ProgressCallback
+        self, job: StorageJob, *, token: FencingToken, on_progress: ProgressCallback, on_wait: OnWait = None
     ) -> StorageResult:
         running = jobs.RunningJob()
         try:
@@ -271,11 +280,11 @@ class LocalRuntime:
                 await wait_for_end(ending)
                 raise
 
-    async def kill_storage_job(self, workspace_id: UUID, *, token: Token) -> None:
+    async def kill_storage_job(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._acting(workspace_id, token), self._without_job(workspace_id, None):
             pass  # ended, if there was one
 
-    async def _begin_job(self, job: StorageJob, running: jobs.RunningJob, *, token: Token) -> None:
+    async def _begin_job(self, job: StorageJob, running: jobs.RunningJob, *, token: FencingToken) -> None:
         """Start the job under the workspace's lock, until it holds its own: no start can come in between."""
         workspace_id = job.workspace_id
         async with self._acting(workspace_id, token):
@@ -289,10 +298,8 @@ class LocalRuntime:
                 self._layout, self._threads, workspace_id, token=token, may_end_equal=True
             )
             try:
-                settings = self._job_settings
-                await self._threads.run(
-                    jobs.start_job, self._layout, settings, job, running, token=token, lock_fd=lock_fd
-                )
+                begin = partial(jobs.start_job, self._layout, self._job_settings, job, running)
+                await self._threads.run(begin, token=token, lock_fd=lock_fd)
             finally:
                 os.close(lock_fd)  # from now on the job alone holds it
 
@@ -301,29 +308,29 @@ class LocalRuntime:
     def _acting(
         self,
         workspace_id: UUID,
-        token: Token | None,
+        token: FencingToken | None,
         *,
         first: Callable[[int], None] = lambda _lock_fd: None,
     ) -> AbstractAsyncContextManager[int]:
         """Hold the workspace's lock, admit ``token`` if given, then run ``first``."""
-        timeout = self._lock_timeout_seconds
         return locks.acting(
-            self._layout, self._threads, workspace_id, token=token, timeout=timeout, first=first
+            self._layout, self._threads, workspace_id, token=token, timeout=self._lock_timeout, first=first
         )
 
-    def _without_job(self, workspace_id: UUID, token: Token | None) -> AbstractAsyncContextManager[None]:
+    def _without_job(
+        self, workspace_id: UUID, token: FencingToken | None
+    ) -> AbstractAsyncContextManager[None]:
         return jobs.without_job(self._layout, self._threads, workspace_id, token=token)
 
     async def _require_running(self, order: Order, started: Started) -> None:
         exit_code = await settle(started, seconds=self._settle_seconds)
         if exit_code is None:
             return
-        workspace_id = order.workspace_id
-        log = self._layout.output(workspace_id)
-        lines = await self._threads.run(logs.last_lines, log, since=started.log_start)
-        record = await self._threads.run(self._find_process, workspace_id)
+        output = self._layout.output(order.workspace_id)
+        lines = await self._threads.run(logs.last_lines, output, since=started.log_start)
+        record = await self._threads.run(self._find_process, order.workspace_id)
         if record is not None:
-            await self._end(workspace_id, record, grace_seconds=0)
+            await self._end(order.workspace_id, record, grace_seconds=0)
         raise EffectError(
             FailureCode.CONTAINER_START_FAILED,
             f"the command ended at once with {exit_code}",
@@ -331,7 +338,7 @@ class LocalRuntime:
             output=lines,
         )
 
-    def _start_unless_recorded(self, order: Order, lock_fd: int) -> Started | Record:
+    def _start_unless_recorded(self, order: Order, lock_fd: int) -> Started | ProcessRecord:
         """Start the process, or return the last record; in one thread call, as mostly there is none."""
         if not volumes.has_volume(self._layout, order.workspace_id):
             raise EffectError(FailureCode.VOLUME_MISSING, "there is no volume to start on")
@@ -347,13 +354,14 @@ class LocalRuntime:
             record = find_record(self._layout.process(workspace_id))
         except UnreadableRecord:
             # The process is not known any more, but all that carry the mark of the workspace are found.
-            record = Record(Identity(pid=0, start_ticks=0, boot_id=boot_id()), Token(0, 0))
+            nobody = ProcessIdentity(pid=0, start_ticks=0, boot_id=boot_id())
+            record = ProcessRecord(nobody, FencingToken(0, 0))
         if record is not None:
             await self._end(workspace_id, record, grace_seconds=self._stop_grace_seconds)
         else:
             self._layout.process(workspace_id).unlink(missing_ok=True)  # an empty one
 
-    async def _end(self, workspace_id: UUID, record: Record, *, grace_seconds: float) -> None:
+    async def _end(self, workspace_id: UUID, record: ProcessRecord, *, grace_seconds: float) -> None:
         """End all processes, then remove the record. A crash in between leaves the record, and this runs again."""
         marker = f"{WORKSPACE_VARIABLE}={workspace_id}"
         await end_all(self._threads, record.identity, marker, grace_seconds=grace_seconds)
@@ -361,21 +369,14 @@ class LocalRuntime:
         self._layout.process(workspace_id).unlink(missing_ok=True)
         self._reap()
 
-    def _forget(self, workspace_id: UUID, lock_fd: int) -> None:
-        """Remove port, socket and logs of a workspace without a volume. Its token stays."""
-        listen_addresses.release_address(self._layout, workspace_id, lock_fd=lock_fd)
-        logs.forget(self._layout.output(workspace_id))
-        logs.forget(self._layout.job_output(workspace_id))
-
-    def _find_process(self, workspace_id: UUID) -> Record | None:
+    def _find_process(self, workspace_id: UUID) -> ProcessRecord | None:
         try:
             return find_record(self._layout.process(workspace_id))
         except UnreadableRecord as error:
             raise EffectError(FailureCode.LOCAL_RUNTIME_ERROR, f"process record: {error}") from error
 
-    def _find_running(self, workspace_id: UUID) -> Record | None:
-        record = self._find_process(workspace_id)
-        return record if record is not None and is_alive(record.identity) else None
+    def _find_running(self, workspace_id: UUID) -> ProcessRecord | None:
+        return record if (record := self._find_process(workspace_id)) and is_alive(record.identity) else None
 
     def _find_port(self, workspace_id: UUID, port: int) -> Address | None:
         record = self._find_running(workspace_id)
@@ -383,8 +384,7 @@ class LocalRuntime:
         return None if host is None else Address(host, port)
 
     def _find_listener(self, workspace_id: UUID, address: Address) -> Hashable | None:
-        record = self._find_running(workspace_id)
-        if record is None:
+        if (record := self._find_running(workspace_id)) is None:
             self._owners.forget(workspace_id)
             return None
         return self._owners.find_listener(workspace_id, record.identity, host=address.host, port=address.port)

@@ -28,6 +28,7 @@ from pathlib import Path
 
 _FRESH = ("/tmp", "/var/tmp", "/run")
 _NAME_RESOLUTION = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nscd")
+PACKAGE = Path(__file__).parents[2]
 _DEVICES = ("/dev/dri", "/dev/kfd", "/dev/kvm", "/dev/fuse", *sorted(glob.glob("/dev/nvidia*")))
 
 
@@ -56,11 +57,11 @@ class Sandbox:
             prefix += ["--tmpfs", str(directory)]
         for kept in (*_NAME_RESOLUTION, *_programs(command, fresh)):
             prefix += ["--ro-bind-try", kept, kept]
-        for cover in self.covered():
+        covered = self.covered()
+        for cover in covered:
             prefix += ["--tmpfs", str(cover)]
-        # A Python environment inside the data directory or a fresh directory must stay readable.
-        for program in {sys.prefix, sys.base_prefix}:
-            if _is_below(Path(program), (*fresh, *self.covered())):
+        for program in shown_programs():
+            if _is_below(Path(program), (*fresh, *covered)):
                 prefix += ["--ro-bind", program, program]
         home = home.resolve()
         for path in (home, *(each.resolve() for each in own)):
@@ -82,6 +83,15 @@ class Sandbox:
             if not _is_below(path, found) and path.resolve() not in found:
                 found.append(path.resolve())
         return found
+
+
+def shown_programs() -> set[str]:
+    """What stays readable also inside the data directory or a fresh one.
+
+    The Python environment, and CodeHub's package, which holds the program that SSH starts in a sandbox. All of the
+    package: a part of it would have parents to write to.
+    """
+    return {sys.prefix, sys.base_prefix, str(PACKAGE)}
 
 
 def find_bubblewrap() -> str | None:
@@ -117,6 +127,5 @@ def _programs(command: Sequence[str], fresh: Sequence[Path]) -> list[str]:
 
 
 def _is_below(path: Path, directories: Iterable[Path]) -> bool:
-    return any(
-        path.resolve().is_relative_to(directory) and path.resolve() != directory for directory in directories
-    )
+    real = path.resolve()
+    return not set(real.parents).isdisjoint(directories)

@@ -16,14 +16,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from codehub.domain.errors import CodeHubError
-from codehub.runtimes.local.sandbox import Sandbox, find_bubblewrap
-
-log = structlog.get_logger(__name__)
+from codehub.runtimes.local.sandbox import PACKAGE, Sandbox, find_bubblewrap, shown_programs
 
 _SECONDS = 20
+NOT_INSTALLED = "bubblewrap (the program bwrap) is not installed"
 
 _SCRIPT = r"""
 import ctypes, json, os, socket, sys
@@ -69,8 +66,14 @@ class SandboxLeaksError(CodeHubError):
     code = "sandbox_leaks"
 
 
+class NoSandboxError(CodeHubError):
+    """No sandbox can be made here. The message is the reason, in bubblewrap's words if it has any."""
+
+    code = "no_sandbox"
+
+
 @dataclass(frozen=True)
-class Verdict:
+class SandboxResult:
     """Result of the test.
 
     ``works``: a sandbox could be made at all. ``leaks``: what was reached from inside it.
@@ -81,28 +84,31 @@ class Verdict:
     detail: str = ""
 
 
-def make_sandbox(data_dir: Path, hidden: tuple[Path, ...]) -> Sandbox | None:
-    """Make and test a sandbox; None where none can be made. Blocking.
+def make_sandbox(data_dir: Path, hidden: tuple[Path, ...]) -> Sandbox:
+    """Make and test a sandbox. Blocking.
 
-    Raises for one that leaks: people would rely on it.
+    Raises where none can be made, and for one that leaks: a workspace in it could take over CodeHub.
     """
     path = find_bubblewrap()
     if path is None:
-        return None
+        raise NoSandboxError(NOT_INSTALLED)
     sandbox = Sandbox(path, data_dir, hidden)
-    verdict = check_sandbox(sandbox)
-    if verdict.leaks:
+    result = check_sandbox(sandbox)
+    if result.leaks:
         raise SandboxLeaksError(
             "A workspace could reach files of CodeHub from inside its sandbox: "
-            f"{', '.join(verdict.leaks[:5])}. CodeHub does not start like this; `codehub doctor` says more."
+            f"{', '.join(result.leaks[:5])}. CodeHub does not start like this; `codehub doctor` says more."
         )
-    if not verdict.works:
-        log.warning("bubblewrap cannot make a sandbox here", detail=verdict.detail)
-        return None
+    if not result.works:
+        raise NoSandboxError(bubblewrap_failed(result.detail))
     return sandbox
 
 
-def check_sandbox(sandbox: Sandbox) -> Verdict:
+def bubblewrap_failed(detail: str) -> str:
+    return f'bubblewrap is installed and cannot make a sandbox ("{detail}")'
+
+
+def check_sandbox(sandbox: Sandbox) -> SandboxResult:
     """Test a sandbox. Blocking. The data directory must exist; no test file remains."""
     home = Path(tempfile.mkdtemp(prefix=".trial-", dir=sandbox.data_dir)).resolve()
     covered = [*sandbox.covered(), (sandbox.data_dir / "sockets").resolve()]
@@ -111,8 +117,8 @@ def check_sandbox(sandbox: Sandbox) -> Verdict:
         "covered": [str(path) for path in covered],
         "sockets": [path for place in covered for path in _sockets(place)],
         "pid_namespace": os.readlink("/proc/self/ns/pid"),
-        "shown": [path + "/" for path in {sys.prefix, sys.base_prefix}],
-        "program": [str(Path(__file__).parents[2]), sys.prefix],
+        "shown": [path + "/" for path in shown_programs()],
+        "program": [str(PACKAGE), sys.prefix],
     }
     command = [sys.executable, "-I", "-S", "-c", _SCRIPT]
     try:
@@ -127,10 +133,10 @@ def check_sandbox(sandbox: Sandbox) -> Verdict:
         )
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            return Verdict(works=False, detail=said[-1])
-        return Verdict(works=True, leaks=tuple(json.loads(done.stdout)))
+            return SandboxResult(works=False, detail=said[-1])
+        return SandboxResult(works=True, leaks=tuple(json.loads(done.stdout)))
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return Verdict(works=False, detail=str(error))
+        return SandboxResult(works=False, detail=str(error))
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

@@ -55,7 +55,7 @@ _JOB_SHIM = "umask 077" + _RECORD + 'exec "$@"\n'
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
 
 
-class Child(subprocess.Popen[bytes]):
+class DetachedProcess(subprocess.Popen[bytes]):
     """A process that may outlive us: no warning if it is not waited for."""
 
     def __del__(self) -> None:  # the parent class warns here, and would wait for it at exit
@@ -71,7 +71,7 @@ def spawn_workspace(
     output: Path,
     home: Path,
     env: Mapping[str, str],
-) -> Child:
+) -> DetachedProcess:
     """Start ``command`` as a workspace. Its record is written before it runs."""
     return _spawn(
         _WORKSPACE_SHIM, command, record=record, head=head, stdin=lock_fd, output=output, cwd=home, env=env
@@ -87,7 +87,7 @@ def spawn_job(
     output: Path,
     cwd: Path,
     env: Mapping[str, str],
-) -> Child:
+) -> DetachedProcess:
     """Start a storage job: order on stdin, messages on stdout, stderr to ``output``."""
     return _spawn(
         _JOB_SHIM,
@@ -152,10 +152,10 @@ def _spawn(
     cwd: Path,
     env: Mapping[str, str],
     keep_fd: int | None = None,
-) -> Child:
+) -> DetachedProcess:
     with open(output, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         try:
-            return Child(
+            return DetachedProcess(
                 ["/bin/sh", "-c", script, "codehub", str(record), head, *command],
                 stdin=subprocess.PIPE if stdin is None else stdin,
                 stdout=subprocess.PIPE if stdin is None else log,

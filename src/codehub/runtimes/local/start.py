@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from codehub.kit.clock import monotonic
-from codehub.runtimes.base import Token
+from codehub.runtimes.base import FencingToken
 from codehub.runtimes.local import logs
 from codehub.runtimes.local.images import uses_socket
 from codehub.runtimes.local.layout import Layout
@@ -18,7 +18,7 @@ from codehub.runtimes.local.listen_addresses import ListenAddress, reserve_addre
 from codehub.runtimes.local.processes import boot_id
 from codehub.runtimes.local.records import record_head
 from codehub.runtimes.local.sandbox import Sandbox
-from codehub.runtimes.local.spawn import Child, command_of, spawn_workspace, workspace_environment
+from codehub.runtimes.local.spawn import DetachedProcess, command_of, spawn_workspace, workspace_environment
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Order:
 
     workspace_id: UUID
     template: str
-    token: Token
+    token: FencingToken
     env: Mapping[str, str]
     base_path: str
     sandbox: Sandbox | None
@@ -35,7 +35,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Started:
-    child: Child
+    child: DetachedProcess
     listen: ListenAddress
     log_start: int  # where in the output this attempt begins
 

@@ -10,14 +10,14 @@ import signal
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
-from codehub.runtimes.local.processes import Identity, Stat, any_alive, members, send_signal
+from codehub.runtimes.local.processes import ProcessIdentity, Stat, any_alive, members, send_signal
 from codehub.runtimes.local.threads import Threads
 
 _LEFTOVER_GRACE_SECONDS = 1.0
 _KILL_SECONDS = 10.0
 
 
-async def end_all(threads: Threads, leader: Identity, marker: str, *, grace_seconds: float) -> None:
+async def end_all(threads: Threads, leader: ProcessIdentity, marker: str, *, grace_seconds: float) -> None:
     """Send SIGTERM, wait ``grace_seconds``, send SIGKILL; returns when none is left.
 
     Once the leader has ended, its other processes get a second, not the whole grace: an interactive shell
@@ -39,7 +39,7 @@ async def end_all(threads: Threads, leader: Identity, marker: str, *, grace_seco
         await _wait_for(threads, left, seconds=1.0)
 
 
-def _signal_all(leader: Identity, marker: str, number: signal.Signals) -> list[Stat]:
+def _signal_all(leader: ProcessIdentity, marker: str, number: signal.Signals) -> list[Stat]:
     found = members(leader, marker)
     for stat in found:
         send_signal(stat, number)

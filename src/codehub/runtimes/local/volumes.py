@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.local import listen_addresses, logs
 from codehub.runtimes.local.layout import Layout, unreadable
 
 
@@ -51,6 +52,13 @@ def discard_volume(layout: Layout, workspace_id: UUID) -> None:
         sync_directory(layout.volumes)
     except OSError as error:
         raise unreadable(layout.volume(workspace_id), error) from error
+
+
+def forget_traces(layout: Layout, workspace_id: UUID, *, lock_fd: int) -> None:
+    """Remove port, socket and logs of a workspace without a volume. Its token stays."""
+    listen_addresses.release_address(layout, workspace_id, lock_fd=lock_fd)
+    logs.forget(layout.output(workspace_id))
+    logs.forget(layout.job_output(workspace_id))
 
 
 def sync_directory(path: Path) -> None:

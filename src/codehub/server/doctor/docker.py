@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Iterable
 
 from codehub.domain.errors import EffectError
-from codehub.runtimes.docker.engine import Conflict, DockerEngine, Document, NotFound, Refused
-from codehub.server.doctor.findings import Finding, Verdict
+from codehub.runtimes.docker.engine import CallRefused, Conflict, DockerEngine, Document, NotFound
+from codehub.server.doctor.findings import Finding, Severity
 from codehub.server.settings.tree import Settings
 
 OLDEST_API = (1, 41)  # Docker 20.10
@@ -41,7 +41,7 @@ async def examine_docker(settings: Settings) -> list[Finding]:
             _disk(await engine.info()),
         ]
     except EffectError as error:
-        return [Finding("runtime", Verdict.BAD, error.message, START_IT)]
+        return [Finding("runtime", Severity.BAD, error.message, START_IT)]
     finally:
         await engine.close()
 
@@ -50,8 +50,8 @@ def _engine(host: str, version: Document) -> Finding:
     api = str(version.get("ApiVersion", "0"))
     detail = f"Docker {version.get('Version', '')} (API {api}) at {host}"
     if tuple(map(int, api.split("."))) < OLDEST_API:
-        return Finding("runtime", Verdict.BAD, detail, "Use Docker 20.10 or newer.")
-    return Finding("runtime", Verdict.OK, detail)
+        return Finding("runtime", Severity.BAD, detail, "Use Docker 20.10 or newer.")
+    return Finding("runtime", Severity.OK, detail)
 
 
 def _disk(info: Document) -> Finding:
@@ -59,31 +59,31 @@ def _disk(info: Document) -> Finding:
     where = info.get("DockerRootDir", "its data directory")
     detail = f"nothing bounds what a home or /tmp of a workspace takes of the engine's disk ({where})"
     advice = "Give that directory a file system of its own, with quotas if need be, and watch how full it is."
-    return Finding("disk of the engine", Verdict.NOTE, detail, advice)
+    return Finding("disk of the engine", Severity.NOTE, detail, advice)
 
 
 async def _images(engine: DockerEngine, what: str, references: Iterable[str], *, setting: str) -> Finding:
     references = list(references)
     if not references:
-        return Finding(what, Verdict.OK, f"any ({setting}=*); pulled when first wanted")
+        return Finding(what, Severity.OK, f"any ({setting}=*); pulled when first wanted")
     absent = [each for each in references if not await _is_there(engine, each)]
     if not absent:
-        return Finding(what, Verdict.OK, f"on the engine: {', '.join(references)}")
+        return Finding(what, Severity.OK, f"on the engine: {', '.join(references)}")
     reasons = dict(
         zip(absent, await asyncio.gather(*(_why_not(engine, each) for each in absent)), strict=True)
     )
     lost = {reference: reason for reference, reason in reasons.items() if reason is not None}
     if not lost:
         advice = f"Pulled when first wanted, which makes that start slow; or now: docker pull {absent[0]}"
-        return Finding(what, Verdict.NOTE, f"not on the engine yet: {', '.join(absent)}", advice)
+        return Finding(what, Severity.NOTE, f"not on the engine yet: {', '.join(absent)}", advice)
     detail = "; ".join(f"{reference} cannot be had: {reason}" for reference, reason in lost.items())
-    return Finding(what, Verdict.BAD, detail, _how_to_get(lost, setting=setting))
+    return Finding(what, Severity.BAD, detail, _how_to_get(lost, setting=setting))
 
 
 async def _is_there(engine: DockerEngine, reference: str) -> bool:
     try:
         await engine.image(reference)
-    except (NotFound, Refused):
+    except (NotFound, CallRefused):
         return False
     return True
 
@@ -95,7 +95,7 @@ async def _why_not(engine: DockerEngine, reference: str) -> str | None:
             await engine.registry_entry(reference)
     except TimeoutError:
         return "its registry does not answer"
-    except (NotFound, Refused, Conflict, EffectError) as error:
+    except (NotFound, CallRefused, Conflict, EffectError) as error:
         return str(error).strip().splitlines()[0]
     return None
 
@@ -117,7 +117,7 @@ async def _networks(engine: DockerEngine, settings: Settings) -> Finding:
     if missing:
         detail = ", ".join(f"{setting}={name} is not on the engine" for setting, name in missing)
         advice = f"Make it (docker network create {missing[0][1]}), or correct the setting."
-        return Finding("networks", Verdict.BAD, detail, advice)
+        return Finding("networks", Severity.BAD, detail, advice)
     workspaces = docker.network or "a private one of this installation"
     jobs = dict(wanted).get("DOCKER_JOB_NETWORK", "none, the archives are files")
-    return Finding("networks", Verdict.OK, f"workspaces: {workspaces}; storage jobs: {jobs}")
+    return Finding("networks", Severity.OK, f"workspaces: {workspaces}; storage jobs: {jobs}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     OK = "ok"
     NOTE = "note"  # works, but a person may want to know
     BAD = "bad"
@@ -16,14 +16,14 @@ class Finding:
     """Result of one check."""
 
     what: str
-    verdict: Verdict
+    severity: Severity
     detail: str
     advice: str = ""
 
     def as_json(self) -> Mapping[str, str]:
         return {
             "what": self.what,
-            "verdict": self.verdict.value,
+            "verdict": self.severity.value,
             "detail": self.detail,
             "advice": self.advice,
         }

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 
 from codehub.server.data_dir import DataDir
-from codehub.server.doctor.findings import Finding, Verdict
+from codehub.server.doctor.findings import Finding, Severity
 from codehub.server.doctor.lifetimes import POSTGRESQL, PYTHON, mended_until
 from codehub.server.processes.embedded import postgres
 from codehub.server.processes.embedded.postgres_programs import NEWEST_MAJOR, binaries
@@ -47,7 +47,7 @@ async def examine_versions(settings: Settings) -> Finding:
             )
     if any(end is not None and end < today for end in ends):
         advice.append(f"Update CodeHub and this system. {_UPDATE}")
-    return Finding("versions", Verdict.NOTE if advice else Verdict.OK, ", ".join(parts), " ".join(advice))
+    return Finding("versions", Severity.NOTE if advice else Severity.OK, ", ".join(parts), " ".join(advice))
 
 
 def _redis(program: RedisProgram) -> str:

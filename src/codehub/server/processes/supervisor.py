@@ -74,7 +74,7 @@ class ChildSpec:
 
 
 @dataclass
-class _Child:
+class _RunningChild:
     spec: ChildSpec
     process: asyncio.subprocess.Process
     started_at: float
@@ -85,12 +85,12 @@ class Supervisor:
     """Keeps child processes running until ``stop``."""
 
     def __init__(self) -> None:
-        self._children: list[_Child] = []
+        self._children: list[_RunningChild] = []
 
     async def start(self, spec: ChildSpec) -> None:
         """Start a child and wait until it is ready. From then on it is kept running."""
         process = await self._spawn(spec)
-        child = _Child(spec=spec, process=process, started_at=monotonic())
+        child = _RunningChild(spec=spec, process=process, started_at=monotonic())
         self._children.append(child)  # before waiting: ``stop`` also ends a cancelled start
         await self._wait_until_ready(child)
         child.keeper = asyncio.create_task(self._keep(child), name=f"keep {spec.name}")
@@ -103,13 +103,13 @@ class Supervisor:
             await self._stop(child)
         self._children.clear()
 
-    async def _stop(self, child: _Child) -> None:
+    async def _stop(self, child: _RunningChild) -> None:
         if child.keeper is not None:
             child.keeper.cancel()
             await asyncio.gather(child.keeper, return_exceptions=True)
         await _end(child)
 
-    async def _keep(self, child: _Child) -> None:
+    async def _keep(self, child: _RunningChild) -> None:
         pause = FIRST_PAUSE
         while True:
             code = await child.process.wait()
@@ -147,7 +147,7 @@ class Supervisor:
                 start_new_session=True,
             )
 
-    async def _wait_until_ready(self, child: _Child) -> None:
+    async def _wait_until_ready(self, child: _RunningChild) -> None:
         spec = child.spec
         try:
             async with asyncio.timeout(spec.ready_within):
@@ -180,7 +180,7 @@ def launch_argv(
     return [sys.executable, "-I", "-S", str(LAUNCHER), *options, "--", *argv]
 
 
-async def _end(child: _Child) -> None:
+async def _end(child: _RunningChild) -> None:
     for stop_signal, grace in (*child.spec.stop_signals, (signal.SIGKILL, 10.0)):
         if child.process.returncode is not None:
             return

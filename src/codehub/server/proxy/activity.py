@@ -91,22 +91,30 @@ class ProxyActivity:
         # Concurrent writes are one call to Redis. Idempotent: each may be repeated if it fails.
         self._writing: Batched[Touch | Ended | Lease, bool] = Batched(self._write)
 
-    async def lease(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
-        await self._writing.get(await self._lease(workspace_id, conn_id, use))
+    async def lease(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
+        await self._writing.get(await self._lease(workspace_id, conn_id, use, input_age))
         if (workspace_id, conn_id) not in self._held:
             self._held.add((workspace_id, conn_id))
             self._publish_change(workspace_id)
 
-    async def release(self, workspace_id: UUID, conn_id: str, use: Use) -> None:
-        await self._writing.get(Ended(await self._lease(workspace_id, conn_id, use)))
+    async def release(
+        self, workspace_id: UUID, conn_id: str, use: Use, *, input_age: float | None = None
+    ) -> None:
+        await self._writing.get(Ended(await self._lease(workspace_id, conn_id, use, input_age)))
         self._held.discard((workspace_id, conn_id))
         self._publish_change(workspace_id)
 
-    async def touch(self, workspace_id: UUID) -> None:
-        await self._writing.get(Touch(workspace_id, await self._ttls.get(workspace_id)))
+    async def touch(self, workspace_id: UUID, *, input_age: float | None = None) -> None:
+        ttl_seconds = await self._ttls.get(workspace_id)
+        await self._writing.get(Touch(workspace_id, ttl_seconds, input_age_seconds=input_age))
+        if input_age is not None:
+            self._publish_change(workspace_id)
 
-    async def _lease(self, workspace_id: UUID, conn_id: str, use: Use) -> Lease:
-        return Lease(conn_id, workspace_id, await self._ttls.get(workspace_id), ActivityKind(use.value))
+    async def _lease(self, workspace_id: UUID, conn_id: str, use: Use, input_age: float | None) -> Lease:
+        ttl_seconds = await self._ttls.get(workspace_id)
+        return Lease(conn_id, workspace_id, ttl_seconds, ActivityKind(use.value), input_age)
 
     async def _write(self, writes: Sequence[Touch | Ended | Lease]) -> Mapping[Touch | Ended | Lease, bool]:
         await self._activity.write(

@@ -6,46 +6,32 @@ live feed reports a change. Concurrent reads are batched.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from datetime import timedelta
-from functools import partial
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Protocol, assert_never
 from uuid import UUID
 
-from codehub.domain.causes import Cause, CauseCode
-from codehub.domain.states import DesiredState, ObservedStatus, Operation
-from codehub.domain.status import Status
-from codehub.domain.workspace import WorkspaceView
+from codehub.domain.states import ObservedStatus
+from codehub.domain.waking import WakeOutcome, error_note, is_paused, is_starting_up, phase_of
 from codehub.kit.batching import Batched
 from codehub.kit.tasks import cancel_and_wait
 from codehub.proxy.interfaces import (
-    ChangeListener,
     Credential,
     CredentialKind,
-    ErrorNote,
-    Phase,
+    DirectoryListener,
     Principal,
-    RunningWorkspace,
-    WakeOutcome,
-    WakeResult,
     WorkspaceTarget,
 )
-from codehub.proxy.settings import Address, TcpAddress, UnixAddress
+from codehub.proxy.settings import SocketAddress, TcpAddress, UnixAddress
 from codehub.runtimes import base as runtimes
 from codehub.server.proxy.activity import StandbyTtls
 from codehub.server.proxy.workspace_cookies import SignedSignIn
-from codehub.services import workspaces
-from codehub.services.errors import LimitReached, NotFound, WorkspaceDeleted
 from codehub.services.identity import Identities
-from codehub.services.intent_batcher import IntentBatcher
-from codehub.services.workspaces import RunningLimits
+from codehub.services.waking import WakeService
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import Change, LiveFeed, Notice, PersonChanged, Resync, follow
 from codehub.store.db.session import Sessions
 from codehub.store.workspaces.queries import find_many
 from codehub.store.workspaces.records import WorkspaceRecord
-
-STARTING_UP = timedelta(seconds=60)
 
 
 class Addresses(Protocol):
@@ -60,32 +46,32 @@ class Addresses(Protocol):
         """Which socket accepts connections there; None unless it is this workspace's own."""
 
 
-class Directory:
-    """Resolves credentials and workspaces for the proxy, and wakes workspaces."""
+class ProxyDirectory:
+    """Resolves credentials and workspaces for the proxy; waking is ``services/waking``."""
 
     def __init__(
         self,
         *,
-        sessions: Sessions,
+        waking: WakeService,
         reading: Sessions,
         identities: Identities,
         addresses: Addresses,
         uses_base_path: Callable[[str], bool],
+        without_tab_script: Collection[str] = (),
         live: LiveFeed,
         hints: Hints,
-        limits: RunningLimits,
         sign_in: SignedSignIn,
     ) -> None:
+        self._waking = waking
         self._reading = reading
         self._records: Batched[UUID, WorkspaceRecord] = Batched(self._load)
         self._identities = identities
         self._addresses = addresses
         self._uses_base_path = uses_base_path
+        self._without_tab_script = without_tab_script
         self._live = live
         self._hints = hints
-        self._limits = limits
         self._sign_in = sign_in
-        self._intent_batcher = IntentBatcher(sessions)
         self._feeds: list[asyncio.Task[None]] = []
         self.ttls = StandbyTtls(self._records)
 
@@ -111,44 +97,19 @@ class Directory:
             endpoint = await self._addresses.address(workspace_id)
         return self._target(record, endpoint)
 
-    async def port_address(self, workspace_id: UUID, port: int) -> Address | None:
+    async def port_address(self, workspace_id: UUID, port: int) -> SocketAddress | None:
         return _address_of(await self._addresses.port_address(workspace_id, port))
 
     async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
         return await self._addresses.listener(workspace_id, runtimes.Address(address.host, address.port))
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
-        known = await self._identities.of_user(principal.user_id, fresh=True)
-        if known is None:
-            return WakeOutcome(WakeResult.GONE)
-        try:
-            record = await self._intent_batcher.submit(
-                partial(
-                    workspaces.start,
-                    workspace_id=workspace_id,
-                    actor=known.actor,
-                    limits=self._limits,
-                    cause=Cause(CauseCode.LINK_OPENED),
-                ),
-                row=workspace_id,
-            )
-        except LimitReached as limit:
-            return WakeOutcome(
-                WakeResult.LIMIT,
-                running=[RunningWorkspace(each.view.id, each.name) for each in limit.running],
-                allowed=limit.usage.allowed,
-                is_global=limit.kind.value == "limit_global",
-            )
-        except (NotFound, WorkspaceDeleted):
-            return WakeOutcome(WakeResult.GONE)
-        if record.view.in_error:
-            return WakeOutcome(WakeResult.ERROR, error=_error_note(record.view))
-        return WakeOutcome(WakeResult.WAKING)
+        return await self._waking.wake(workspace_id, principal.user_id)
 
     async def hint_observer(self, workspace_id: UUID) -> None:
         await self._hints.publish(HintTarget.OBSERVER, [workspace_id])
 
-    def subscribe(self, listener: ChangeListener) -> None:
+    def subscribe(self, listener: DirectoryListener) -> None:
         """Forward changes of workspaces and people to the proxy.
 
         A person who was signed out or disabled loses open sockets now; if the event is lost, at the next sweep.
@@ -204,17 +165,19 @@ class Directory:
             id=view.id,
             owner_id=view.owner_id,
             name=record.name,
-            phase=_phase(view),
+            phase=phase_of(view),
             status=record.status,
             address=_address_of(endpoint),
             strip_prefix=not self._uses_base_path(view.image_ref),
-            starting_up=view.operation is Operation.STARTING or _just_came_up(view),
-            error=_error_note(view) if view.in_error else None,
+            starting_up=is_starting_up(view),
+            error=error_note(view) if view.in_error else None,
+            paused=is_paused(view),
             version=view.version,
+            tab_script=view.image_ref not in self._without_tab_script,
         )
 
 
-def _address_of(endpoint: runtimes.Endpoint | None) -> Address | None:
+def _address_of(endpoint: runtimes.Endpoint | None) -> SocketAddress | None:
     match endpoint:
         case None:
             return None
@@ -224,24 +187,3 @@ def _address_of(endpoint: runtimes.Endpoint | None) -> Address | None:
             return UnixAddress(path, follow_links=False)
         case _:
             assert_never(endpoint)
-
-
-def _phase(view: WorkspaceView) -> Phase:
-    if view.in_error:
-        return Phase.ERROR
-    if view.desired_state is not DesiredState.RUNNING:
-        # It may still run, but is being stopped: a person who opens it now wants it running.
-        return Phase.ASLEEP
-    return Phase.RUNNING if view.observed_status is ObservedStatus.RUNNING else Phase.WAKING
-
-
-def _just_came_up(view: WorkspaceView) -> bool:
-    if view.home.ran_at is None or view.observed_at is None:
-        return view.observed_status is ObservedStatus.RUNNING
-    return view.observed_at - view.home.ran_at < STARTING_UP
-
-
-def _error_note(view: WorkspaceView) -> ErrorNote:
-    if view.error_info is None:
-        return ErrorNote(Status.ERROR.value, "")
-    return ErrorNote(view.error_info.reason.value, view.error_info.message)

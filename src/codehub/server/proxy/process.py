@@ -16,12 +16,13 @@ import structlog
 import uvloop
 
 from codehub.kit import descriptors, logs, memory
+from codehub.kit.addresses import AddressSet
 from codehub.kit.listening import stop_arrivals
 from codehub.proxy.interfaces import Interfaces
 from codehub.proxy.server import ProxyServer
-from codehub.proxy.settings import Address, ProxySettings, TcpAddress, UnixAddress
+from codehub.proxy.settings import ProxySettings, SocketAddress, TcpAddress, UnixAddress
 from codehub.server.proxy.activity import ProxyActivity
-from codehub.server.proxy.directory import Directory
+from codehub.server.proxy.directory import ProxyDirectory
 from codehub.server.proxy.metrics import keep_writing
 from codehub.server.proxy.workspace_cookies import SignedSignIn
 from codehub.server.runtime_choice import build_runtime
@@ -29,6 +30,7 @@ from codehub.server.settings.tree import LogFormat, Settings, load_settings
 from codehub.server.settings.variables import SettingsError
 from codehub.server.shared_parts import redis_link, running_limits
 from codehub.services.identity import Identities
+from codehub.services.waking import WakeService
 from codehub.signals.activity import ActivityLog
 from codehub.signals.activity_publisher import ActivityPublisher
 from codehub.signals.hints import Hints
@@ -49,7 +51,7 @@ async def run_proxy(
     sock: socket.socket,
     database_url: str,
     redis_url: str,
-    api: Address,
+    api: SocketAddress,
     numbers: Path | None = None,
     shares_socket: bool = False,
 ) -> None:
@@ -72,16 +74,16 @@ async def run_proxy(
         stack.push_async_callback(live.close)
         runtime = await build_runtime(settings, installation, has_homes=has_homes)
         stack.push_async_callback(runtime.close)
-        sign_in = SignedSignIn(installation.secret, redis)
-        directory = Directory(
-            sessions=sessions,
+        sign_in, identities = SignedSignIn(installation.secret, redis), Identities(sessions, reading=reading)
+        directory = ProxyDirectory(
+            waking=WakeService(sessions, identities=identities, limits=running_limits(settings)),
             reading=reading,
-            identities=Identities(sessions, reading=reading),
+            identities=identities,
             addresses=runtime,
             uses_base_path=runtime.uses_base_path,
+            without_tab_script=settings.http.tab_script_except,
             live=live,
             hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
-            limits=running_limits(settings),
             sign_in=sign_in,
         )
         stack.push_async_callback(directory.close)
@@ -95,13 +97,14 @@ async def run_proxy(
         await _serve(server, sock, numbers=numbers, shares_socket=shares_socket)
 
 
-def _proxy_settings(settings: Settings, *, api: Address, secret: bytes) -> ProxySettings:
+def _proxy_settings(settings: Settings, *, api: SocketAddress, secret: bytes) -> ProxySettings:
     return ProxySettings(
         api=api,
         internal_secret=secret,
         public_url=settings.base_url,
         base_domain=settings.http.base_domain,
-        trusted_proxies=settings.http.trusted_proxies,
+        trusted_proxies=AddressSet(settings.http.trusted_proxies),
+        tab_script=settings.http.tab_script,
     )
 
 
@@ -122,7 +125,7 @@ async def _serve(
         await server.stop(DRAIN_SECONDS)
 
 
-def upstream_of(settings: Settings) -> Address:
+def upstream_of(settings: Settings) -> SocketAddress:
     """The API's address from CODEHUB_API_UPSTREAM."""
     upstream = settings.http.api_upstream
     if upstream is None:

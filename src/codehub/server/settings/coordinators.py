@@ -1,7 +1,9 @@
 """Settings of the coordinators: intervals, timeouts, batch sizes, limits."""
 
+import json
 import os
 import socket
+from collections.abc import Mapping
 
 from pydantic import field_validator
 
@@ -102,6 +104,42 @@ class TtlSettings(Group):
     archive_seconds: WholeSeconds = variable(
         "TTL_ARCHIVE_SECONDS", 86400, meaning="Sleep before a new workspace is archived; 0: never", ge=0
     )
+    untouched_limit: WholeSeconds = variable(
+        "ACTIVITY_UNTOUCHED_LIMIT",
+        28800,
+        meaning="Seconds an open window keeps a workspace awake without input of a person; 0: for ever; at least 90",
+        ge=0,
+    )
+    busy_limit: WholeSeconds = variable(
+        "ACTIVITY_BUSY_LIMIT",
+        43200,
+        meaning="Seconds work keeps a workspace awake without a person; 0: work does not count",
+        ge=0,
+    )
+    busy_cpu_percent: float = variable(
+        "ACTIVITY_BUSY_CPU_PERCENT",
+        10.0,
+        meaning="Percent of one processor from which on a workspace counts as at work; 0: they do not count",
+        ge=0,
+    )
+    busy_jobs: bool = variable(
+        "ACTIVITY_BUSY_JOBS", True, meaning="Count a program in the foreground of a terminal as work"
+    )
+    busy_paths: Mapping[str, str] = variable(
+        "ACTIVITY_BUSY_PATHS",
+        {},
+        meaning='Where an image says whether it works: {"image": "path"}; else Jupyter\'s list of kernels is asked for',
+    )
+
+    @field_validator("busy_paths", mode="before")
+    @classmethod
+    def _parse_paths(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"is not JSON: {error}") from error
 
 
 class GcSettings(Group):

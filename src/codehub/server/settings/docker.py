@@ -12,13 +12,13 @@ _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
 ANYTHING = "*"
 
 
-def _names(value: object) -> object:
+def as_names(value: object) -> object:
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-def _bytes(value: object) -> object:
+def as_bytes(value: object) -> object:
     if not isinstance(value, str):
         return value
     found = _SIZE.fullmatch(value.strip().lower())
@@ -33,7 +33,7 @@ class DockerGroup(Group):
         "unix:///var/run/docker.sock",
         meaning="Address of the Docker engine, with CODEHUB_RUNTIME=docker: unix://, tcp:// or ssh://",
     )
-    images: Annotated[tuple[str, ...], BeforeValidator(_names)] = variable(
+    images: Annotated[tuple[str, ...], BeforeValidator(as_names)] = variable(
         "DOCKER_IMAGES",
         ("codehub/code-server", "codehub/jupyterlab"),
         meaning="Images a workspace may run, separated by commas, the default first; *: any",
@@ -62,7 +62,7 @@ class DockerGroup(Group):
     cpus: float | None = variable(
         "DOCKER_LIMIT_CPUS", meaning="CPUs one workspace may use", shown="no limit", gt=0
     )
-    memory: Annotated[int | None, BeforeValidator(_bytes)] = variable(
+    memory: Annotated[int | None, BeforeValidator(as_bytes)] = variable(
         "DOCKER_LIMIT_MEMORY",
         4 * 1024**3,
         meaning="Memory one workspace may use",

@@ -1,7 +1,7 @@
 """The settings tree: typed, read from the environment once, at the start.
 
 Names, defaults and meanings are the ones of ``docs/operate/configuration.md``; a test compares the two.
-Other rooms receive the group they need (``settings.reconciler``), never the environment. A wrong value stops
+Other packages receive the group they need (``settings.reconciler``), never the environment. A wrong value stops
 the start: ``load_settings`` raises ``SettingsError`` with a sentence that names the variable.
 """
 
@@ -34,6 +34,7 @@ from codehub.server.settings.coordinators import (
     TtlSettings,
 )
 from codehub.server.settings.docker import DockerGroup
+from codehub.server.settings.kubernetes import KubernetesGroup
 from codehub.server.settings.variables import (
     EnvironmentSource,
     Group,
@@ -48,6 +49,7 @@ from codehub.server.settings.variables import (
 class RuntimeKind(StrEnum):
     LOCAL = "local"
     DOCKER = "docker"
+    KUBERNETES = "kubernetes"
 
 
 class ProcessRole(StrEnum):
@@ -59,7 +61,6 @@ class ProcessRole(StrEnum):
 
 
 class LocalSandbox(StrEnum):
-    AUTO = "auto"
     REQUIRED = "required"
     OFF = "off"
 
@@ -97,6 +98,12 @@ def _with_scheme(url: SecretStr | None, *schemes: str) -> SecretStr | None:
 
 def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
+
+
+def _sandbox_word(value: object) -> object:
+    """Read ``auto`` as ``required``: a default of earlier versions, which some have written down."""
+    lowered = _lower(value)
+    return LocalSandbox.REQUIRED if lowered == "auto" else lowered
 
 
 class StorageSettings(Group):
@@ -173,18 +180,18 @@ class RuntimeSettings(Group):
     kind: Annotated[RuntimeKind, BeforeValidator(_lower)] = variable(
         "CODEHUB_RUNTIME",
         RuntimeKind.LOCAL,
-        meaning="Where workspaces run: local (processes here) or docker; kubernetes is not built yet",
+        meaning="Where workspaces run: local (processes here), docker or kubernetes",
     )
     default_image: str | None = variable(
         "CODEHUB_DEFAULT_IMAGE",
         meaning="What a workspace runs when nothing is said",
         shown="the first there is",
     )
-    local_sandbox: Annotated[LocalSandbox, BeforeValidator(_lower)] = variable(
+    local_sandbox: Annotated[LocalSandbox, BeforeValidator(_sandbox_word)] = variable(
         "CODEHUB_LOCAL_SANDBOX",
-        LocalSandbox.AUTO,
-        meaning="Bubblewrap around local workspaces: required; auto (required unless CodeHub serves this "
-        "machine alone); off (whoever has a workspace can take over CodeHub)",
+        LocalSandbox.REQUIRED,
+        meaning="Bubblewrap around local workspaces: required (CodeHub does not start without), or off (whoever "
+        "has a workspace can take over CodeHub; refused unless CodeHub serves this machine alone)",
     )
     local_images: Mapping[str, str] | None = variable(
         "LOCAL_IMAGES",
@@ -192,13 +199,6 @@ class RuntimeSettings(Group):
         "{base_path}",
         shown="JupyterLab, and code-server where it is found",
     )
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _is_built(cls, value: object) -> object:
-        if isinstance(value, str) and value.strip().lower() == "kubernetes":
-            raise ValueError("the kubernetes runtime is not built yet; use local or docker")
-        return value
 
     @field_validator("local_images", mode="before")
     @classmethod
@@ -264,7 +264,18 @@ class HttpSettings(Group):
     trusted_proxies: frozenset[str] = variable(
         "CODEHUB_TRUSTED_PROXIES",
         frozenset(),
-        meaning="Addresses of front proxies whose X-Forwarded-For counts, separated by commas",
+        meaning="Addresses or networks of front proxies whose X-Forwarded-For counts, separated by commas",
+        shown="none",
+    )
+    tab_script: bool = variable(
+        "CODEHUB_TAB_SCRIPT",
+        True,
+        meaning="Add a small script to IDEs' pages: it says when the workspace sleeps, and names the tab",
+    )
+    tab_script_except: frozenset[str] = variable(
+        "CODEHUB_TAB_SCRIPT_EXCEPT",
+        frozenset(),
+        meaning="Images whose pages get no such script, separated by commas",
         shown="none",
     )
 
@@ -284,6 +295,11 @@ class HttpSettings(Group):
             raise ValueError(f"at least one role is needed: {', '.join(ProcessRole)}")
         return frozenset(ProcessRole(name) for name in names)
 
+    @field_validator("tab_script_except", mode="before")
+    @classmethod
+    def _split_images(cls, value: object) -> object:
+        return frozenset(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
     @field_validator("trusted_proxies", mode="before")
     @classmethod
     def _split_addresses(cls, value: object) -> object:
@@ -291,7 +307,7 @@ class HttpSettings(Group):
             return value
         addresses = {part.strip() for part in value.split(",") if part.strip()}
         for address in addresses:
-            ipaddress.ip_address(address)  # its message names the value
+            ipaddress.ip_network(address)  # its message names the value
         return frozenset(addresses)
 
     @field_validator("base_url", "api_upstream")
@@ -329,6 +345,7 @@ class Settings(BaseSettings):
     admin: AdminSettings
     runtime: RuntimeSettings
     docker: DockerGroup
+    kubernetes: KubernetesGroup
     coordinator: CoordinatorSettings
     observer: ObserverSettings
     reconciler: ReconcilerSettings

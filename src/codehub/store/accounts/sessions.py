@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Text, any_, bindparam, delete, func, insert, select, update
+from sqlalchemy import ARRAY, Text, any_, bindparam, delete, insert, update
+from sqlmodel import col, select
 
-from codehub.store.accounts.users import USER_COLUMNS, UserRecord, to_user
+from codehub.store.accounts.users import USER, UserRecord
+from codehub.store.db.records import record
 from codehub.store.db.session import Session
-from codehub.store.db.statements import rows_written, uuid_array
+from codehub.store.db.statements import clock, rows_written, statement_time, uuid_array
+from codehub.store.schema.tables import SignInSession, User
 from codehub.store.schema.tables import sessions as s
-from codehub.store.schema.tables import users as u
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,15 @@ class SignedIn:
 
 _VALID = (
     select(
-        *USER_COLUMNS,
-        s.c.id.label("session_id"),
-        s.c.created_at,
-        s.c.last_seen_at,
-        s.c.expires_at,
-        s.c.secret_hash,
+        col(SignInSession.secret_hash),
+        record(SignedIn, SignInSession, session_id=col(SignInSession.id), user=USER),
     )
-    .join_from(s, u, s.c.user_id == u.c.id)
+    .join_from(SignInSession, User, col(SignInSession.user_id) == col(User.id))
     .where(
-        s.c.secret_hash == any_(bindparam("hashes", type_=ARRAY(Text()))),
-        s.c.idle_expires_at > func.statement_timestamp(),
-        s.c.expires_at > func.statement_timestamp(),
-        u.c.disabled_at.is_(None),
+        col(SignInSession.secret_hash) == any_(bindparam("hashes", type_=ARRAY(Text()))),
+        col(SignInSession.idle_expires_at) > statement_time(),
+        col(SignInSession.expires_at) > statement_time(),
+        col(User.disabled_at).is_(None),
     )
 )
 
@@ -58,7 +56,7 @@ async def create(
     absolute: timedelta,
 ) -> datetime:
     """Create a session and return its absolute expiry."""
-    now = func.clock_timestamp()
+    now = clock()
     statement = (
         insert(s)
         .values(
@@ -68,9 +66,9 @@ async def create(
             idle_expires_at=now + idle,
             expires_at=now + absolute,
         )
-        .returning(s.c.expires_at)
+        .returning(col(SignInSession.expires_at))
     )
-    expires_at: datetime = (await session.execute(statement)).scalar_one()
+    (expires_at,) = (await session.exec(statement)).one()
     return expires_at
 
 
@@ -81,8 +79,7 @@ async def find_valid(session: Session, secret_hash: str) -> SignedIn | None:
 
 async def find_all_valid(session: Session, hashes: Collection[str]) -> dict[str, SignedIn]:
     """Find the valid sessions of many cookies, by hash; invalid ones are left out."""
-    rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
-    return {row[9]: SignedIn(row[5], to_user(row), row[6], row[7], row[8]) for row in rows}
+    return dict(await session.exec(_VALID, {"hashes": list(hashes)}))
 
 
 async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
@@ -91,16 +88,16 @@ async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
     For event streams that outlive their first request.
     """
     statement = (
-        select(s.c.id)
-        .join_from(s, u, s.c.user_id == u.c.id)
+        select(col(SignInSession.id))
+        .join_from(SignInSession, User, col(SignInSession.user_id) == col(User.id))
         .where(
-            s.c.id == any_(uuid_array(ids)),
-            s.c.idle_expires_at > func.statement_timestamp(),
-            s.c.expires_at > func.statement_timestamp(),
-            u.c.disabled_at.is_(None),
+            col(SignInSession.id) == any_(uuid_array(ids)),
+            col(SignInSession.idle_expires_at) > statement_time(),
+            col(SignInSession.expires_at) > statement_time(),
+            col(User.disabled_at).is_(None),
         )
     )
-    return set((await session.execute(statement)).scalars())
+    return set(await session.exec(statement))
 
 
 async def touch(session: Session, session_id: UUID, *, idle: timedelta) -> None:
@@ -108,21 +105,25 @@ async def touch(session: Session, session_id: UUID, *, idle: timedelta) -> None:
 
     Call it coarsely, not per request.
     """
-    now = func.clock_timestamp()
-    statement = update(s).where(s.c.id == session_id).values(last_seen_at=now, idle_expires_at=now + idle)
-    await session.execute(statement)
+    now = clock()
+    statement = (
+        update(s)
+        .where(col(SignInSession.id) == session_id)
+        .values(last_seen_at=now, idle_expires_at=now + idle)
+    )
+    await session.exec(statement)
 
 
 async def end(session: Session, session_id: UUID) -> bool:
     """Delete a session. False: there is none."""
-    return await rows_written(session, delete(s).where(s.c.id == session_id)) == 1
+    return await rows_written(session, delete(s).where(col(SignInSession.id) == session_id)) == 1
 
 
 async def end_all(session: Session, user_id: UUID, *, except_id: UUID | None = None) -> int:
     """End all sessions of a user, or all but ``except_id``."""
-    statement = delete(s).where(s.c.user_id == user_id)
+    statement = delete(s).where(col(SignInSession.user_id) == user_id)
     if except_id is not None:
-        statement = statement.where(s.c.id != except_id)
+        statement = statement.where(col(SignInSession.id) != except_id)
     return await rows_written(session, statement)
 
 
@@ -131,5 +132,8 @@ async def purge_expired(session: Session) -> int:
 
     Housekeeping only: ``find_valid`` does not depend on it.
     """
-    now = func.statement_timestamp()
-    return await rows_written(session, delete(s).where((s.c.idle_expires_at < now) | (s.c.expires_at < now)))
+    now = statement_time()
+    return await rows_written(
+        session,
+        delete(s).where((col(SignInSession.idle_expires_at) < now) | (col(SignInSession.expires_at) < now)),
+    )

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Text, any_, bindparam, func, insert, or_, select, update
+from sqlalchemy import ARRAY, Text, any_, bindparam, insert, or_, update
+from sqlmodel import col, select
 
-from codehub.store.accounts.users import USER_COLUMNS, UserRecord, to_user
+from codehub.store.accounts.users import USER, UserRecord
+from codehub.store.db.records import record
 from codehub.store.db.session import Session
-from codehub.store.db.statements import Page, rows_written, uuid_array
+from codehub.store.db.statements import Page, clock, rows_written, statement_time, uuid_array
+from codehub.store.schema.tables import ApiToken, User
 from codehub.store.schema.tables import api_tokens as t
-from codehub.store.schema.tables import users as u
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class TokenRecord:
     last_used_at: datetime | None
 
 
-_COLUMNS = (t.c.id, t.c.name, t.c.created_at, t.c.expires_at, t.c.last_used_at)
+_TOKEN = record(TokenRecord, ApiToken)
 _VALID = (
-    select(*USER_COLUMNS, *_COLUMNS, t.c.secret_hash)
-    .join_from(t, u, t.c.user_id == u.c.id)
+    select(col(ApiToken.secret_hash), _TOKEN, USER)
+    .join_from(ApiToken, User, col(ApiToken.user_id) == col(User.id))
     .where(
-        t.c.secret_hash == any_(bindparam("hashes", type_=ARRAY(Text()))),
-        t.c.revoked_at.is_(None),
-        or_(t.c.expires_at.is_(None), t.c.expires_at > func.statement_timestamp()),
-        u.c.disabled_at.is_(None),
+        col(ApiToken.secret_hash) == any_(bindparam("hashes", type_=ARRAY(Text()))),
+        col(ApiToken.revoked_at).is_(None),
+        or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > statement_time()),
+        col(User.disabled_at).is_(None),
     )
 )
 
@@ -54,9 +56,10 @@ async def create(
     statement = (
         insert(t)
         .values(id=token_id, user_id=user_id, name=name, secret_hash=secret_hash, expires_at=expires_at)
-        .returning(*_COLUMNS)
+        .returning(_TOKEN)
     )
-    return TokenRecord(*(await session.execute(statement)).one())
+    (created,) = (await session.exec(statement)).one()
+    return created
 
 
 async def find_valid(session: Session, secret_hash: str) -> tuple[TokenRecord, UserRecord] | None:
@@ -68,8 +71,8 @@ async def find_all_valid(
     session: Session, hashes: Collection[str]
 ) -> dict[str, tuple[TokenRecord, UserRecord]]:
     """Find valid tokens and their users, by hash; invalid ones are left out."""
-    rows = (await session.execute(_VALID, {"hashes": list(hashes)})).all()
-    return {row[-1]: (TokenRecord(*row[len(USER_COLUMNS) : -1]), to_user(row)) for row in rows}
+    rows = await session.exec(_VALID, {"hashes": list(hashes)})
+    return {secret_hash: (token, user) for secret_hash, token, user in rows}
 
 
 async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
@@ -77,12 +80,12 @@ async def find_valid_ids(session: Session, ids: Collection[UUID]) -> set[UUID]:
 
     Whether their users are disabled is not checked.
     """
-    statement = select(t.c.id).where(
-        t.c.id == any_(uuid_array(ids)),
-        t.c.revoked_at.is_(None),
-        or_(t.c.expires_at.is_(None), t.c.expires_at > func.statement_timestamp()),
+    statement = select(col(ApiToken.id)).where(
+        col(ApiToken.id) == any_(uuid_array(ids)),
+        col(ApiToken.revoked_at).is_(None),
+        or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > statement_time()),
     )
-    return set((await session.execute(statement)).scalars())
+    return set(await session.exec(statement))
 
 
 async def list_page(
@@ -93,28 +96,30 @@ async def list_page(
     Expired ones are included: they explain a 401.
     """
     statement = (
-        select(*_COLUMNS)
-        .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))
-        .order_by(t.c.id.desc())
+        select(_TOKEN)
+        .where(col(ApiToken.user_id) == user_id, col(ApiToken.revoked_at).is_(None))
+        .order_by(col(ApiToken.id).desc())
         .limit(limit + 1)
     )
     if cursor is not None:
-        statement = statement.where(t.c.id < cursor)
-    items = [TokenRecord(*row) for row in await session.execute(statement)]
+        statement = statement.where(col(ApiToken.id) < cursor)
+    items = await session.exec(statement)
     return Page(items[:limit], str(items[limit - 1].id) if len(items) > limit else None)
 
 
 async def touch(session: Session, token_id: UUID) -> None:
     """Record that a token was used. Call it coarsely, not per request."""
-    await session.execute(update(t).where(t.c.id == token_id).values(last_used_at=func.clock_timestamp()))
+    await session.exec(update(t).where(col(ApiToken.id) == token_id).values(last_used_at=clock()))
 
 
 async def revoke(session: Session, user_id: UUID, token_id: UUID) -> bool:
     """Revoke a token of this user. False: there is none, or it was revoked before."""
     statement = (
         update(t)
-        .where(t.c.id == token_id, t.c.user_id == user_id, t.c.revoked_at.is_(None))
-        .values(revoked_at=func.clock_timestamp())
+        .where(
+            col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id, col(ApiToken.revoked_at).is_(None)
+        )
+        .values(revoked_at=clock())
     )
     return await rows_written(session, statement) == 1
 
@@ -123,7 +128,7 @@ async def revoke_all(session: Session, user_id: UUID) -> int:
     """Revoke all tokens of a user; returns how many."""
     statement = (
         update(t)
-        .where(t.c.user_id == user_id, t.c.revoked_at.is_(None))
-        .values(revoked_at=func.clock_timestamp())
+        .where(col(ApiToken.user_id) == user_id, col(ApiToken.revoked_at).is_(None))
+        .values(revoked_at=clock())
     )
     return await rows_written(session, statement)

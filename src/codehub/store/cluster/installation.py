@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 from uuid import UUID, uuid4
 
-from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import select
 
 from codehub.store.db.session import Session
+from codehub.store.schema.tables import Installation
 from codehub.store.schema.tables import installation as i
 
 
@@ -28,6 +29,6 @@ async def get_or_create(session: Session) -> InstallationRecord:
     The loser of the race waits for the winner's commit and then reads the winner's row: an insert that
     conflicts returns nothing, and the select after it sees what was committed meanwhile.
     """
-    await session.execute(insert(i).values(id=uuid4(), secret=token_bytes(32)).on_conflict_do_nothing())
-    row = (await session.execute(select(i.c.id, i.c.secret))).one()
-    return InstallationRecord(row.id, bytes(row.secret))
+    await session.exec(insert(i).values(id=uuid4(), secret=token_bytes(32)).on_conflict_do_nothing())
+    found = (await session.exec(select(Installation))).one()
+    return InstallationRecord(found.id, found.secret)

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, func, select
+from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, false, func
 from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col, select
 
 from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.store.db.records import record
 from codehub.store.db.session import Session
-from codehub.store.db.statements import rows_written, uuid_array
+from codehub.store.db.statements import json_flag, rows_written, uuid_array
+from codehub.store.schema.tables import ArchiveOrphan, Workspace
 from codehub.store.schema.tables import archive_orphans as o
-from codehub.store.schema.tables import workspaces as w
 
 
 @dataclass(frozen=True)
@@ -28,21 +30,20 @@ class ArchiveOwner:
     deleted_at: datetime | None
 
 
+_OWNER = record(
+    ArchiveOwner,
+    Workspace,
+    is_terminal=func.coalesce(json_flag(col(Workspace.error_info), "is_terminal"), false()),
+)
+
+
 async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]:
     """Load the workspaces of these archives, by id.
 
     An id without a row is missing from the result: its archives must not be deleted.
     """
-    statement = select(
-        w.c.id,
-        w.c.archive_key,
-        w.c.op_id,
-        w.c.observed_status,
-        w.c.health_status,
-        func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False),
-        w.c.deleted_at,
-    ).where(w.c.id == any_(uuid_array(ids)))
-    return {row[0]: ArchiveOwner(*row) for row in await session.execute(statement)}
+    statement = select(_OWNER).where(col(Workspace.id) == any_(uuid_array(ids)))
+    return {owner.id: owner for owner in await session.exec(statement)}
 
 
 async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:
@@ -53,20 +54,24 @@ async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str,
     """
     found = func.unnest(_texts(paths)).table_valued("path").render_derived()
     # An anti-join, because ``path <> ALL (…)`` compares every row with every path.
-    await session.execute(delete(o).where(~exists().where(found.c.path == o.c.path)))
-    await session.execute(insert(o).from_select(["path"], select(found.c.path)).on_conflict_do_nothing())
-    return {row.path: row.first_seen_at for row in await session.execute(select(o.c.path, o.c.first_seen_at))}
+    await session.exec(delete(o).where(~exists().where(found.c.path == col(ArchiveOrphan.path))))
+    await session.exec(insert(o).from_select(["path"], select(found.c.path)).on_conflict_do_nothing())
+    return dict(await session.exec(select(col(ArchiveOrphan.path), col(ArchiveOrphan.first_seen_at))))
 
 
 async def forget(session: Session, paths: Collection[str]) -> int:
     """Remove the rows of deleted archives."""
-    return await rows_written(session, delete(o).where(o.c.path == any_(_texts(paths))))
+    return await rows_written(session, delete(o).where(col(ArchiveOrphan.path) == any_(_texts(paths))))
 
 
 async def list_all(session: Session, *, limit: int = 1000) -> list[tuple[str, datetime]]:
     """List orphans for the operator, longest known first."""
-    statement = select(o.c.path, o.c.first_seen_at).order_by(o.c.first_seen_at, o.c.path).limit(limit)
-    return [(row.path, row.first_seen_at) for row in await session.execute(statement)]
+    statement = (
+        select(col(ArchiveOrphan.path), col(ArchiveOrphan.first_seen_at))
+        .order_by(col(ArchiveOrphan.first_seen_at), col(ArchiveOrphan.path))
+        .limit(limit)
+    )
+    return list(await session.exec(statement))
 
 
 def _texts(values: Collection[str]) -> "BindParameter[Sequence[str]]":

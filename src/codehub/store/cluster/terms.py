@@ -13,18 +13,21 @@ moment: people are shown leaders from there, not from the memory of the replica 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Boolean, Text, bindparam, func, literal_column, or_, select, text, update
+from sqlalchemy import Boolean, Text, bindparam, func, literal_column, or_, text, true, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlmodel import col, select
 
 from codehub.store.db.context import ACTING
+from codehub.store.db.records import record
 from codehub.store.db.session import Session
+from codehub.store.db.statements import clock
+from codehub.store.schema.tables import SystemLock
 from codehub.store.schema.tables import system_locks as locks
 
 
 @dataclass(frozen=True)
-class Term:
+class TermRow:
     """One row of system_locks."""
 
     lock_name: str
@@ -32,7 +35,7 @@ class Term:
     acquired_at: datetime
     epoch: int
     last_tick_at: datetime | None
-    detail: Mapping[str, Any]
+    detail: Mapping[str, object]
     is_held: bool = True
 
     @property
@@ -46,35 +49,41 @@ class Term:
     @property
     def last_error(self) -> str | None:
         """The error of the leader's last tick; None if that succeeded."""
-        return self.detail.get(LAST_ERROR)
+        error = self.detail.get(LAST_ERROR)
+        return error if isinstance(error, str) else None
+
+    @property
+    def away(self) -> Mapping[str, object]:
+        """The engines that are away, as the Reconciler's leader wrote it."""
+        away = self.detail.get("away")
+        return away if isinstance(away, dict) else {}
+
+    def paths(self, key: str) -> list[str]:
+        """Return a list of paths the leader wrote under this key."""
+        found = self.detail.get(key)
+        return [str(path) for path in found] if isinstance(found, list | tuple) else []
 
 
 LAST_ERROR = "last_error"
 LONGEST_ERROR = 500
 
-_COLUMNS = (
-    locks.c.lock_name,
-    locks.c.holder_id,
-    locks.c.acquired_at,
-    locks.c.epoch,
-    locks.c.last_tick_at,
-    locks.c.detail,
-)
-
+_ACQUIRED = record(TermRow, SystemLock, is_held=true())
 
 # Sent with every tick and every write of a leader, hence built once.
-_MINE = locks.c.lock_name == bindparam("name")
+_MINE = col(SystemLock.lock_name) == bindparam("name")
 _HOLD = (
-    select(func.clock_timestamp(), ACTING)
+    select(clock(), ACTING)
     .select_from(locks)
-    .where(_MINE, locks.c.epoch == bindparam("held"))
+    .where(_MINE, col(SystemLock.epoch) == bindparam("held"))
     .with_for_update(read=True)
 )
 _RECORD_ERROR = (
     update(locks)
     .where(_MINE)
     .values(
-        detail=locks.c.detail.concat(func.jsonb_build_object(LAST_ERROR, bindparam("error", type_=Text())))
+        detail=col(SystemLock.detail).concat(
+            func.jsonb_build_object(LAST_ERROR, bindparam("error", type_=Text()))
+        )
     )
 )
 
@@ -89,25 +98,25 @@ _IS_HELD = literal_column(
     AND objsubid = 1 AND granted
 )""",
     type_=Boolean(),
-).label("is_held")
-_TERMS = select(*_COLUMNS, _IS_HELD)
-_LAST_TICK = select(locks.c.last_tick_at).where(_MINE)
+)
+_TERMS = select(record(TermRow, SystemLock, is_held=_IS_HELD))
+_LAST_TICK = select(col(SystemLock.last_tick_at)).where(_MINE)
 _NEW_DETAIL = bindparam("new_detail", type_=JSONB())
 _RECORD_TICK = (
     update(locks)
     .where(
         _MINE,
         or_(
-            locks.c.last_tick_at.is_(None),
-            locks.c.last_tick_at < func.clock_timestamp() - text("interval '1 second'"),
-            locks.c.detail != _NEW_DETAIL,
+            col(SystemLock.last_tick_at).is_(None),
+            col(SystemLock.last_tick_at) < clock() - text("interval '1 second'"),
+            col(SystemLock.detail) != _NEW_DETAIL,
         ),
     )
-    .values(last_tick_at=func.clock_timestamp(), detail=_NEW_DETAIL)
+    .values(last_tick_at=clock(), detail=_NEW_DETAIL)
 )
 
 
-async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term:
+async def acquire_term(session: Session, lock_name: str, holder_id: str) -> TermRow:
     """Begin a term: raise the epoch and become its holder.
 
     The caller holds the advisory lock, and commits. A process that dies before the commit leaves the old
@@ -115,15 +124,16 @@ async def acquire_term(session: Session, lock_name: str, holder_id: str) -> Term
     """
     statement = insert(locks).values(lock_name=lock_name, holder_id=holder_id, epoch=1)
     statement = statement.on_conflict_do_update(
-        index_elements=[locks.c.lock_name],
+        index_elements=["lock_name"],
         set_={
             "holder_id": statement.excluded.holder_id,
-            "acquired_at": func.clock_timestamp(),
-            "epoch": locks.c.epoch + 1,
-            "detail": locks.c.detail.op("-")(LAST_ERROR),  # the predecessor's
+            "acquired_at": clock(),
+            "epoch": col(SystemLock.epoch) + 1,
+            "detail": col(SystemLock.detail).op("-")(LAST_ERROR),  # the predecessor's
         },
     )
-    return Term(*(await session.execute(statement.returning(*_COLUMNS))).one())
+    (term,) = (await session.exec(statement.returning(_ACQUIRED))).one()
+    return term
 
 
 async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str = "") -> datetime | None:
@@ -133,34 +143,34 @@ async def hold_term(session: Session, lock_name: str, epoch: int, *, actor: str 
     (``store/db/context``).
     """
     params = {"name": lock_name, "held": epoch, "actor": actor}
-    return (await session.execute(_HOLD, params)).scalars().first()
+    held = (await session.exec(_HOLD, params)).first()
+    return held[0] if held is not None else None
 
 
-async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, Any]) -> None:
+async def record_tick(session: Session, lock_name: str, *, detail: Mapping[str, object]) -> None:
     """Record a finished tick.
 
     Written at most once a second, or when ``detail`` changes.
     """
-    await session.execute(_RECORD_TICK, {"name": lock_name, "new_detail": detail})
+    await session.exec(_RECORD_TICK, {"name": lock_name, "new_detail": detail})
 
 
 async def record_error(session: Session, lock_name: str, error: str) -> None:
     """Record the error of a failed tick. The next ``record_tick`` clears it."""
-    await session.execute(_RECORD_ERROR, {"name": lock_name, "error": error[:LONGEST_ERROR]})
+    await session.exec(_RECORD_ERROR, {"name": lock_name, "error": error[:LONGEST_ERROR]})
 
 
 async def last_tick_at(session: Session, lock_name: str) -> datetime | None:
     """Return when the leader last finished a tick; None if never."""
-    at: datetime | None = (await session.execute(_LAST_TICK, {"name": lock_name})).scalar_one_or_none()
-    return at
+    return (await session.exec(_LAST_TICK, {"name": lock_name})).one_or_none()
 
 
-async def read_terms(session: Session) -> dict[str, Term]:
+async def read_terms(session: Session) -> dict[str, TermRow]:
     """Read every term, by lock name, for people."""
-    return {row.lock_name: Term(*row) for row in await session.execute(_TERMS)}
+    return {term.lock_name: term for term in await session.exec(_TERMS)}
 
 
-def rivals_of(lock_name: str, terms: Iterable[Term]) -> list[Term]:
+def rivals_of(lock_name: str, terms: Iterable[TermRow]) -> list[TermRow]:
     """Return leaders of the same coordinator under another COORDINATOR_LOCK_ID.
 
     All rows are of one schema, hence of one installation: two such leaders both write the same workspaces,

@@ -7,10 +7,10 @@ libpq knows.
 
 import socket
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
+from asyncpg.connect_utils import SessionAttribute
 from sqlalchemy import NullPool
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -171,16 +171,19 @@ class Connector:
     ) -> None:
         """Set options. ``statement_seconds``: client-side timeout; None: set per call."""
         self._dsn = asyncpg_dsn(url)
-        self._options: dict[str, Any] = {
-            "server_settings": dict(settings),
-            "timeout": _connect_timeout(url),
-            "command_timeout": statement_seconds,
-        }
-        if read_write:
-            self._options["target_session_attrs"] = "read-write"
+        self._settings = dict(settings)
+        self._connect_seconds = _connect_timeout(url)
+        self._statement_seconds = statement_seconds
+        self._kind = SessionAttribute.read_write if read_write else None
 
     async def connect(self) -> Connection:
-        connection: Connection = await asyncpg.connect(self._dsn, **self._options)
+        connection: Connection = await asyncpg.connect(
+            self._dsn,
+            server_settings=self._settings,
+            timeout=self._connect_seconds,
+            command_timeout=self._statement_seconds,
+            target_session_attrs=self._kind,
+        )
         _keep_alive(connection)
         return connection
 

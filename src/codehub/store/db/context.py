@@ -5,12 +5,13 @@ transaction: nothing has to be passed through every query, and a pooled connecti
 next request.
 """
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Function, Text, bindparam
+from sqlmodel import select
 
 from codehub.store.db.session import Session
 
-ACTING = func.set_config("codehub.actor", bindparam("actor"), True)
-BECAUSE = func.set_config("codehub.cause", bindparam("cause"), True)
+ACTING = Function("set_config", "codehub.actor", bindparam("actor", type_=Text()), True, type_=Text())
+BECAUSE = Function("set_config", "codehub.cause", bindparam("cause", type_=Text()), True, type_=Text())
 """Select either one along with a query that is sent anyway: no round trip of its own."""
 
 _SET = select(ACTING, BECAUSE)
@@ -18,4 +19,4 @@ _SET = select(ACTING, BECAUSE)
 
 async def set_actor(session: Session, actor: str, cause: str = "") -> None:
     """Attribute the changes of this transaction to ``actor``, because of ``cause``."""
-    await session.execute(_SET, {"actor": actor, "cause": cause})
+    await session.exec(_SET, {"actor": actor, "cause": cause})

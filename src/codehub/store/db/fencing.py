@@ -10,24 +10,40 @@ statement outside a transaction as a transaction.
   nothing is written. If the process dies in between, the server ends the statement or has committed it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import CTE, Executable, Select, Update, bindparam, func, literal, select, true
+from sqlalchemy import (
+    Executable,
+    Function,
+    Text,
+    Update,
+    bindparam,
+    literal,
+    select,
+    true,
+)
 from sqlalchemy.sql.selectable import SelectBase
+from sqlmodel import col
 
-from codehub.store.db.session import ConnectionSource, Prepared, Rows, Session
+from codehub.store.db.prepared import Prepared
+from codehub.store.db.row_builder import columns_of
+from codehub.store.db.session import ConnectionSource, Params, Rows, Session, Written
 from codehub.store.errors import TermOver
-from codehub.store.schema.tables import system_locks as locks
+from codehub.store.schema.tables import SystemLock, timestamptz
 
 _LEADING_COLUMNS = 2  # the database's time, and whether there is a row at all
 
-_CURRENT_TERM = (locks.c.lock_name == bindparam("fence_name"), locks.c.epoch == bindparam("fence_epoch"))
-_NOW = func.clock_timestamp().label("now")
-_ACTING = func.set_config("codehub.actor", bindparam("fence_actor"), True).label("acting")
+_CURRENT_TERM = (
+    col(SystemLock.lock_name) == bindparam("fence_name"),
+    col(SystemLock.epoch) == bindparam("fence_epoch"),
+)
+_NOW = Function("clock_timestamp", type_=timestamptz).label("now")
+_ACTING = Function(
+    "set_config", "codehub.actor", bindparam("fence_actor", type_=Text()), True, type_=Text()
+).label("acting")
+_IS_ROW = true().label("is_row")
 _READ_TERM = select(_NOW).where(*_CURRENT_TERM)
 _LOCK_TERM = select(_NOW, _ACTING, true().label("held")).where(*_CURRENT_TERM).with_for_update(read=True)
 
@@ -65,54 +81,46 @@ class FencedSession(Session):
         assert self._now is not None, "nothing was asked yet"
         return self._now
 
-    async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None) -> Rows[Any]:
-        """Run the one statement. Raises ``TermOver`` if the term has ended."""
+    async def _run(self, statement: Executable, params: Params) -> object:
         if self._now is not None:
             raise RuntimeError("a second statement would be another transaction")
-        prepared, returns_rows = _fenced(statement)
-        records = await prepared.fetch(await self._ready(), {**(params or {}), **self._fence})
+        fenced = _fenced(statement)
+        records = await fenced.fetch(await self._ready(), {**params, **self._fence})
         if not records:
             raise TermOver("another term has begun")
         self._now = records[0]["now"]
         found = [record for record in records if record["is_row"]]
-        if not returns_rows:
-            return Rows((), len(found))
-        return Rows(prepared.read(found, beginning=_LEADING_COLUMNS))
+        return Rows(fenced.read(found)) if fenced.returns_rows else Written(len(found))
 
 
-_known: WeakKeyDictionary[Executable, tuple[Prepared, bool]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Executable, Prepared] = WeakKeyDictionary()
 
 
-def _fenced(statement: Executable) -> tuple[Prepared, bool]:
-    """Return the statement with its fence, and whether it returns rows.
-
-    Compiled once per statement, like ``session.prepared``.
-    """
+def _fenced(statement: Executable) -> Prepared:
+    """Return the statement with its fence. Compiled once, like ``prepared``."""
     known = _known.get(statement)
     if known is None:
-        if isinstance(statement, Update):
-            known = Prepared(_fenced_write(statement)), bool(statement.exported_columns)
-        elif isinstance(statement, SelectBase):
-            known = Prepared(_joined(_READ_TERM.cte("term"), select(statement.subquery("asked")))), True
-        else:
-            raise TypeError(f"cannot be fenced: {type(statement).__name__}")
-        _known[statement] = known
+        known = _known[statement] = Prepared(
+            _with_fence(statement), asked=statement, leading=_LEADING_COLUMNS
+        )
     return known
 
 
-def _fenced_write(statement: Update) -> Executable:
-    term = _LOCK_TERM.cte("term")
-    writing = statement.where(term.c.held)
-    if not statement.exported_columns:
-        writing = writing.returning(literal(1).label("written"))
-    return _joined(term, select(writing.cte("written")))
-
-
-def _joined(term: CTE, found: Select[Any]) -> Executable:
+def _with_fence(statement: Executable) -> Executable:
     """Join term and statement: at least one row while the term lasts.
 
     ``is_row`` is true where the statement itself returned one.
     """
-    rows = found.add_columns(true().label("is_row")).subquery("found")
+    if isinstance(statement, Update):
+        term = _LOCK_TERM.cte("term")
+        writing = statement.where(term.c.held)
+        if not columns_of(statement):
+            writing = writing.returning(literal(1).label("written"))
+        rows = select(writing.cte("written"), _IS_ROW).subquery("found")
+    elif isinstance(statement, SelectBase):
+        term = _READ_TERM.cte("term")
+        rows = select(statement.subquery("asked"), _IS_ROW).subquery("found")
+    else:
+        raise TypeError(f"cannot be fenced: {type(statement).__name__}")
     columns = (column for column in rows.c if column.key != "is_row")
     return select(term.c.now, rows.c.is_row, *columns).select_from(term.outerjoin(rows, true()))

@@ -9,15 +9,16 @@ locks all of its rows before the first one.
 from collections.abc import Collection
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, select
+from sqlalchemy import ARRAY, Uuid, any_, bindparam
+from sqlmodel import col, select
 
 from codehub.store.db.session import Session
-from codehub.store.schema.tables import workspaces as w
+from codehub.store.schema.tables import Workspace
 
 _LOCK = (
-    select(w.c.id)
-    .where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
-    .order_by(w.c.id)
+    select(col(Workspace.id))
+    .where(col(Workspace.id) == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .order_by(col(Workspace.id))
     .with_for_update(key_share=True)
 )
 
@@ -29,4 +30,4 @@ async def lock_in_order(session: Session, ids: Collection[UUID]) -> None:
     A single row is left to the statement that writes it: there is no order to keep.
     """
     if len(ids) > 1:
-        await session.execute(_LOCK, {"ids": list(ids)})
+        await session.exec(_LOCK, {"ids": list(ids)})

@@ -4,39 +4,32 @@ SQLAlchemy builds and compiles the statements and knows the types; the driver's 
 SQLAlchemy's own execution (session, cursor, greenlet, result) cost more than PostgreSQL and the driver
 together, for features not used here: no object is tracked, nothing is loaded lazily (ADR 0011).
 
-A statement is compiled once for as long as it lives: a constant of a module is compiled once per process.
+A statement is compiled once for as long as it lives: a constant of a module is compiled once per process. Its own
+type says what ``exec`` gives (ADR 0033).
 """
 
 import asyncio
-import json
-from collections import namedtuple
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import Protocol, Self, TypeVar, TypeVarTuple, overload
 
-import asyncpg
 from asyncpg.transaction import Transaction
-from sqlalchemy import JSON, Executable, TextClause
-from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import Executable, TextClause, UpdateBase
+from sqlalchemy.sql.selectable import TypedReturnsRows
+from sqlmodel.sql.expression import SelectOfScalar
 
-from codehub.store.errors import NoResult
-
-if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record]
-else:
-    Connection = asyncpg.Connection
+from codehub.store.db.prepared import Connection as Connection
+from codehub.store.db.prepared import prepared
+from codehub.store.db.results import Rows as Rows
+from codehub.store.db.results import Written as Written
+from codehub.store.db.typed_text import TextOfScalar
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Params = Mapping[str, object]
 
 ROLLBACK_SECONDS = 2.0
-
-_DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]
-_REQUIRED = object()
 
 
 class ConnectionSource(Protocol):
@@ -60,47 +53,6 @@ class SingleConnection:
         """Do nothing: the owner keeps the connection."""
 
 
-class Rows(Sequence[T], Generic[T]):
-    """All rows a statement returned.
-
-    ``rowcount`` counts the rows written if the statement returns none.
-    """
-
-    def __init__(self, rows: Sequence[T], rowcount: int | None = None) -> None:
-        self._rows = rows
-        self.rowcount = len(rows) if rowcount is None else rowcount
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._rows[index]
-
-    def all(self) -> Sequence[T]:
-        return self._rows
-
-    def first(self) -> T | None:
-        return self._rows[0] if self._rows else None
-
-    def one(self) -> T:
-        if len(self._rows) != 1:
-            raise NoResult(f"one row was expected, there are {len(self._rows)}")
-        return self._rows[0]
-
-    def scalars(self) -> "Rows[Any]":
-        """Return the first column of each row."""
-        return Rows([cast(Any, row)[0] for row in self._rows], self.rowcount)
-
-    def scalar_one(self) -> Any:
-        return cast(Any, self.one())[0]
-
-    def scalar_one_or_none(self) -> Any:
-        return self.scalar_one() if self._rows else None
-
-
 class Session:
     """One connection and one transaction, from the first statement to its end.
 
@@ -114,14 +66,35 @@ class Session:
         self._autocommit = autocommit
         self._connection: Connection | None = None
         self._transaction: Transaction | None = None
-        self.transaction_flags: dict[str, Any] = {}
+        self.transaction_flags: dict[str, bool] = {}
         """Facts that hold until the transaction ends, such as a lock taken."""
 
-    async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None) -> Rows[Any]:
-        """Run a statement, beginning the transaction if none is open."""
-        connection = await self._ready()
+    @overload
+    async def exec(  # type: ignore[overload-overlap]  # a select of one thing gives it without a tuple
+        self, statement: SelectOfScalar[T] | TextOfScalar[T], params: Params | None = None
+    ) -> Rows[T]: ...
+
+    @overload
+    async def exec(
+        self, statement: TypedReturnsRows[*Ts], params: Params | None = None
+    ) -> Rows[tuple[*Ts]]: ...
+
+    @overload
+    async def exec(self, statement: UpdateBase | TextClause, params: Params | None = None) -> Written: ...
+
+    async def exec(self, statement: Executable, params: Params | None = None) -> object:
+        """Run a statement, beginning the transaction if none is open.
+
+        A select of one model, record or column gives these; anything else that returns rows gives tuples.
+        """
+        return await self._run(statement, params or {})
+
+    async def _run(self, statement: Executable, params: Params) -> object:
+        connection, compiled = await self._ready(), prepared(statement)
         try:
-            return await prepared(statement).run(connection, params or {})
+            if not compiled.returns_rows:
+                return Written(await compiled.write(connection, params))
+            return Rows(compiled.read(await compiled.fetch(connection, params)))
         except TimeoutError:
             self._terminate()  # the server may still run it, or may never answer again
             raise
@@ -226,92 +199,3 @@ class Sessions:
     async def _begin(self) -> AsyncIterator[Session]:
         async with self() as session, session.begin():
             yield session
-
-
-class Prepared:
-    """A compiled statement: its SQL, the order of its values, and how rows are read."""
-
-    def __init__(self, statement: Executable) -> None:
-        compiled = cast(
-            SQLCompiler,
-            cast(Any, statement).compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}),
-        )
-        self._sql = str(compiled)
-        self._values = [_value(compiled, name) for name in compiled.positiontup or ()]
-        columns = () if isinstance(statement, TextClause) else cast(Any, statement).exported_columns
-        self._returns_rows = isinstance(statement, TextClause) or len(columns) > 0
-        readers = enumerate(_reader(column.type) for column in columns)
-        self._readers = [(index, reader) for index, reader in readers if reader is not None]
-
-    async def run(self, connection: Connection, params: Mapping[str, Any]) -> Rows[Any]:
-        if not self._returns_rows:
-            status = await connection.execute(self._sql, *self._arguments(params))
-            return Rows((), int(status.rpartition(" ")[2]))
-        return Rows(self.read(await self.fetch(connection, params)))
-
-    async def fetch(self, connection: Connection, params: Mapping[str, Any]) -> list[asyncpg.Record]:
-        return await connection.fetch(self._sql, *self._arguments(params))
-
-    def read(self, records: Sequence[asyncpg.Record], *, beginning: int = 0) -> list[Any]:
-        """Convert records to rows, without the columns before ``beginning``."""
-        if not records:
-            return []
-        make = _row_type(tuple(records[0].keys())[beginning:])
-        if not self._readers:
-            return [make(record[beginning:]) for record in records]
-        rows = []
-        for record in records:
-            values = list(record)
-            for index, reader in self._readers:
-                values[index] = reader(values[index])
-            rows.append(make(values[beginning:]))
-        return rows
-
-    def _arguments(self, params: Mapping[str, Any]) -> list[Any]:
-        return [take(params) for take in self._values]
-
-
-_known: WeakKeyDictionary[Executable, Prepared] = WeakKeyDictionary()
-
-
-def prepared(statement: Executable) -> Prepared:
-    """Compile a statement, once for as long as it lives."""
-    known = _known.get(statement)
-    if known is None:
-        known = _known[statement] = Prepared(statement)
-    return known
-
-
-def _value(compiled: SQLCompiler, name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return how a parameter gets its value: from the call, or from the statement."""
-    bind = compiled.binds[name]
-    convert = bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
-    default = _REQUIRED if bind.required else bind.effective_value
-    if convert is None:
-        return lambda params: params[name] if default is _REQUIRED else params.get(name, default)
-    converted = default if default is _REQUIRED else convert(default)
-
-    def take(params: Mapping[str, Any]) -> Any:
-        return convert(params[name]) if converted is _REQUIRED or name in params else converted
-
-    return take
-
-
-def _reader(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """Return the conversion from the driver's value to the type's; None: none needed.
-
-    JSON arrives as its text.
-    """
-    if isinstance(type_, JSON):
-        return _read_json
-    return type_.dialect_impl(_DIALECT).result_processor(_DIALECT, None)
-
-
-def _read_json(value: str | None) -> Any:
-    return None if value is None else json.loads(value)
-
-
-@cache
-def _row_type(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    row_type: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
-    return cast("Callable[[Any], Any]", row_type._make)

@@ -1,29 +1,59 @@
-"""Helpers of the query modules: pages, array parameters, row counts."""
+"""Helpers of the query modules: typed expressions, pages, array parameters, row counts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
     BindParameter,
-    Executable,
+    Boolean,
+    Cast,
+    ColumnElement,
+    Function,
     TableValuedAlias,
+    Text,
+    UpdateBase,
     Uuid,
     bindparam,
+    cast,
     column,
     func,
-    select,
+    literal,
 )
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.sql.elements import SQLCoreOperations
+from sqlmodel import select
 
-from codehub.store.db.session import Session
+from codehub.store.db.records import AnyType
+from codehub.store.db.session import Params, Session
+from codehub.store.schema.tables import Json, timestamptz
 
 T = TypeVar("T")
 
-_NOW = select(func.clock_timestamp())
+
+def clock() -> Function[datetime]:
+    """Return the database's time at the moment it is evaluated."""
+    return Function("clock_timestamp", type_=timestamptz)
+
+
+def statement_time() -> Function[datetime]:
+    """Return the database's time at the beginning of the statement."""
+    return Function("statement_timestamp", type_=timestamptz)
+
+
+def json_text(document: SQLCoreOperations[Json | None], key: str) -> ColumnElement[str]:
+    """Return a member of a JSON column, as text; NULL if it is absent."""
+    return document.op("->>", return_type=Text())(literal(key, Text()))
+
+
+def json_flag(document: SQLCoreOperations[Json | None], key: str) -> Cast[bool]:
+    """Return a boolean member of a JSON column; NULL if it is absent."""
+    return cast(json_text(document, key), Boolean())
+
+
+_NOW = select(clock())
 
 
 @dataclass(frozen=True)
@@ -36,10 +66,10 @@ class Page(Generic[T]):
 
 async def now(session: Session) -> datetime:
     """Return the database's time: the only one that decides about workspaces."""
-    return cast(datetime, (await session.execute(_NOW)).scalar_one())
+    return (await session.exec(_NOW)).one()
 
 
-def param_rows(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
+def param_rows(name: str, **columns: AnyType) -> TableValuedAlias:
     """Pass rows as one array parameter per column, ``given_…``.
 
     The statement is the same however many rows there are.
@@ -49,19 +79,17 @@ def param_rows(name: str, **columns: TypeEngine[Any]) -> TableValuedAlias:
     return func.unnest(*arrays).table_valued(*typed).render_derived().alias(name)
 
 
-def params(**columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
+def params(**columns: Sequence[object]) -> dict[str, Sequence[object]]:
     """Return the array parameters of ``param_rows``."""
     return {f"given_{name}": values for name, values in columns.items()}
 
 
-async def rows_written(
-    session: Session, statement: Executable, params: Mapping[str, Any] | None = None
-) -> int:
+async def rows_written(session: Session, statement: UpdateBase, params: Params | None = None) -> int:
     """Run a write and return how many rows it matched.
 
     0 from a fenced write: the workspace or term belongs to another owner now.
     """
-    return (await session.execute(statement, params)).rowcount
+    return (await session.exec(statement, params)).rowcount
 
 
 def uuid_array(ids: Iterable[UUID]) -> "BindParameter[Sequence[UUID]]":

@@ -7,7 +7,7 @@ writer: every column names it (``info["writer"]``, ADR 0001), and the query modu
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import (
@@ -34,6 +34,9 @@ from sqlmodel import Field, SQLModel
 
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation, Role
 from codehub.store.schema import derived
+
+Json: TypeAlias = dict[str, object]
+"""A JSON object."""
 
 
 class Writer(StrEnum):
@@ -91,6 +94,7 @@ class Workspace(SQLModel, table=True):
     last_access_at: datetime = _of(Writer.API, timestamptz, server_default=text("clock_timestamp()"))
     awake_until: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     active_until: datetime | None = _of(Writer.API, timestamptz, nullable=True)
+    busy: Json | None = _of(Writer.API, jsonb, nullable=True)
     deleted_at: datetime | None = _of(Writer.API, timestamptz, nullable=True)
 
     observed_status: ObservedStatus = _of(Writer.OBSERVER, observed_status_type, server_default="PENDING")
@@ -104,10 +108,10 @@ class Workspace(SQLModel, table=True):
     op_acted_at: datetime | None = _of(Writer.RECONCILER, timestamptz, nullable=True)
     archive_key: str | None = _of(Writer.RECONCILER, Text(), nullable=True)
     error_count: int = _of(Writer.RECONCILER, Integer(), server_default="0")
-    error_info: dict[str, Any] | None = _of(Writer.RECONCILER, jsonb, nullable=True)
+    error_info: Json | None = _of(Writer.RECONCILER, jsonb, nullable=True)
     last_retry_at: datetime | None = _of(Writer.RECONCILER, timestamptz, nullable=True)
     previous_status: ObservedStatus | None = _of(Writer.RECONCILER, observed_status_type, nullable=True)
-    home_ctx: dict[str, Any] | None = _of(Writer.RECONCILER, jsonb, nullable=True)
+    home_ctx: Json | None = _of(Writer.RECONCILER, jsonb, nullable=True)
 
     version: int = _of(Writer.DATABASE, BigInteger(), server_default="1")
     created_at: datetime = _of(Writer.DATABASE, timestamptz, server_default=text("clock_timestamp()"))
@@ -115,9 +119,9 @@ class Workspace(SQLModel, table=True):
     due_lane: str | None = _derived(Text(), derived.DUE_LANE)
     due_since: datetime | None = _derived(timestamptz, derived.DUE_SINCE)
     archive_due_at: datetime | None = _derived(timestamptz, derived.ARCHIVE_DUE_AT)
-    holds_place: bool | None = _derived(Boolean(), derived.HOLDS_PLACE)
-    watched: bool | None = _derived(Boolean(), derived.WATCHED)
-    status: str | None = _derived(Text(), derived.STATUS)
+    holds_place: bool = _derived(Boolean(), derived.HOLDS_PLACE)
+    watched: bool = _derived(Boolean(), derived.WATCHED)
+    status: str = _derived(Text(), derived.STATUS)
 
     __table_args__ = (
         # An operation in flight without its identity could neither be fenced nor timed out.
@@ -182,7 +186,7 @@ class WorkspaceEvent(SQLModel, table=True):
     workspace_id: UUID = _plain(Uuid())
     version: int = _plain(BigInteger())
     at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
-    changes: dict[str, Any] = _plain(jsonb)
+    changes: Json = _plain(jsonb)
     actor: str | None = _plain(Text(), nullable=True)
     cause: str | None = _plain(Text(), nullable=True)
 
@@ -222,7 +226,7 @@ class User(SQLModel, table=True):
     __table_args__ = (Index("users_username", text("lower(username)"), unique=True),)
 
 
-class Session(SQLModel, table=True):
+class SignInSession(SQLModel, table=True):
     """A signed-in browser.
 
     Only the hash of its cookie is stored; ending a session deletes the row.
@@ -276,7 +280,7 @@ class SystemLock(SQLModel, table=True):
     acquired_at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
     epoch: int = _plain(BigInteger())
     last_tick_at: datetime | None = _plain(timestamptz, nullable=True)
-    detail: dict[str, Any] = _plain(jsonb, server_default=text("'{}'::jsonb"))
+    detail: Json = _plain(jsonb, server_default=text("'{}'::jsonb"))
 
 
 class ArchiveOrphan(SQLModel, table=True):
@@ -304,15 +308,14 @@ class AuditEntry(SQLModel, table=True):
     actor: str = _plain(Text())
     action: str = _plain(Text())
     subject: str | None = _plain(Text(), nullable=True)
-    detail: dict[str, Any] = _plain(jsonb, server_default=text("'{}'::jsonb"))
+    detail: Json = _plain(jsonb, server_default=text("'{}'::jsonb"))
 
 
 def _table(name: str) -> Table:
     return SQLModel.metadata.tables[name]
 
 
-# Queries use these tables instead of the classes: rows stay plain tuples, without the cost of an identity map and
-# change tracking.
+# What is written to. Reads select the classes, their columns or records of these (ADR 0033).
 workspaces = _table("workspaces")
 workspace_events = _table("workspace_events")
 installation = _table("installation")

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, func, null, update
+from sqlalchemy import BigInteger, Boolean, DateTime, Text, Uuid, and_, null, update
+from sqlmodel import col
 
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.db.statements import param_rows, params
+from codehub.store.db.statements import clock, param_rows, params
 from codehub.store.schema.tables import (
+    Workspace,
     desired_state_type,
     health_status_type,
     jsonb,
@@ -28,9 +30,9 @@ from codehub.store.schema.tables import (
     operation_type,
 )
 from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.claims import ClaimedOperation
 from codehub.store.workspaces.intents import USED_NOW
-from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
+from codehub.store.workspaces.records import VIEW
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Completion:
     ``home`` comes from ``domain/home.at_completion``.
     """
 
-    claim: Claim
+    claim: ClaimedOperation
     home: HomeContext
     acted_at: datetime | None
 
@@ -74,28 +76,28 @@ _PLANNED = param_rows(
 _CLAIM = (
     update(w)
     .where(
-        w.c.id == _PLANNED.c.id,
-        w.c.operation == Operation.NONE,
+        col(Workspace.id) == _PLANNED.c.id,
+        col(Workspace.operation) == Operation.NONE,
         # Every column a plan reads, as in ``claims``: no change made since is overwritten.
-        w.c.op_seq == _PLANNED.c.op_seq,
-        w.c.desired_state == _PLANNED.c.desired_state,
-        w.c.observed_status == _PLANNED.c.observed_status,
-        w.c.health_status == _PLANNED.c.health_status,
-        w.c.archive_key.is_not_distinct_from(_PLANNED.c.archive_key),
-        w.c.deleted_at.is_not_distinct_from(_PLANNED.c.deleted_at),
-        w.c.error_info.is_not(None) == _PLANNED.c.has_error,
+        col(Workspace.op_seq) == _PLANNED.c.op_seq,
+        col(Workspace.desired_state) == _PLANNED.c.desired_state,
+        col(Workspace.observed_status) == _PLANNED.c.observed_status,
+        col(Workspace.health_status) == _PLANNED.c.health_status,
+        col(Workspace.archive_key).is_not_distinct_from(_PLANNED.c.archive_key),
+        col(Workspace.deleted_at).is_not_distinct_from(_PLANNED.c.deleted_at),
+        col(Workspace.error_info).is_not(None) == _PLANNED.c.has_error,
     )
     .values(
         operation=_PLANNED.c.operation,
         op_id=_PLANNED.c.op_id,
-        op_seq=w.c.op_seq + 1,
-        op_started_at=func.clock_timestamp(),
+        op_seq=col(Workspace.op_seq) + 1,
+        op_started_at=clock(),
         op_acted_at=None,
         error_count=0,
         last_retry_at=None,
         home_ctx=_PLANNED.c.home,
     )
-    .returning(*VIEW_COLUMNS)
+    .returning(VIEW)
 )
 
 _DONE = param_rows(
@@ -108,7 +110,13 @@ _DONE = param_rows(
 )
 _COMPLETE = (
     update(w)
-    .where(and_(w.c.id == _DONE.c.id, w.c.op_id == _DONE.c.op_id, w.c.operation == _DONE.c.operation))
+    .where(
+        and_(
+            col(Workspace.id) == _DONE.c.id,
+            col(Workspace.op_id) == _DONE.c.op_id,
+            col(Workspace.operation) == _DONE.c.operation,
+        )
+    )
     .values(
         operation=Operation.NONE,
         op_acted_at=_DONE.c.acted_at,
@@ -118,7 +126,7 @@ _COMPLETE = (
         home_ctx=_DONE.c.home,
     )
     .values(USED_NOW)
-    .returning(w.c.id)
+    .returning(col(Workspace.id))
 )
 
 
@@ -142,7 +150,7 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Works
         has_error=[ws.error_info is not None for ws in views],
         home=[step.home.as_json() for step in steps],
     )
-    return {row.id: to_view(row) for row in await session.execute(_CLAIM, arrays)}
+    return {ws.id: ws for (ws,) in await session.exec(_CLAIM, arrays)}
 
 
 async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID]:
@@ -157,4 +165,4 @@ async def complete_all(session: Session, done: Sequence[Completion]) -> set[UUID
         acted_at=[each.acted_at for each in done],
         home=[each.home.as_json() for each in done],
     )
-    return set((await session.execute(_COMPLETE, arrays)).scalars())
+    return {each for (each,) in await session.exec(_COMPLETE, arrays)}

@@ -14,21 +14,22 @@ deadlock.
 """
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Update, and_, func, literal, select, update
+from sqlalchemy import ColumnElement, and_, func, literal, update
+from sqlmodel import col, select
 
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.db.statements import rows_written
+from codehub.store.db.statements import clock, rows_written
+from codehub.store.schema.tables import Workspace
 from codehub.store.schema.tables import workspaces as w
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedOperation:
     """The identity of an operation in flight; every later write is fenced with it."""
 
     workspace_id: UUID
@@ -37,31 +38,33 @@ class Claim:
     op_seq: int
 
     @classmethod
-    def of(cls, workspace: WorkspaceView) -> "Claim":
+    def of(cls, workspace: WorkspaceView) -> "ClaimedOperation":
         """Return the operation in flight of a workspace, for the leader that adopts it."""
         if workspace.operation is Operation.NONE or workspace.op_id is None:
             raise ValueError(f"workspace {workspace.id} has no operation in flight")
         return cls(workspace.id, workspace.operation, workspace.op_id, workspace.op_seq)
 
 
-async def holds(session: Session, claim: Claim) -> bool:
+async def holds(session: Session, claim: ClaimedOperation) -> bool:
     """Return whether this operation is still ours.
 
     Checked once more right before a volume is deleted.
     """
-    return (await session.execute(select(literal(1)).where(_fence(claim)))).first() is not None
+    return (await session.exec(select(literal(1)).where(_fence(claim)))).first() is not None
 
 
-async def catch_up(session: Session, claim: Claim, *, seen_op_seq: int) -> bool:
+async def catch_up(session: Session, claim: ClaimedOperation, *, seen_op_seq: int) -> bool:
     """Raise ``op_seq`` above the highest the runtime has seen. Fenced.
 
     A runtime that has seen a higher sequence than this row's means that the database was restored from a
     backup. A leader that was replaced matches no row.
     """
-    return await _write(session, claim, op_seq=func.greatest(w.c.op_seq, seen_op_seq + 1))
+    return await _write(session, claim, op_seq=func.greatest(col(Workspace.op_seq), seen_op_seq + 1))
 
 
-async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def record_failure(
+    session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext
+) -> bool:
     """Record a failed execution; the operation stays in flight and backs off. Fenced.
 
     ``home`` (``domain/home.at_failure``) makes a volume that is about to be recreated untrusted in the same
@@ -72,13 +75,13 @@ async def record_failure(session: Session, claim: Claim, error: ErrorInfo, *, ho
         claim,
         error_info=error.as_json(),
         error_count=error.error_count,
-        last_retry_at=func.clock_timestamp(),
+        last_retry_at=clock(),
         op_acted_at=None,  # the action runs again: older observations prove nothing about it
         home_ctx=home.as_json(),
     )
 
 
-async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
+async def go_terminal(session: Session, claim: ClaimedOperation, error: ErrorInfo) -> bool:
     """Set a terminal error, which only a person lifts. Fenced.
 
     Called after the action and its storage job are confirmed gone. op_id stays: it protects a half-made
@@ -91,11 +94,11 @@ async def go_terminal(session: Session, claim: Claim, error: ErrorInfo) -> bool:
         operation=Operation.NONE,
         error_info=error.as_json(),
         error_count=error.error_count,
-        previous_status=w.c.observed_status,
+        previous_status=col(Workspace.observed_status),
     )
 
 
-async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def release(session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext) -> bool:
     """End an archiving that is retried later (``domain/policy.Release``). Fenced.
 
     Called after its storage job is confirmed gone. The error is not terminal: the current desired state is
@@ -112,7 +115,9 @@ async def release(session: Session, claim: Claim, error: ErrorInfo, *, home: Hom
     )
 
 
-async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *, home: HomeContext) -> bool:
+async def commit_archive_key(
+    session: Session, claim: ClaimedOperation, archive_key: str, *, home: HomeContext
+) -> bool:
     """Commit a complete, read-back archive as the home. Fenced.
 
     From this commit on the volume may be deleted. ``home`` (``domain/home.at_archive_commit``) makes the
@@ -122,12 +127,12 @@ async def commit_archive_key(session: Session, claim: Claim, archive_key: str, *
     return await _write(session, claim, archive_key=archive_key, home_ctx=home.as_json())
 
 
-async def mark_restored(session: Session, claim: Claim, *, home: HomeContext) -> bool:
+async def mark_restored(session: Session, claim: ClaimedOperation, *, home: HomeContext) -> bool:
     """Record that the volume holds all of the archive and the action ended. Fenced.
 
     One statement: both or neither.
     """
-    return await _write(session, claim, home_ctx=home.as_json(), op_acted_at=func.clock_timestamp())
+    return await _write(session, claim, home_ctx=home.as_json(), op_acted_at=clock())
 
 
 async def record_crash(
@@ -143,7 +148,7 @@ async def record_crash(
         .values(
             error_info=error.as_json(),
             error_count=error.error_count,
-            last_retry_at=func.clock_timestamp() if wait else None,
+            last_retry_at=clock() if wait else None,
             home_ctx=home.as_json(),
         )
     )
@@ -163,7 +168,7 @@ async def set_error_without_operation(
         .values(
             error_info=error.as_json(),
             error_count=error.error_count,
-            previous_status=w.c.observed_status,
+            previous_status=col(Workspace.observed_status),
             home_ctx=home.as_json(),
         )
     )
@@ -179,13 +184,17 @@ async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeCon
     return await rows_written(session, statement) == 1
 
 
-async def _write(session: Session, claim: Claim, **values: Any) -> bool:
-    statement: Update = update(w).where(_fence(claim)).values(**values)
+async def _write(session: Session, claim: ClaimedOperation, **values: object) -> bool:
+    statement = update(w).where(_fence(claim)).values(**values)
     return await rows_written(session, statement) == 1
 
 
-def _fence(claim: Claim) -> ColumnElement[bool]:
-    return and_(w.c.id == claim.workspace_id, w.c.op_id == claim.op_id, w.c.operation == claim.operation)
+def _fence(claim: ClaimedOperation) -> ColumnElement[bool]:
+    return and_(
+        col(Workspace.id) == claim.workspace_id,
+        col(Workspace.op_id) == claim.op_id,
+        col(Workspace.operation) == claim.operation,
+    )
 
 
 def _as_planned(workspace: WorkspaceView) -> ColumnElement[bool]:
@@ -195,13 +204,15 @@ def _as_planned(workspace: WorkspaceView) -> ColumnElement[bool]:
     compared: an edit of the memo is no reason to plan again.
     """
     return and_(
-        w.c.id == workspace.id,
-        w.c.operation == Operation.NONE,
-        w.c.op_seq == workspace.op_seq,
-        w.c.desired_state == workspace.desired_state,
-        w.c.observed_status == workspace.observed_status,
-        w.c.health_status == workspace.health_status,
-        w.c.archive_key.is_not_distinct_from(workspace.archive_key),
-        w.c.deleted_at.is_not_distinct_from(workspace.deleted_at),
-        w.c.error_info.is_(None) if workspace.error_info is None else w.c.error_info.is_not(None),
+        col(Workspace.id) == workspace.id,
+        col(Workspace.operation) == Operation.NONE,
+        col(Workspace.op_seq) == workspace.op_seq,
+        col(Workspace.desired_state) == workspace.desired_state,
+        col(Workspace.observed_status) == workspace.observed_status,
+        col(Workspace.health_status) == workspace.health_status,
+        col(Workspace.archive_key).is_not_distinct_from(workspace.archive_key),
+        col(Workspace.deleted_at).is_not_distinct_from(workspace.deleted_at),
+        col(Workspace.error_info).is_(None)
+        if workspace.error_info is None
+        else col(Workspace.error_info).is_not(None),
     )

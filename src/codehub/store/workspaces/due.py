@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Integer, bindparam, cast, func, or_, select, union_all
+from sqlalchemy import Integer, bindparam, cast, or_, union_all
+from sqlmodel import col, select
 
 from codehub.domain.states import DesiredState
 from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.schema.tables import IN_FLIGHT, timestamptz
-from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import VIEW_COLUMNS, AnyRow, to_view
+from codehub.store.db.statements import clock, json_text
+from codehub.store.schema.tables import IN_FLIGHT, Workspace, timestamptz
+from codehub.store.workspaces.records import VIEW
 
 
 @dataclass(frozen=True)
-class Work:
+class DueWork:
     """The workspaces one tick plans."""
 
     in_flight: Sequence[WorkspaceView]
@@ -33,22 +34,27 @@ class Work:
 
 
 # Sent with every tick, hence built once and combined into one statement.
-_COLUMNS = (*VIEW_COLUMNS, w.c.due_lane, w.c.due_since)
-_BACKED_OFF = or_(w.c.last_retry_at.is_(None), w.c.last_retry_at <= bindparam("retried_before"))
+_ROW = select(VIEW, col(Workspace.due_lane), col(Workspace.due_since))
+_BACKED_OFF = or_(
+    col(Workspace.last_retry_at).is_(None), col(Workspace.last_retry_at) <= bindparam("retried_before")
+)
 # An archiving that was given up is retried hours later: until then it must not take the place of due rows. A row
 # that was deleted, or whose desired state is no longer PENDING, is due at once.
-_ARCHIVE_RETRY_AT = cast(w.c.home_ctx["archive_retry_at"].astext, timestamptz)
+_ARCHIVE_RETRY_AT = cast(json_text(col(Workspace.home_ctx), "archive_retry_at"), timestamptz)
 _NOT_GIVEN_UP = or_(
-    w.c.deleted_at.is_not(None),
-    w.c.desired_state != DesiredState.PENDING,
+    col(Workspace.deleted_at).is_not(None),
+    col(Workspace.desired_state) != DesiredState.PENDING,
     _ARCHIVE_RETRY_AT.is_(None),
-    func.clock_timestamp() >= _ARCHIVE_RETRY_AT,
+    clock() >= _ARCHIVE_RETRY_AT,
 )
-_IN_FLIGHT_NOW = select(*_COLUMNS).where(IN_FLIGHT, _BACKED_OFF)
+_IN_FLIGHT_NOW = _ROW.where(IN_FLIGHT, _BACKED_OFF)
 _DUE = [
-    select(*_COLUMNS)
-    .where(w.c.due_lane == lane.value, or_(_BACKED_OFF, w.c.deleted_at.is_not(None)), _NOT_GIVEN_UP)
-    .order_by(w.c.due_since, w.c.id)
+    _ROW.where(
+        col(Workspace.due_lane) == lane.value,
+        or_(_BACKED_OFF, col(Workspace.deleted_at).is_not(None)),
+        _NOT_GIVEN_UP,
+    )
+    .order_by(col(Workspace.due_since), col(Workspace.id))
     .limit(bindparam("most", type_=Integer()))
     for lane in Lane
 ]
@@ -62,27 +68,34 @@ async def load_in_flight(session: Session, *, retried_before: datetime) -> list[
     loaded as soon as it could be due, and ``domain/policy.retry_at`` applies the longer ones. Not limited: slots bound
     how many there are.
     """
-    rows = await session.execute(_IN_FLIGHT_NOW, {"retried_before": retried_before})
-    return sorted((to_view(row) for row in rows), key=_by_id)
+    rows = await session.exec(_IN_FLIGHT_NOW, {"retried_before": retried_before})
+    return sorted((ws for ws, _, _ in rows), key=_by_id)
 
 
-async def load_work(session: Session, *, limit: int, retried_before: datetime) -> Work:
+async def load_work(session: Session, *, limit: int, retried_before: datetime) -> DueWork:
     """Load operations in flight and up to ``limit`` due workspaces per lane.
 
     The oldest first. A workspace that crashed after ``retried_before`` is backing off and left out, unless
     its person has deleted it meanwhile.
     """
-    rows = (await session.execute(_WORK, {"retried_before": retried_before, "most": limit})).all()
-    in_flight = sorted((to_view(row) for row in rows if row.due_lane is None), key=_by_id)
-    due: dict[Lane, list[WorkspaceView]] = {lane: [] for lane in Lane}
-    for row in sorted((row for row in rows if row.due_lane is not None), key=_oldest_first):
-        due[Lane(row.due_lane)].append(to_view(row))
-    return Work(in_flight, due)
+    rows = await session.exec(_WORK, {"retried_before": retried_before, "most": limit})
+    in_flight: list[WorkspaceView] = []
+    due: dict[Lane, list[tuple[datetime, WorkspaceView]]] = {lane: [] for lane in Lane}
+    for ws, lane, since in rows:
+        if lane is None or since is None:
+            in_flight.append(ws)
+        else:
+            due[Lane(lane)].append((since, ws))
+    return DueWork(
+        sorted(in_flight, key=_by_id),
+        {lane: [ws for _, ws in sorted(found, key=_oldest_first)] for lane, found in due.items()},
+    )
 
 
 def _by_id(ws: WorkspaceView) -> UUID:
     return ws.id
 
 
-def _oldest_first(row: AnyRow) -> tuple[datetime, UUID]:
-    return (row.due_since, row.id)
+def _oldest_first(waiting: tuple[datetime, WorkspaceView]) -> tuple[datetime, UUID]:
+    since, ws = waiting
+    return (since, ws.id)

@@ -6,22 +6,24 @@ Nothing else calls it. The service decides whether a change is allowed, under th
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import ARRAY, Executable, Uuid, any_, bindparam, func, or_, text, update
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.sql.dml import ReturningUpdate
+from sqlmodel import col
 
+from codehub.domain.busy import Busy
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session
-from codehub.store.db.statements import rows_written, uuid_array
+from codehub.store.db.statements import clock, rows_written, uuid_array
 from codehub.store.errors import NameTaken
-from codehub.store.schema.tables import NOT_GONE, desired_state_type
+from codehub.store.schema.tables import NOT_GONE, Workspace, desired_state_type
 from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.workspaces.records import RECORD, WorkspaceRecord
 
 DETAILS = frozenset(
     {"name", "description", "memo", "image_ref", "standby_ttl_seconds", "archive_ttl_seconds"}
@@ -35,26 +37,28 @@ _CREATE = (
             for name in ("id", "owner_id", "image_ref", "desired_state", *sorted(DETAILS - {"image_ref"}))
         }
     )
-    .on_conflict_do_nothing(index_elements=[w.c.owner_id, w.c.name], index_where=text("deleted_at IS NULL"))
-    .returning(*RECORD_COLUMNS)
+    .on_conflict_do_nothing(index_elements=["owner_id", "name"], index_where=text("deleted_at IS NULL"))
+    .returning(RECORD)
 )
 
 
-USED_NOW = {w.c.last_access_at: func.clock_timestamp()}
+USED_NOW = {"last_access_at": clock()}
 """Values for a write that counts as use, beside its own."""
 
 
-def _desired_state_update(*, expecting: bool, touching: bool) -> Executable:
+def _desired_state_update(*, expecting: bool, touching: bool) -> ReturningUpdate[WorkspaceRecord]:
     statement = (
         update(w)
-        .where(w.c.id == bindparam("workspace_id"), w.c.deleted_at.is_(None))
+        .where(col(Workspace.id) == bindparam("workspace_id"), col(Workspace.deleted_at).is_(None))
         .values(desired_state=bindparam("desired", type_=desired_state_type))
     )
     if expecting:
-        statement = statement.where(w.c.desired_state == bindparam("expected", type_=desired_state_type))
+        statement = statement.where(
+            col(Workspace.desired_state) == bindparam("expected", type_=desired_state_type)
+        )
     if touching:
         statement = statement.values(USED_NOW)
-    return statement.returning(*RECORD_COLUMNS)
+    return statement.returning(RECORD)
 
 
 _SET_DESIRED_STATE = {
@@ -62,7 +66,11 @@ _SET_DESIRED_STATE = {
     for expecting in (True, False)
     for touching in (True, False)
 }
-_TOUCH = update(w).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_GONE).values(USED_NOW)
+_TOUCH = (
+    update(w)
+    .where(col(Workspace.id) == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_GONE)
+    .values(USED_NOW)
+)
 
 
 async def create(
@@ -90,10 +98,11 @@ async def create(
         "archive_ttl_seconds": archive_ttl_seconds,
         "desired_state": desired_state,
     }
-    row = (await session.execute(_CREATE, params)).first()
+    row = (await session.exec(_CREATE, params)).first()
     if row is None:
         raise _name_is_taken(name)
-    return to_record(row)
+    (created,) = row
+    return created
 
 
 async def update_details(
@@ -106,16 +115,16 @@ async def update_details(
     unknown = details.keys() - DETAILS
     if unknown:
         raise ValueError(f"not a detail of a workspace: {', '.join(sorted(unknown))}")
-    statement = update(w).where(w.c.id == workspace_id).values(**details).returning(*RECORD_COLUMNS)
+    statement = update(w).where(col(Workspace.id) == workspace_id).values(**details).returning(RECORD)
     try:
         # A savepoint: the caller's transaction survives the refusal.
         async with session.begin_nested():
-            row = (await session.execute(statement)).first()
+            row = (await session.exec(statement)).first()
     except asyncpg.UniqueViolationError as error:
         if error.constraint_name == "workspaces_live_name":
             raise _name_is_taken(str(details.get("name", ""))) from error
         raise
-    return to_record(row) if row is not None else None
+    return row[0] if row is not None else None
 
 
 async def set_desired(
@@ -130,19 +139,19 @@ async def set_desired(
 
     ``touch``: a person asked, which counts as use. Deleted workspaces match no row: None.
     """
-    params: dict[str, Any] = {"workspace_id": workspace_id, "desired": desired_state}
+    params: dict[str, object] = {"workspace_id": workspace_id, "desired": desired_state}
     if expected is not None:
         params["expected"] = expected
-    row = (await session.execute(_SET_DESIRED_STATE[expected is not None, touch], params)).first()
-    return to_record(row) if row is not None else None
+    row = (await session.exec(_SET_DESIRED_STATE[expected is not None, touch], params)).first()
+    return row[0] if row is not None else None
 
 
 async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
     """Mark a workspace deleted. Idempotent; False: it was marked before."""
     statement = (
         update(w)
-        .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
-        .values(deleted_at=func.clock_timestamp())
+        .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
+        .values(deleted_at=clock())
     )
     return await rows_written(session, statement) == 1
 
@@ -151,8 +160,8 @@ async def set_awake_until(session: Session, workspace_id: UUID, until: datetime 
     """Set or clear ``awake_until``, which counts as use. False: no such workspace."""
     statement = (
         update(w)
-        .where(w.c.id == workspace_id, w.c.deleted_at.is_(None))
-        .values(awake_until=until, last_access_at=func.clock_timestamp())
+        .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
+        .values(awake_until=until, last_access_at=clock())
     )
     return await rows_written(session, statement) == 1
 
@@ -166,13 +175,23 @@ async def extend_active_until(session: Session, ids: Collection[UUID], until: da
     statement = (
         update(w)
         .where(
-            w.c.id == any_(uuid_array(ids)),
-            w.c.deleted_at.is_(None),
-            or_(w.c.active_until.is_(None), w.c.active_until < until),
+            col(Workspace.id) == any_(uuid_array(ids)),
+            col(Workspace.deleted_at).is_(None),
+            or_(col(Workspace.active_until).is_(None), col(Workspace.active_until) < until),
         )
         .values(active_until=until)
     )
     return await rows_written(session, statement)
+
+
+async def set_busy(session: Session, workspace_id: UUID, busy: Busy | None) -> bool:
+    """Set or clear ``busy``, which is no use by a person. False: no such workspace."""
+    statement = (
+        update(w)
+        .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
+        .values(busy=busy.as_json() if busy is not None else None)
+    )
+    return await rows_written(session, statement) == 1
 
 
 async def touch(session: Session, ids: Collection[UUID]) -> int:
@@ -192,7 +211,11 @@ async def recover(session: Session, workspace_id: UUID, *, home: HomeContext) ->
     """
     statement = (
         update(w)
-        .where(w.c.id == workspace_id, w.c.error_info.is_not(None), w.c.deleted_at.is_(None))
+        .where(
+            col(Workspace.id) == workspace_id,
+            col(Workspace.error_info).is_not(None),
+            col(Workspace.deleted_at).is_(None),
+        )
         .values(error_info=None, error_count=0, home_ctx=home.as_json())
     )
     return await rows_written(session, statement) == 1

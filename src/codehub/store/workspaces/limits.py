@@ -10,25 +10,26 @@ there is no deadlock.
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Uuid, bindparam, func, select, text
+from sqlalchemy import Uuid, bindparam, func, text
+from sqlmodel import col, select
 
 from codehub.store.db.context import ACTING, BECAUSE
 from codehub.store.db.session import Session
-from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.schema.tables import Workspace
+from codehub.store.workspaces.records import RECORD, WorkspaceRecord
 
 # Any constant that no other lock of CodeHub uses: "running" in ASCII.
 LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
 
 _LOCKED = "limits locked"
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-_OWNED = func.count().filter(w.c.owner_id == bindparam("owner", type_=Uuid()))
-_USAGE = select(_OWNED, func.count()).where(w.c.holds_place)
-_USAGE_FOR = _USAGE.add_columns(ACTING, BECAUSE)
+_OWNED = func.count().filter(col(Workspace.owner_id) == bindparam("owner", type_=Uuid()))
+_USAGE = select(_OWNED, func.count()).where(col(Workspace.holds_place))
+_USAGE_FOR = select(_OWNED, func.count(), ACTING, BECAUSE).where(col(Workspace.holds_place))
 
 
 @dataclass(frozen=True)
-class Usage:
+class PlacesHeld:
     """Places held by one owner and in all."""
 
     user: int
@@ -38,27 +39,31 @@ class Usage:
 async def lock_limits(session: Session) -> None:
     """Keep other transactions from taking a place until this one ends. Idempotent."""
     if not session.transaction_flags.get(_LOCKED):
-        await session.execute(_LOCK, {"key": LIMITS_LOCK_KEY})
+        await session.exec(_LOCK, {"key": LIMITS_LOCK_KEY})
         session.transaction_flags[_LOCKED] = True
 
 
-async def usage(session: Session, owner_id: UUID) -> Usage:
+async def usage(session: Session, owner_id: UUID) -> PlacesHeld:
     """Count the places held. Exact under ``lock_limits``, a snapshot otherwise."""
-    user, total = (await session.execute(_USAGE, {"owner": owner_id})).one()
-    return Usage(user=user, total=total)
+    user, total = (await session.exec(_USAGE, {"owner": owner_id})).one()
+    return PlacesHeld(user=user, total=total)
 
 
-async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> Usage:
+async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> PlacesHeld:
     """Count the places held, and set actor and cause in the same round trip.
 
     Actor and cause are as in ``store/db/context``.
     """
     params = {"owner": owner_id, "actor": actor, "cause": cause}
-    user, total, *_ = (await session.execute(_USAGE_FOR, params)).one()
-    return Usage(user=user, total=total)
+    user, total, _, _ = (await session.exec(_USAGE_FOR, params)).one()
+    return PlacesHeld(user=user, total=total)
 
 
 async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
     """List the workspaces holding this owner's places, for the page to stop one."""
-    statement = select(*RECORD_COLUMNS).where(w.c.holds_place, w.c.owner_id == owner_id).order_by(w.c.id)
-    return [to_record(row) for row in await session.execute(statement)]
+    statement = (
+        select(RECORD)
+        .where(col(Workspace.holds_place), col(Workspace.owner_id) == owner_id)
+        .order_by(col(Workspace.id))
+    )
+    return list(await session.exec(statement))

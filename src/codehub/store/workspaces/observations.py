@@ -18,20 +18,30 @@ from sqlalchemy import (
     Uuid,
     any_,
     bindparam,
+    false,
     func,
     or_,
-    select,
     text,
     tuple_,
     update,
 )
+from sqlalchemy import select as select_columns
+from sqlalchemy.dialects.postgresql import array
+from sqlmodel import col, select
 
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
+from codehub.store.db.records import record
 from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session
-from codehub.store.db.statements import param_rows, params, rows_written
-from codehub.store.schema.tables import IN_FLIGHT, NOT_GONE, health_status_type, observed_status_type
+from codehub.store.db.statements import json_flag, param_rows, params, rows_written
+from codehub.store.schema.tables import (
+    IN_FLIGHT,
+    NOT_GONE,
+    Workspace,
+    health_status_type,
+    observed_status_type,
+)
 from codehub.store.schema.tables import workspaces as w
 
 NOT_FINAL = text("(workspaces.observed_status <> 'DELETED' OR workspaces.operation <> 'NONE')")
@@ -62,63 +72,72 @@ class Observed:
     health_status: HealthStatus
 
 
-_RECORDED = (
-    w.c.desired_state,
-    w.c.observed_status,
-    w.c.health_status,
-    w.c.operation,
-    w.c.deleted_at,
-    w.c.error_info.is_not(None).label("has_error"),
-    func.coalesce(w.c.error_info["is_terminal"].as_boolean(), False).label("is_terminal"),
-)
+_HAS_ERROR = col(Workspace.error_info).is_not(None)
+_IS_TERMINAL = func.coalesce(json_flag(col(Workspace.error_info), "is_terminal"), false())
 
 FIRST_PAGE = UUID(int=0)
 
 _PAGE = (
-    select(w.c.id, *_RECORDED)
-    .where(w.c.watched, w.c.id > bindparam("after", type_=Uuid()))
-    .order_by(w.c.id)
+    select_columns(
+        col(Workspace.id),
+        col(Workspace.desired_state),
+        col(Workspace.observed_status),
+        col(Workspace.health_status),
+        col(Workspace.operation),
+        col(Workspace.deleted_at),
+        _HAS_ERROR.label("has_error"),
+        _IS_TERMINAL.label("is_terminal"),
+    )
+    .where(col(Workspace.watched), col(Workspace.id) > bindparam("after", type_=Uuid()))
+    .order_by(col(Workspace.id))
     .limit(bindparam("most", type_=Integer()))
     .subquery("page")
 )
-_PAGE_RECORDED = [column for column in _PAGE.c if column.key != "id"]
-_WATCHED = select(func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())).label("ids"), *_PAGE_RECORDED).group_by(
-    *_PAGE_RECORDED
+_WATCHED = select(record(Observable, _PAGE, ids=func.array_agg(_PAGE.c.id, type_=ARRAY(Uuid())))).group_by(
+    *(column for column in _PAGE.c if column.key != "id")
 )
-_NAMED = select(w.c.id, *_RECORDED).where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
+_NAMED = select(
+    record(
+        Observable,
+        Workspace,
+        ids=array([col(Workspace.id)]),
+        has_error=_HAS_ERROR,
+        is_terminal=_IS_TERMINAL,
+    )
+).where(col(Workspace.id) == any_(bindparam("ids", type_=ARRAY(Uuid()))), NOT_FINAL)
 
 _SEEN_AT = bindparam("seen_at", type_=DateTime(timezone=True))
 _SEEN = param_rows("seen", id=Uuid(), observed_status=observed_status_type, health_status=health_status_type)
 _WRITE = (
     update(w)
     .where(
-        w.c.id == _SEEN.c.id,
-        tuple_(w.c.observed_status, w.c.health_status).is_distinct_from(
+        col(Workspace.id) == _SEEN.c.id,
+        tuple_(col(Workspace.observed_status), col(Workspace.health_status)).is_distinct_from(
             tuple_(_SEEN.c.observed_status, _SEEN.c.health_status)
         ),
-        or_(w.c.observed_at.is_(None), w.c.observed_at <= _SEEN_AT),
+        or_(col(Workspace.observed_at).is_(None), col(Workspace.observed_at) <= _SEEN_AT),
         # A person may have recovered it after the observation began: only a later one sets health to OK again,
         # so that the next plan takes account of a disk that was mounted again before the recovery.
         or_(
-            w.c.health_status == HealthStatus.OK,
+            col(Workspace.health_status) == HealthStatus.OK,
             _SEEN.c.health_status == HealthStatus.ERROR,
-            w.c.updated_at <= _SEEN_AT,
+            col(Workspace.updated_at) <= _SEEN_AT,
         ),
         # DELETED is final with nothing in flight, and written only if a person asked for it.
         NOT_FINAL,
-        or_(_SEEN.c.observed_status != ObservedStatus.DELETED, w.c.deleted_at.is_not(None)),
+        or_(_SEEN.c.observed_status != ObservedStatus.DELETED, col(Workspace.deleted_at).is_not(None)),
     )
     .values(
         observed_status=_SEEN.c.observed_status, health_status=_SEEN.c.health_status, observed_at=_SEEN_AT
     )
-    .returning(w.c.id)
+    .returning(col(Workspace.id))
 )
 _STAMP = (
     update(w)
     .where(
-        w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))),
+        col(Workspace.id) == any_(bindparam("ids", type_=ARRAY(Uuid()))),
         IN_FLIGHT,
-        or_(w.c.observed_at.is_(None), w.c.observed_at < _SEEN_AT),
+        or_(col(Workspace.observed_at).is_(None), col(Workspace.observed_at) < _SEEN_AT),
     )
     .values(observed_at=_SEEN_AT)
 )
@@ -129,8 +148,8 @@ async def load_watched(session: Session, *, after: UUID, limit: int) -> list[Obs
 
     Rows at rest that the runtime reports are loaded by ``load_named``.
     """
-    rows = await session.execute(_WATCHED, {"after": after, "most": limit})
-    return [Observable(*row) for row in rows]
+    rows = await session.exec(_WATCHED, {"after": after, "most": limit})
+    return list(rows)
 
 
 async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable]:
@@ -138,8 +157,8 @@ async def load_named(session: Session, ids: Collection[UUID]) -> list[Observable
 
     An id missing from the result is unknown here or DELETED.
     """
-    rows = await session.execute(_NAMED, {"ids": list(ids)})
-    return [Observable([each], *rest) for each, *rest in rows]
+    rows = await session.exec(_NAMED, {"ids": list(ids)})
+    return list(rows)
 
 
 async def write_observations(
@@ -159,7 +178,7 @@ async def write_observations(
         observed_status=[row.observed_status for row in observed],
         health_status=[row.health_status for row in observed],
     )
-    return list((await session.execute(_WRITE, {**seen, "seen_at": observed_at})).scalars())
+    return [each for (each,) in await session.exec(_WRITE, {**seen, "seen_at": observed_at})]
 
 
 async def stamp_in_flight(session: Session, ids: Collection[UUID], *, observed_at: datetime) -> int:
@@ -180,14 +199,14 @@ async def stamp_coarse(
     "observed" for all rows. A row locked by another writer is left for the next time.
     """
     oldest = (
-        select(w.c.id)
-        .where(NOT_GONE, w.c.observed_at < older_than)
-        .order_by(w.c.observed_at)
+        select(col(Workspace.id))
+        .where(NOT_GONE, col(Workspace.observed_at) < older_than)
+        .order_by(col(Workspace.observed_at))
         .limit(limit)
         .with_for_update(key_share=True, skip_locked=True)
         .cte("oldest")
     )
-    statement = update(w).where(w.c.id == oldest.c.id).values(observed_at=observed_at)
+    statement = update(w).where(col(Workspace.id) == oldest.c.id).values(observed_at=observed_at)
     return await rows_written(session, statement)
 
 
@@ -195,7 +214,7 @@ async def set_invariant_error(session: Session, workspace_id: UUID, error: Error
     """Set the Observer's error, only where ``error_info`` is NULL (ADR 0001)."""
     statement = (
         update(w)
-        .where(w.c.id == workspace_id, w.c.error_info.is_(None), NOT_GONE)
+        .where(col(Workspace.id) == workspace_id, col(Workspace.error_info).is_(None), NOT_GONE)
         .values(error_info=error.as_json())
     )
     return await rows_written(session, statement) == 1

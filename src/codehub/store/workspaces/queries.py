@@ -1,32 +1,31 @@
 """Read workspaces for the API and the proxy. Nothing here writes.
 
-Statements are Core selects over columns, built once: with thousands of requests a second for one workspace
-the ORM's bookkeeping would cost more than the query.
+Statements select records, not models, and are built once: with thousands of requests a second for one
+workspace, objects of the model would cost more than the query (ADR 0033).
 """
 
 from collections.abc import Collection
 from functools import cache
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Integer, Select, Text, Uuid, any_, bindparam, func, or_, select
+from sqlalchemy import ARRAY, Integer, Text, Uuid, any_, bindparam, func, or_
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from codehub.store.db.session import Session
-from codehub.store.db.statements import Page, like_pattern
-from codehub.store.schema.tables import NOT_GONE
-from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import RECORD_COLUMNS, WorkspaceRecord, to_record
+from codehub.store.db.statements import Page, json_flag, like_pattern
+from codehub.store.schema.tables import NOT_GONE, Workspace
+from codehub.store.workspaces.records import RECORD, WorkspaceRecord
 
-_RECORD = select(*RECORD_COLUMNS)
-_BY_ID = _RECORD.where(w.c.id == bindparam("workspace_id"))
-_BY_IDS = _RECORD.where(w.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+_RECORD = select(RECORD)
+_BY_ID = _RECORD.where(col(Workspace.id) == bindparam("workspace_id"))
+_BY_IDS = _RECORD.where(col(Workspace.id) == any_(bindparam("ids", type_=ARRAY(Uuid()))))
 _BY_ID_LOCKED = _BY_ID.with_for_update(key_share=True)
 
 
 async def find(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
     """Find a workspace, DELETED ones included: the caller checks who may see it."""
-    row = (await session.execute(_BY_ID, {"workspace_id": workspace_id})).first()
-    return to_record(row) if row is not None else None
+    return (await session.exec(_BY_ID, {"workspace_id": workspace_id})).first()
 
 
 async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord | None:
@@ -35,12 +34,11 @@ async def find_locked(session: Session, workspace_id: UUID) -> WorkspaceRecord |
     The lock also ends when the process dies. Take ``limits.lock_limits`` first where both are needed: one
     order, no deadlock.
     """
-    row = (await session.execute(_BY_ID_LOCKED, {"workspace_id": workspace_id})).first()
-    return to_record(row) if row is not None else None
+    return (await session.exec(_BY_ID_LOCKED, {"workspace_id": workspace_id})).first()
 
 
 async def find_many(session: Session, ids: Collection[UUID]) -> list[WorkspaceRecord]:
-    return [to_record(row) for row in (await session.execute(_BY_IDS, {"ids": list(ids)})).all()]
+    return list(await session.exec(_BY_IDS, {"ids": list(ids)}))
 
 
 async def list_page(
@@ -58,7 +56,7 @@ async def list_page(
     the last id is the whole cursor: rows inserted or removed elsewhere in the list neither repeat nor skip
     any.
     """
-    params: dict[str, Any] = {
+    params: dict[str, object] = {
         "status": status,
         "owner_id": owner_id,
         "pattern": like_pattern(q) if q else None,
@@ -66,30 +64,31 @@ async def list_page(
     }
     params = {name: value for name, value in params.items() if value is not None}
     statement = _page_statement(frozenset(params), gone=status == "deleted")
-    rows = (await session.execute(statement, {**params, "most": limit + 1})).all()
-    items = [to_record(row) for row in rows]
+    items = await session.exec(statement, {**params, "most": limit + 1})
     more = len(items) > limit
     return Page(items[:limit], str(items[limit - 1].view.id) if more else None)
 
 
-@cache
-def _page_statement(params: frozenset[str], *, gone: bool) -> Select[*tuple[Any, ...]]:
+@cache  # Pays for: list of 50 by API
+def _page_statement(params: frozenset[str], *, gone: bool) -> SelectOfScalar[WorkspaceRecord]:
     """Build the statement once per combination of filters.
 
     Building costs as much as running it.
     """
-    statement = _RECORD.order_by(w.c.id.desc()).limit(bindparam("most", type_=Integer()))
+    statement = _RECORD.order_by(col(Workspace.id).desc()).limit(bindparam("most", type_=Integer()))
     if not gone:
         statement = statement.where(NOT_GONE)
     if "status" in params:
-        statement = statement.where(w.c.status == bindparam("status"))
+        statement = statement.where(col(Workspace.status) == bindparam("status"))
     if "owner_id" in params:
-        statement = statement.where(w.c.owner_id == bindparam("owner_id"))
+        statement = statement.where(col(Workspace.owner_id) == bindparam("owner_id"))
     if "pattern" in params:
         pattern = bindparam("pattern", type_=Text())
-        statement = statement.where(or_(w.c.name.ilike(pattern), w.c.description.ilike(pattern)))
+        statement = statement.where(
+            or_(col(Workspace.name).ilike(pattern), col(Workspace.description).ilike(pattern))
+        )
     if "cursor" in params:
-        statement = statement.where(w.c.id < bindparam("cursor"))
+        statement = statement.where(col(Workspace.id) < bindparam("cursor"))
     return statement
 
 
@@ -98,10 +97,10 @@ async def list_ids(session: Session, *, owner_id: UUID | None = None) -> list[UU
 
     For the first message of an event stream.
     """
-    statement = select(w.c.id).where(NOT_GONE).order_by(w.c.id)
+    statement = select(col(Workspace.id)).where(NOT_GONE).order_by(col(Workspace.id))
     if owner_id is not None:
-        statement = statement.where(w.c.owner_id == owner_id)
-    return list((await session.execute(statement)).scalars())
+        statement = statement.where(col(Workspace.owner_id) == owner_id)
+    return list(await session.exec(statement))
 
 
 async def any_home(session: Session) -> bool:
@@ -109,10 +108,14 @@ async def any_home(session: Session) -> bool:
 
     For the start of a process only: it scans the table.
     """
-    statement = select(w.c.id).where(w.c.deleted_at.is_(None), w.c.home_ctx["volume"].as_boolean()).limit(1)
-    return (await session.execute(statement)).first() is not None
+    statement = (
+        select(col(Workspace.id))
+        .where(col(Workspace.deleted_at).is_(None), json_flag(col(Workspace.home_ctx), "volume"))
+        .limit(1)
+    )
+    return (await session.exec(statement)).first() is not None
 
 
 async def count_by_status(session: Session) -> dict[str, int]:
-    statement = select(w.c.status, func.count()).where(NOT_GONE).group_by(w.c.status)
-    return {row[0]: row[1] for row in await session.execute(statement)}
+    statement = select(col(Workspace.status), func.count()).where(NOT_GONE).group_by(col(Workspace.status))
+    return dict(await session.exec(statement))

@@ -1,62 +1,23 @@
-"""Convert rows of ``workspaces`` to plain values.
+"""Read rows of ``workspaces`` as plain values.
 
 The domain rules read a ``WorkspaceView``; the API returns a ``WorkspaceRecord``, which adds the columns only
-people need. Both are made from one list of columns.
+people need. ``VIEW`` and ``RECORD`` are selected, or returned by a write, like a column.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from sqlalchemy import type_coerce
+from sqlmodel import col
+
+from codehub.domain.busy import Busy
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.workspace import HomeContext, WorkspaceView
-from codehub.store.schema.tables import workspaces as w
-
-VIEW_COLUMNS = (
-    w.c.id,
-    w.c.owner_id,
-    w.c.desired_state,
-    w.c.observed_status,
-    w.c.health_status,
-    w.c.operation,
-    w.c.last_access_at,
-    w.c.image_ref,
-    w.c.observed_at,
-    w.c.op_id,
-    w.c.op_seq,
-    w.c.op_started_at,
-    w.c.op_acted_at,
-    w.c.archive_key,
-    w.c.error_count,
-    w.c.error_info,
-    w.c.last_retry_at,
-    w.c.previous_status,
-    w.c.home_ctx,
-    w.c.standby_ttl_seconds,
-    w.c.archive_ttl_seconds,
-    w.c.awake_until,
-    w.c.active_until,
-    w.c.deleted_at,
-    w.c.version,
-)
-RECORD_COLUMNS = (
-    *VIEW_COLUMNS,
-    w.c.name,
-    w.c.description,
-    w.c.memo,
-    w.c.created_at,
-    w.c.updated_at,
-    w.c.status,
-)
-
-# ``to_view`` reads by position: ``WorkspaceView`` has its fields in the order of the columns.
-_VIEW_WIDTH = len(VIEW_COLUMNS)
-_NAMES = [column.name for column in VIEW_COLUMNS]
-_ERROR_INFO, _HOME_CTX = _NAMES.index("error_info"), _NAMES.index("home_ctx")
+from codehub.store.db.records import FromJson, record
+from codehub.store.schema.tables import Workspace
 
 _NO_HOME = HomeContext()
-
-AnyRow = Any  # a tuple whose fields have names
 
 
 @dataclass(frozen=True)
@@ -72,22 +33,23 @@ class WorkspaceRecord:
     status: str
 
 
-def to_view(row: AnyRow) -> WorkspaceView:
-    """Convert a row that begins with ``VIEW_COLUMNS``.
-
-    By position: access by name costs three times more.
-    """
-    values: tuple[Any, ...] = row[:_VIEW_WIDTH]
-    error_info, home_ctx = values[_ERROR_INFO], values[_HOME_CTX]
-    return WorkspaceView(  # type: ignore[call-arg]  # mypy cannot count slices
-        *values[:_ERROR_INFO],
-        ErrorInfo.from_json(error_info) if error_info is not None else None,
-        *values[_ERROR_INFO + 1 : _HOME_CTX],
-        HomeContext.from_json(home_ctx) if home_ctx else _NO_HOME,
-        *values[_HOME_CTX + 1 :],
-    )
+def _home(value: Mapping[str, object] | None) -> HomeContext:
+    return HomeContext.from_json(value) if value else _NO_HOME
 
 
-def to_record(row: AnyRow) -> WorkspaceRecord:
-    """Convert a row of ``RECORD_COLUMNS``."""
-    return WorkspaceRecord(to_view(row), *row[_VIEW_WIDTH:])
+def _error(value: Mapping[str, object] | None) -> ErrorInfo | None:
+    return ErrorInfo.from_json(value) if value is not None else None
+
+
+def _busy(value: Mapping[str, object] | None) -> Busy | None:
+    return Busy.from_json(value) if value is not None else None
+
+
+VIEW = record(
+    WorkspaceView,
+    Workspace,
+    busy=type_coerce(col(Workspace.busy), FromJson(_busy)),
+    error_info=type_coerce(col(Workspace.error_info), FromJson(_error)),
+    home=type_coerce(col(Workspace.home_ctx), FromJson(_home)),
+)
+RECORD = record(WorkspaceRecord, Workspace, view=VIEW)

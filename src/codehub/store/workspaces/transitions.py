@@ -8,21 +8,20 @@ rows in order first. A process that dies before the commit has written nothing; 
 operations in flight, which the next leader adopts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
 from codehub.domain import home
+from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
 from codehub.domain.tick_plan import BeginOperation, CompleteOperation, HaltWorkspace, MarkHome, Written
-from codehub.domain.workspace import WorkspaceView
-from codehub.store.db.row_locks import lock_in_order
+from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.workspaces import bulk_claims, claims
 from codehub.store.workspaces.bulk_claims import Completion, Step
-from codehub.store.workspaces.claims import Claim
+from codehub.store.workspaces.claims import ClaimedOperation
 
 
 class FencedSessions(Protocol):
@@ -32,6 +31,22 @@ class FencedSessions(Protocol):
         """Open a session for exactly one statement, in one round trip."""
 
     def transaction(self, *, actor: str = "") -> AbstractAsyncContextManager[Session]: ...
+
+
+class TransitionStore(Protocol):
+    """The writes of a tick (``store/control``)."""
+
+    async def lock_in_order(self, session: Session, ids: Collection[UUID]) -> None: ...
+
+    async def claim_all(self, session: Session, steps: Sequence[Step]) -> dict[UUID, WorkspaceView]: ...
+
+    async def complete_all(self, session: Session, done: Sequence[Completion]) -> set[UUID]: ...
+
+    async def mark_home(self, session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool: ...
+
+    async def set_error_without_operation(
+        self, session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
+    ) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,9 @@ class Applied:
         return len(self.begun) + len(self.completed) + len(self.marked) + len(self.halted)
 
 
-async def apply(sessions: FencedSessions, transitions: Sequence[Written], *, actor: str) -> Applied:
+async def apply(
+    store: TransitionStore, sessions: FencedSessions, transitions: Sequence[Written], *, actor: str
+) -> Applied:
     """Write these transitions, at most one per workspace.
 
     Idempotent: the second time nothing matches.
@@ -58,8 +75,8 @@ async def apply(sessions: FencedSessions, transitions: Sequence[Written], *, act
         return Applied()
     begin = sessions.statement if _is_one_statement(transitions) else sessions.transaction
     async with begin(actor=actor) as session:
-        await lock_in_order(session, {transition.workspace.id for transition in transitions})
-        return await _write(session, transitions)
+        await store.lock_in_order(session, {transition.workspace.id for transition in transitions})
+        return await _write(store, session, transitions)
 
 
 def _is_one_statement(transitions: Sequence[Written]) -> bool:
@@ -72,31 +89,31 @@ def _is_one_statement(transitions: Sequence[Written]) -> bool:
             return True
 
 
-async def _write(session: Session, transitions: Sequence[Written]) -> Applied:
+async def _write(store: TransitionStore, session: Session, transitions: Sequence[Written]) -> Applied:
     """Write completions, then halts and marks, then all claims in one statement."""
     completions = [each for each in transitions if isinstance(each, CompleteOperation)]
-    written = await _complete(session, completions)
+    written = await _complete(store, session, completions)
     completed = [each for each in completions if each.workspace.id in written]
     halted = [
         each
         for each in transitions
         if isinstance(each, HaltWorkspace)
-        and await claims.set_error_without_operation(
+        and await store.set_error_without_operation(
             session, each.workspace, each.error, home=each.workspace.home
         )
     ]
     marked = [
         each
         for each in transitions
-        if isinstance(each, MarkHome)
-        and await claims.mark_home(session, each.workspace, home=each.after.home)
+        if isinstance(each, MarkHome) and await store.mark_home(session, each.workspace, home=each.after.home)
     ]
     continued: list[CompleteOperation | MarkHome] = [*completed, *marked]
     steps = [_step(each.after, each.next_operation) for each in continued if each.next_operation is not None]
     steps += [
         _step(each.workspace, each.operation) for each in transitions if isinstance(each, BeginOperation)
     ]
-    begun = await bulk_claims.claim_all(session, steps) if steps else {}
+    # Pays for: POST → ready, 50 at once.
+    begun = await store.claim_all(session, steps) if steps else {}
     return Applied(
         begun=[begun[step.workspace.id] for step in steps if step.workspace.id in begun],
         completed=completed,
@@ -106,13 +123,15 @@ async def _write(session: Session, transitions: Sequence[Written]) -> Applied:
     )
 
 
-async def _complete(session: Session, completions: Sequence[CompleteOperation]) -> set[UUID]:
+async def _complete(
+    store: TransitionStore, session: Session, completions: Sequence[CompleteOperation]
+) -> set[UUID]:
     if not completions:
         return set()
-    return await bulk_claims.complete_all(
+    return await store.complete_all(
         session,
         [
-            Completion(Claim.of(each.workspace), each.after.home, each.workspace.op_acted_at)
+            Completion(ClaimedOperation.of(each.workspace), each.after.home, each.workspace.op_acted_at)
             for each in completions
         ],
     )

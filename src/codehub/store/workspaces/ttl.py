@@ -7,31 +7,34 @@ row's lock.
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import DateTime, Integer, Uuid, bindparam, or_, select
+from sqlalchemy import DateTime, Integer, Uuid, bindparam, or_
+from sqlmodel import col, select
 
 from codehub.domain.workspace import WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.schema.tables import STANDBY_CANDIDATE
-from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.records import VIEW_COLUMNS, to_view
+from codehub.store.schema.tables import STANDBY_CANDIDATE, Workspace
+from codehub.store.workspaces.records import VIEW
 
 FIRST_PAGE = UUID(int=0)
 
 _NOW = bindparam("at", type_=DateTime(timezone=True))
 _MOST = bindparam("most", type_=Integer())
 _RUNNING = (
-    select(*VIEW_COLUMNS)
+    select(VIEW)
     .where(
         STANDBY_CANDIDATE,
-        or_(w.c.awake_until.is_(None), w.c.awake_until <= _NOW),
-        or_(w.c.active_until.is_(None), w.c.active_until <= _NOW),
-        w.c.id > bindparam("after", type_=Uuid()),
+        or_(col(Workspace.awake_until).is_(None), col(Workspace.awake_until) <= _NOW),
+        or_(col(Workspace.active_until).is_(None), col(Workspace.active_until) <= _NOW),
+        col(Workspace.id) > bindparam("after", type_=Uuid()),
     )
-    .order_by(w.c.id)
+    .order_by(col(Workspace.id))
     .limit(_MOST)
 )
 _ARCHIVE_DUE = (
-    select(*VIEW_COLUMNS).where(w.c.archive_due_at < _NOW).order_by(w.c.archive_due_at).limit(_MOST)
+    select(VIEW)
+    .where(col(Workspace.archive_due_at) < _NOW)
+    .order_by(col(Workspace.archive_due_at))
+    .limit(_MOST)
 )
 
 
@@ -42,10 +45,10 @@ async def load_standby_candidates(
 
     They may be put to standby if Redis shows no activity.
     """
-    rows = await session.execute(_RUNNING, {"at": now, "after": after, "most": limit})
-    return sorted((to_view(row) for row in rows), key=lambda ws: ws.id)
+    rows = await session.exec(_RUNNING, {"at": now, "after": after, "most": limit})
+    return sorted(rows, key=lambda ws: ws.id)
 
 
 async def load_archive_candidates(session: Session, *, now: datetime, limit: int) -> list[WorkspaceView]:
     """Load up to ``limit`` workspaces in standby past their archive TTL, oldest first."""
-    return [to_view(row) for row in await session.execute(_ARCHIVE_DUE, {"at": now, "most": limit})]
+    return list(await session.exec(_ARCHIVE_DUE, {"at": now, "most": limit}))

@@ -1,11 +1,12 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { coordinatorsQuery, limitsQuery, overviewQuery } from "../../api/queries";
-import type { CoordinatorHealth, Overview, Status } from "../../api/types";
+import type { Overview, Status } from "../../api/types";
 import { useLanguage, useMessages, type Messages } from "../../i18n";
 import { Failed, Loading } from "../../ui/states";
 import { familyOf, StatusMark } from "../../ui/status";
 import { Table } from "../../ui/table";
 import { Ago } from "../../ui/time";
+import { leaderRows, rivalHolders, type LeaderRow } from "../../words/leaders";
 import { bytes } from "../../words/size";
 import { duration } from "../../words/time";
 import "./overview.css";
@@ -25,6 +26,7 @@ export function OverviewSection() {
   if (!overview.data) return <Loading />;
   return (
     <div className="stack">
+      <Rivals holders={rivalHolders(coordinators.data)} />
       <section className="figures" aria-label={m.admin.overview}>
         <div className="figure">
           <span className="figure__name">{m.admin.limits}</span>
@@ -59,7 +61,6 @@ export function OverviewSection() {
             )}
           </p>
         )}
-        {coordinators.data && <Rivals health={coordinators.data} />}
         <Coordinators rows={leaderRows(overview.data, coordinators.data)} />
       </section>
     </div>
@@ -83,48 +84,14 @@ function Counts({ counts }: { counts: Overview["counts"] }) {
   );
 }
 
-export interface LeaderRow {
-  name: string;
-  holder: string | null;
-  since: string | null;
-  epoch: number | null;
-  here: boolean;
-  lastTickAt: string | null;
-  lastError: string | null;
-  away: [engine: string, why: string][];
-}
-
-/** The database knows who leads; the node that answered knows how its own coordinators do. Both in one row. */
-function leaderRows(overview: Overview, health: CoordinatorHealth | undefined): LeaderRow[] {
-  const bare = (name: string) => name.replace(/^coordinator:/, "");
-  const leaders = new Map(overview.leaders.map((leader) => [bare(leader.name), leader]));
-  const names = new Set([...Object.keys(health?.coordinators ?? {}), ...leaders.keys()]);
-  return [...names].map((name) => {
-    const told = leaders.get(name);
-    const seen = health?.coordinators[name];
-    return {
-      name,
-      holder: told?.holder_id ?? seen?.holder_id ?? null,
-      since: told?.acquired_at ?? seen?.acquired_at ?? null,
-      epoch: told?.epoch ?? seen?.epoch ?? null,
-      here: seen?.is_leader ?? false,
-      lastTickAt: told?.last_tick_at ?? seen?.last_tick_at ?? null,
-      away: Object.entries(seen?.away ?? {}).map(([engine, why]) => [engine, String(why)]),
-      lastError: seen?.last_error ?? null,
-    };
-  });
-}
-
-function Rivals({ health }: { health: CoordinatorHealth }) {
+function Rivals({ holders }: { holders: string[] }) {
   const m = useMessages();
-  const holders = new Set(
-    Object.values(health.coordinators).flatMap((each) => each.rivals.map((rival) => rival.holder_id)),
-  );
-  if (holders.size === 0) return null;
+  if (holders.length === 0) return null;
   return (
-    <p className="warn" role="alert">
-      {m.admin.rivals([...holders].join(", "))}
-    </p>
+    <div className="shout" role="alert">
+      <strong>{m.admin.rivals}</strong>
+      <p>{m.admin.rivalsWhatToDo(holders.join(", "))}</p>
+    </div>
   );
 }
 
@@ -135,7 +102,7 @@ function Coordinators({ rows }: { rows: LeaderRow[] }) {
     <Table
       label={m.admin.coordinators}
       rows={rows}
-      rowKey={(row) => row.name}
+      rowKey={(row) => row.lock}
       columns={[
         {
           key: "name",
@@ -153,6 +120,11 @@ function Coordinators({ rows }: { rows: LeaderRow[] }) {
               <>
                 <span className="mono">{row.holder}</span>{" "}
                 {row.here && <span className="tag">{m.admin.here}</span>}
+                {row.rivalLockId !== null && (
+                  <span className="rival-lock warn">
+                    {row.rivalLockId ? `COORDINATOR_LOCK_ID=${row.rivalLockId}` : m.admin.rivalWithoutLock}
+                  </span>
+                )}
               </>
             ),
         },

@@ -124,10 +124,10 @@ function AddUser({ onClose }: { onClose: () => void }) {
   };
   const code = error instanceof ApiError ? error.code : null;
   const nameError =
-    fieldError(error, "username") ??
+    fieldError(m, error, "username") ??
     (code === "username_taken" || code === "unfit_username" ? errorSentence(m, error) : null);
   const passwordError =
-    fieldError(error, "password") ?? (code === "unfit_password" ? errorSentence(m, error) : null);
+    fieldError(m, error, "password") ?? (code === "unfit_password" ? errorSentence(m, error) : null);
   return (
     <Dialog
       title={m.admin.addUser}
@@ -211,7 +211,7 @@ function ResetPassword({ user, onClose }: { user: User; onClose: () => void }) {
         value={password}
         onChange={setPassword}
         hint={m.account.nextHint}
-        error={error === null ? null : (fieldError(error, "password") ?? errorSentence(m, error))}
+        error={error === null ? null : (fieldError(m, error, "password") ?? errorSentence(m, error))}
         autoComplete="new-password"
       />
     </Dialog>

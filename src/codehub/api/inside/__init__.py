@@ -1,0 +1,1 @@
+"""Run commands and use files in workspaces that run, by ``inside request``."""

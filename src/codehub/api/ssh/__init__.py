@@ -1,0 +1,1 @@
+"""Connect people to ``inside ssh`` in their workspaces, over a WebSocket."""

@@ -1,0 +1,1 @@
+"""Add the tab's script to HTML documents of workspaces."""
