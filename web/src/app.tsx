@@ -8,7 +8,6 @@ import { useMessages } from "./i18n";
 import { Freshness } from "./live/freshness";
 import { LiveProvider, useLive, useLiveStore } from "./live/hooks";
 import { SignIn } from "./pages/sign-in";
-import { WorkspacePage } from "./pages/workspace";
 import { WorkspaceList } from "./pages/workspaces";
 import { isOwnPage, Link, match, navigate, useLocation } from "./router";
 import { EnginesAway } from "./ui/engines-away";
@@ -23,7 +22,8 @@ import { signOut } from "./sign-out";
 import { localPath } from "./words/local-path";
 import "./app.css";
 
-// The everyday pages come with the first load; what few people open comes when they do.
+// The list comes with the first load; every other page when somebody opens it.
+const WorkspacePage = lazy(() => import("./pages/workspace"));
 const TokensPage = lazy(() => import("./pages/tokens"));
 const AccountPage = lazy(() => import("./pages/account"));
 const AdminPages = lazy(() => import("./pages/admin"));

@@ -22,7 +22,7 @@ import { Timeline } from "./workspace-timeline";
 import { Trouble } from "./workspace-trouble";
 import "./workspace.css";
 
-export function WorkspacePage({ id }: { id: string }) {
+export default function WorkspacePage({ id }: { id: string }) {
   const own = useWorkspace(id);
   const gone = useLive((live) => live.gone.has(id));
   const awaited = useLive((live) => !live.known || live.awaited.has(id));
