@@ -155,6 +155,7 @@ const ROUTES = [
   ],
   ["GET", /^\/workspaces\/([^/]+)\/logs$/, (c) => logs(c)],
   ["GET", /^\/images$/, (c) => json(c.response, 200, images)],
+  ["GET", /^(\/admin)?\/savings$/, (c) => json(c.response, 200, installation.savings())],
   ["GET", /^\/limits$/, (c) => json(c.response, 200, installation.limits(c.user))],
   ["GET", /^\/tokens$/, (c) => json(c.response, 200, { items: c.user.tokens, next_cursor: null })],
   ["POST", /^\/tokens$/, (c) => json(c.response, 201, installation.createToken(c.user, c.body))],

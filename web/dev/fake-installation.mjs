@@ -484,6 +484,14 @@ export function makeInstallation() {
       `[I] http://127.0.0.1:40123/w/${ws.id}/lab`,
       "[I] Use Control-C to stop this server.",
     ],
+    savings: () => ({
+      since: "2026-11-01T00:00:00Z",
+      hours_existed: 1320,
+      hours_ran: 192,
+      hours_saved: 1128,
+      money: 90.24,
+      currency: "EUR",
+    }),
     limits: (user) => ({
       user: { used: used(user), allowed: ALLOWED },
       global: { used: [...workspaces.values()].filter(holds).length, allowed: 100 },

@@ -17,6 +17,7 @@ from codehub.api.routes import (
     exec,
     files,
     health,
+    savings,
     ssh,
     tokens,
     users,
@@ -38,6 +39,7 @@ RESOURCES = (
     tokens,
     catalogue,
     users,
+    savings,
     admin,
     health,
 )

@@ -14,6 +14,7 @@ from codehub.domain.ttl import Activity, UsePolicy
 from codehub.kit.addresses import AddressSet
 from codehub.runtimes.exec_stream import ExecStream
 from codehub.services.passwords import Passwords
+from codehub.services.savings import Price
 from codehub.services.workspaces import RunningLimits
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import RateLimit
@@ -118,6 +119,7 @@ class ApiSettings:
     ``base_url``: the public URL; with ``https`` cookies are Secure and named ``__Host-…``. ``trusted_peers``:
     addresses whose ``X-Forwarded-For`` is used, besides the Unix socket's. ``max_retries`` is the Reconciler's,
     shown to people. ``ties_home_to_node``: whether homes of an image are on one node of several, and lost with it.
+    ``price``: of an hour of a running workspace.
     """
 
     base_url: str
@@ -131,6 +133,7 @@ class ApiSettings:
     trusted_peers: AddressSet = field(default_factory=AddressSet)
     heartbeat_seconds: float = 30.0
     ties_home_to_node: Callable[[str], bool] = never_tied
+    price: Price | None = None
 
     @property
     def is_https(self) -> bool:

@@ -21,6 +21,7 @@ from codehub.kit.batching import Batched
 from codehub.services.identity import Identities
 from codehub.services.intent_batcher import IntentBatcher
 from codehub.services.overview import Overviews
+from codehub.services.savings import SavingsReader
 from codehub.services.sign_in import SignIn
 from codehub.store.workspaces import queries
 from codehub.store.workspaces.records import WorkspaceRecord
@@ -68,6 +69,7 @@ class AppState:
         self.intent_batcher = IntentBatcher(deps.sessions)
         self.ended_clients = EndedClients(deps.rate_limit)
         self.snapshot_slots = asyncio.Semaphore(MAX_SNAPSHOTS)
+        self.savings = SavingsReader(deps.read_sessions, price=deps.settings.price)
         self.overviews = Overviews(reading=deps.read_sessions, runtime=deps.runtime, archives=deps.archives)
 
     def start(self) -> None:

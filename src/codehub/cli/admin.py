@@ -24,6 +24,7 @@ def overview(json: bool = JSON) -> None:
     """How many workspaces are how, who leads what, and how much is archived."""
     with connect() as client:
         seen = client.overview()
+        savings = client.all_savings()
         now = client.now
     if json:
         print_json(seen)
@@ -35,7 +36,11 @@ def overview(json: bool = JSON) -> None:
         counts.add_row(Text(status, status_style(status)), str(count))
     print_table(counts)
     known = seen["archive_bytes"]
-    out.print(f"\narchives: {'not known yet' if known is None else size(known)}\n", markup=False)
+    out.print(f"\narchives: {'not known yet' if known is None else size(known)}", markup=False)
+    price = "" if savings["money"] is None else f", {savings['money']:,.2f} {savings['currency']}"
+    out.print(
+        f"saved by sleeping this month: {savings['hours_saved']:,.0f} running hours{price}\n", markup=False
+    )
     leaders = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("coordinator", "led by", "since", "term", "last tick"):
         leaders.add_column(title)

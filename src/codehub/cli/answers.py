@@ -132,6 +132,12 @@ class Overview(TypedDict):
     archive_bytes: int | None
 
 
+class Savings(TypedDict):
+    hours_saved: float
+    money: float | None
+    currency: str | None
+
+
 class Orphan(TypedDict):
     kind: str
     name: str

@@ -24,6 +24,7 @@ from codehub.cli.answers import (
     HistoryEntry,
     Orphan,
     Overview,
+    Savings,
     Token,
     User,
     Workspace,
@@ -248,6 +249,9 @@ class Client:
 
     def overview(self) -> Overview:
         return cast(Overview, self._call("GET", "/admin/overview"))
+
+    def all_savings(self) -> Savings:
+        return cast(Savings, self._call("GET", "/admin/savings"))
 
     def orphans(self) -> list[Orphan]:
         return cast(list[Orphan], self._call("GET", "/admin/orphans")["items"])

@@ -22,11 +22,13 @@ from codehub.server.coordinator_health import CoordinatorHealth
 from codehub.server.inside_access import build_inside_access
 from codehub.server.processes.embedded import Endpoints
 from codehub.server.runtime_choice import HostedRuntime, build_runtime, ties_home_to_node
+from codehub.server.settings.prices import PriceSettings
 from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.server.shared_parts import redis_link, running_limits, use_policy
 from codehub.server.ssh_access import build_ssh_access
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
+from codehub.services.savings import Price
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints, HintTarget
@@ -180,7 +182,12 @@ def _api_settings(settings: Settings) -> ApiSettings:
         max_retries=settings.reconciler.max_retries,
         trusted_peers=AddressSet(settings.http.trusted_proxies),
         ties_home_to_node=ties_home_to_node(settings),
+        price=_price(settings.prices),
     )
+
+
+def _price(prices: PriceSettings) -> Price | None:
+    return None if prices.running_hour is None else Price(prices.running_hour, prices.currency)
 
 
 def _without_start_jitter(settings: Settings) -> Settings:

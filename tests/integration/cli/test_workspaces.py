@@ -172,6 +172,7 @@ async def test_operators_look(environment: CliEnvironment) -> None:
     assert overview["archive_bytes"] == 0
     shown = await root.run("admin", "overview")
     assert "new" in shown.output
+    assert "saved by sleeping this month: 0 running hours" in shown.output
     assert parsed(await root.run("admin", "orphans", "--json")) == []
     (environment.control.data_dir / "volumes" / "ws-0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f-home").mkdir()
     found = parsed(await root.run("admin", "orphans", "--json"))

@@ -841,6 +841,50 @@ export interface components {
       name: string;
       status: components["schemas"]["Status"];
     };
+    /**
+     * Savings
+     * @description What sleeping saved since the month began (UTC). Up to a minute old.
+     * @example {
+     *       "since": "2026-11-01T00:00:00Z",
+     *       "hours_existed": 1224.5,
+     *       "hours_ran": 96.25,
+     *       "hours_saved": 1128.25,
+     *       "money": 90.26,
+     *       "currency": "EUR"
+     *     }
+     */
+    Savings: {
+      /**
+       * Currency
+       * @description Currency of the price, as it is configured
+       */
+      currency: string | null;
+      /**
+       * Hours Existed
+       * @description Hours the workspaces existed, all added up; deleted ones until then
+       */
+      hours_existed: number;
+      /**
+       * Hours Ran
+       * @description Hours they ran, from their timelines
+       */
+      hours_ran: number;
+      /**
+       * Hours Saved
+       * @description Hours they would have run in addition if nothing were put to sleep
+       */
+      hours_saved: number;
+      /**
+       * Money
+       * @description Price of the hours saved; null: no price is configured
+       */
+      money: number | null;
+      /**
+       * Since
+       * Format: date-time
+       */
+      since: string;
+    };
     /** SessionInfo */
     SessionInfo: {
       user: components["schemas"]["User"];

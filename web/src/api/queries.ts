@@ -11,6 +11,7 @@ import type {
   Limits,
   Orphan,
   Overview,
+  Savings,
   Page,
   User,
   Workspace,
@@ -33,6 +34,17 @@ export const sessionQuery = queryOptions({
 export const limitsQuery = queryOptions({
   queryKey: ["limits"],
   queryFn: () => call<Limits>("GET", "/limits"),
+});
+
+export const savingsQuery = queryOptions({
+  queryKey: ["savings"],
+  queryFn: () => call<Savings>("GET", "/savings"),
+  staleTime: 60_000,
+});
+
+export const allSavingsQuery = queryOptions({
+  queryKey: ["admin", "savings"],
+  queryFn: () => call<Savings>("GET", "/admin/savings"),
 });
 
 /** Of the limits only what never changes while the server runs: who asks for it does not follow the rest. */

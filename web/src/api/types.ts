@@ -30,6 +30,7 @@ export type TokenShownOnce = Schemas["TokenShownOnce"];
 
 export type Images = Schemas["Images"];
 export type Limits = Schemas["Limits"];
+export type Savings = Schemas["Savings"];
 export type Overview = Schemas["Overview"];
 export type Orphan = Schemas["Orphan"];
 export type AuditEntry = Schemas["AuditEntry"];

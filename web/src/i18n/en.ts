@@ -141,6 +141,8 @@ export const en = {
     filter: "Show",
     filters: { all: "All", running: "Running", asleep: "Asleep", archived: "Archived", trouble: "Trouble" },
     noMatch: "No workspace matches.",
+    saved: (hours: number, count: string, money: string | null) =>
+      `${count} running ${hours === 1 ? "hour" : "hours"} saved this month${money === null ? "" : `, about ${money}`}`,
     clear: "Clear search and filter",
     count: (n: number) => plural(n, "workspace", "workspaces"),
     emptyTitle: "Your first workspace",
@@ -437,6 +439,8 @@ export const en = {
     counts: "Workspaces by state",
     noneYet: "No workspaces yet.",
     archiveBytes: "Archives in all",
+    saved: "Saved by sleeping this month",
+    savedText: (hours: string) => `${hours} h`,
     limits: "Running, in all",
     limitsText: (used: number, allowed: number) => `${used} of ${allowed}`,
     coordinators: "Coordinators",

@@ -135,6 +135,8 @@ export const ko: Messages = {
     filter: "보기",
     filters: { all: "전체", running: "실행 중", asleep: "잠듦", archived: "보관됨", trouble: "문제" },
     noMatch: "맞는 워크스페이스가 없습니다.",
+    saved: (_hours, count, money) =>
+      `이번 달에 아낀 실행 시간: ${count}시간${money === null ? "" : ` (약 ${money})`}`,
     clear: "검색과 보기 조건 지우기",
     count: (n) => `워크스페이스 ${n}개`,
     emptyTitle: "첫 워크스페이스",
@@ -428,6 +430,8 @@ export const ko: Messages = {
     counts: "상태별 워크스페이스",
     noneYet: "아직 워크스페이스가 없습니다.",
     archiveBytes: "보관 용량 합계",
+    saved: "이번 달 절약한 실행 시간",
+    savedText: (hours) => `${hours}시간`,
     limits: "전체 실행 수",
     limitsText: (used, allowed) => `${allowed}개 중 ${used}개`,
     coordinators: "코디네이터",

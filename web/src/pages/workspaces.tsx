@@ -1,10 +1,11 @@
-/** My workspaces. Everything on it lives from the stream; the only request the page makes by itself is for limits. */
+/** My workspaces. Everything on it lives from the stream; the page itself asks for limits and savings only. */
 import { useMemo, useState } from "react";
 import type { Status, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { useLive } from "../live/hooks";
 import { Choice } from "../ui/fields";
 import { Icon } from "../ui/icons";
+import { SavingsLine } from "../ui/savings";
 import { Loading } from "../ui/states";
 import { StatusMark, type Family } from "../ui/status";
 import { WorkspaceCard } from "../ui/card";
@@ -46,6 +47,7 @@ export function WorkspaceList() {
           </button>
         )}
       </div>
+      <SavingsLine />
       {!known ? (
         <Loading />
       ) : all.length === 0 && awaited.size === 0 ? (

@@ -15,13 +15,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import (
-    BeforeValidator,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BeforeValidator, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from codehub.server.bind import Bind
@@ -35,6 +29,7 @@ from codehub.server.settings.coordinators import (
 )
 from codehub.server.settings.docker import DockerGroup
 from codehub.server.settings.kubernetes import KubernetesGroup
+from codehub.server.settings.prices import PriceSettings
 from codehub.server.settings.variables import (
     EnvironmentSource,
     Group,
@@ -352,6 +347,7 @@ class Settings(BaseSettings):
     ttl: TtlSettings
     gc: GcSettings
     limits: LimitsSettings
+    prices: PriceSettings
     log: LogSettings
 
     @property

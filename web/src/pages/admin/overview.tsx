@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { coordinatorsQuery, limitsQuery, overviewQuery } from "../../api/queries";
+import { allSavingsQuery, coordinatorsQuery, limitsQuery, overviewQuery } from "../../api/queries";
 import type { Overview, Status } from "../../api/types";
 import { useLanguage, useMessages, type Messages } from "../../i18n";
 import { Failed, Loading } from "../../ui/states";
@@ -17,6 +17,7 @@ export function OverviewSection() {
   const overview = useQuery(overviewQuery);
   const coordinators = useQuery(coordinatorsQuery);
   const limits = useQuery(limitsQuery);
+  const savings = useQuery(allSavingsQuery);
   const language = useLanguage();
   const refresh = () => {
     void client.invalidateQueries({ queryKey: ["admin"] });
@@ -38,6 +39,16 @@ export function OverviewSection() {
           <span className="figure__name">{m.admin.archiveBytes}</span>
           <span className="figure__value">
             {overview.data.archive_bytes === null ? "–" : bytes(language, overview.data.archive_bytes)}
+          </span>
+        </div>
+        <div className="figure">
+          <span className="figure__name">{m.admin.saved}</span>
+          <span className="figure__value">
+            {savings.data
+              ? m.admin.savedText(
+                  new Intl.NumberFormat(language).format(Math.floor(savings.data.hours_saved)),
+                )
+              : "…"}
           </span>
         </div>
         <div className="figure figure--wide">
