@@ -192,7 +192,7 @@ endif
 
 # --- working on it ----------------------------------------------------------------------------------
 
-.PHONY: dev test-fast docs release
+.PHONY: dev test-fast docs release screenshots
 
 dev: can-run $(VENV)/.dev web/node_modules/.installed ## A demo installation that reloads: Python on change, the dashboard at once
 	@exec $(BIN)/python -m tools.dev
@@ -200,6 +200,9 @@ dev: can-run $(VENV)/.dev web/node_modules/.installed ## A demo installation tha
 test-fast: $(VENV)/.dev ## Run what takes under a minute: unit tests, the model, a few seeds of the simulation
 	SEEDS=$(or $(SEEDS),0-9) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q $(PYTEST_ARGS) \
 	  tests/unit tests/model tests/simulation/test_seeds.py::test_the_invariants_hold
+
+screenshots: $(VENV)/.dev setup ## Take the pictures of the README from the real product; needs chromium
+	$(BIN)/python -m tools.screenshots
 
 release: $(VENV)/.dev web inside ## Make a release's files: VERSION=0.1.0, into dist/ (OUTPUT=); IMAGES=1 builds the images too
 	$(BIN)/python -m tools.release "$(VERSION)" --output "$(or $(OUTPUT),dist)" $(if $(IMAGES),--images)
