@@ -67,7 +67,7 @@ PAYS_FOR: Mapping[str, Sequence[str]] = {  # path → loads
     "response heads": ("GET",),
     "one write for a small response": ("GET",),
     "relay": ("WebSocket message", "WebSocket open"),
-    "relay and direct write": ("WebSocket message",),
+    "relay and small frames": ("WebSocket message",),
 }
 
 

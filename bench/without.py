@@ -32,7 +32,7 @@ _EXCHANGE = "codehub.proxy.upstream.exchange"
 _RESPONSE = "codehub.proxy.http1.response"
 _POOL = "codehub.proxy.upstream.pool"
 _ENGINE = "codehub.proxy.engine"
-_TUNNEL = "codehub.proxy.upstream.tunnel"
+_FRAMES = "codehub.proxy.http1.websocket"
 _CACHE = "codehub.proxy.access.cache"
 
 _NO_RELAY = Cut(_ENGINE, "Relay.open(self.loop) if settings.use_relay else None", "None")
@@ -65,9 +65,11 @@ CUTS: Mapping[str, Sequence[Cut]] = {
     ],
     "one write for a small response": [_NO_SINGLE_WRITE],
     "relay": [_NO_RELAY],
-    "relay and direct write": [
+    "relay and small frames": [
         _NO_RELAY,
-        Cut(_TUNNEL, "self.data_received = receive", "self.data_received = of.data_received"),
+        Cut(
+            _FRAMES, "if self.between_messages and size >= 2 and 0x80 <= data[0] & 0x8F <= 0x82:", "if False:"
+        ),
     ],
 }
 

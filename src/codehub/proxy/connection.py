@@ -97,7 +97,7 @@ class ConnectionBase(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None  # in ADMITTING
         self._to: Destination | None = None  # of the current exchange
         self._conn_id: str | None = None  # of the lease, for a WebSocket
-        self._early = False  # bytes for the tunnel came before it was there
+        self._early = b""  # of the client, sent through the tunnel before it was there
         self._eof = False  # the client has closed its side
         self._full = False  # the write buffer towards the client is full
         self._upstream_is_full = False
@@ -153,17 +153,14 @@ class ConnectionBase(asyncio.Protocol):
         self._forget()
         if self._buffer and self.exchange is not None:
             data, self._buffer = self._buffer, b""
-            self._early = True
+            self._early = data
             self.exchange.client_data(data)
             self._update_reading()
 
-    def join(self, upstream: UpstreamConnection) -> Tunnel:
-        """Build the tunnel between this connection and ``upstream``."""
-        tunnel = Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop)
-        if (
-            tunnel.meter is not None and self._early
-        ):  # it has missed some, and does not know where frames begin
-            tunnel.meter.lost = 1
+    def join(self, upstream: UpstreamConnection, early: bytes) -> Tunnel:
+        """Build the tunnel between this connection and ``upstream``, which has sent ``early`` through it."""
+        sent, self._early = (self._early, early), b""
+        tunnel = Tunnel(self, upstream, relay=self._engine.relay, loop=self._loop, early=sent)
         if self._to is not None and self._to.requests is not None and self._conn_id is not None:
             self._engine.activity.socket_joined(self._to.requests.workspace_id, self._conn_id, tunnel.meter)
         return tunnel
@@ -350,14 +347,19 @@ class ConnectionBase(asyncio.Protocol):
     def drain(self) -> None:
         """Begin to close for a shutdown.
 
-        Tunnels and event streams close now, an exchange after its answer, an idle connection after one more
-        request or with ``close_if_idle``.
+        Both ends of a tunnel are told. Event streams close now, an exchange after its answer, an idle connection
+        after one more request or with ``close_if_idle``.
         """
         self.closes = True
         exchange = self.exchange
-        if exchange is not None and (exchange.tunnel or exchange.is_stream):
-            exchange.abandon()
-            self.transport.close()
+        if exchange is None or not (exchange.tunnel or exchange.is_stream):
+            return
+        if exchange.tunnel and exchange.go_away(self._engine.settings.linger):
+            return
+        if exchange.is_stream and self.workspace_id is None:  # of the API, whose readers come back at any end
+            exchange.end_stream()
+        exchange.abandon()
+        self.transport.close()
 
     def close_if_idle(self) -> None:
         """Close unless a request is being read or handled."""

@@ -1,8 +1,8 @@
 """Start, sweep and drain the proxy: one engine on one event loop.
 
 Several processes may listen on one port (``reuse_port``). ``stop`` drains: no new connections; requests in
-flight finish, and so do requests that arrive within 0.5 s on open connections; WebSockets and event streams
-are closed at once (their clients reconnect, to another process or to the next one).
+flight finish, and so do requests that arrive within 0.5 s on open connections; event streams are closed at once, and
+both ends of a WebSocket are told (``upstream/going_away``). Their clients reconnect, to another process or the next.
 """
 
 import asyncio
@@ -77,16 +77,18 @@ class ProxyServer:
         self._engine = self._server = None  # so that a second call does nothing
         if engine is None or server is None:
             return
+        ends_at = engine.loop.time() + drain_seconds
         server.close()
         engine.draining = True
         for connection in list(engine.connections):
             connection.drain()
-        await _until_empty(engine, seconds=min(LATE_REQUESTS_SECONDS, drain_seconds))
+        await _until(engine.empty, seconds=min(LATE_REQUESTS_SECONDS, drain_seconds))
         for connection in list(engine.connections):
             connection.close_if_idle()
-        await _until_empty(engine, seconds=drain_seconds)
+        await _until(engine.empty, seconds=drain_seconds)
         for connection in list(engine.connections):
             connection.cut()
+        await _until(engine.pool.none_leaving, seconds=max(0.0, ends_at - engine.loop.time()))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -109,8 +111,8 @@ class ProxyServer:
             engine.sweep(interval)
 
 
-async def _until_empty(engine: ProxyEngine, *, seconds: float) -> None:
-    """Wait until no client is connected, for at most ``seconds``."""
+async def _until(event: asyncio.Event, *, seconds: float) -> None:
+    """Wait for ``event``, for at most ``seconds``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await engine.empty.wait()
+            await event.wait()

@@ -8,10 +8,13 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from codehub.api.ssh.session import IDENTIFICATION
+from codehub.api.app import end_streams
+from codehub.api.ssh.endings import ENDING
+from codehub.api.ssh.session import IDENTIFICATION, SESSIONS
 from codehub.services.ssh_host_keys import host_key_seed
 from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace, serve, user_id
 from tests.integration.api.test_roles import WHO, everybody
+from tests.support.waiting import until
 
 UPGRADED = 101
 
@@ -94,6 +97,43 @@ async def test_only_who_asks_for_it_wakes(environment: ApiEnvironment) -> None:
         seen = (await token.get(f"/api/v1/workspaces/{workspace['id']}")).json()
         assert seen["desired_state"] == "PENDING"  # what comes back by itself wakes nothing
         assert await status_of(url, path + "?wake=true&client=desktop", headers_of(token)) == UPGRADED
+
+
+async def test_a_process_that_ends_says_so_and_nobody_was_signed_out(environment: ApiEnvironment) -> None:
+    owner = await environment.sign_in("ann")
+    token = await environment.token_client(owner)
+    workspace = await create_workspace(token)
+    path = f"/api/v1/workspaces/{workspace['id']}/ssh?wake=true&client=laptop"
+    async with serve(environment.app) as url:
+        address = url.replace("http", "ws") + path
+        async with connect(address, additional_headers=headers_of(token), proxy=None) as socket:
+            assert await socket.recv() == IDENTIFICATION
+            end_streams(environment.app)
+            async with asyncio.timeout(30):
+                await socket.wait_closed()
+        assert (socket.close_code, socket.close_reason) == (ENDING.code, ENDING.reason)
+        ended = environment.app.state.codehub.ended_clients
+        assert await ended.comes_back(UUID(workspace["id"]), f"{await user_id(owner)} laptop")
+
+
+@pytest.mark.parametrize(("code", "remembered"), [(1000, False), (1001, True)])
+async def test_only_a_client_that_closes_by_itself_is_done(
+    environment: ApiEnvironment, code: int, remembered: bool
+) -> None:
+    """A proxy that ends closes with 1001 for its clients, and these may come back by themselves."""
+    owner = await environment.sign_in("ann")
+    token = await environment.token_client(owner)
+    workspace = await create_workspace(token)
+    path = f"/api/v1/workspaces/{workspace['id']}/ssh?wake=true&client=laptop"
+    async with serve(environment.app) as url:
+        address = url.replace("http", "ws") + path
+        async with connect(address, additional_headers=headers_of(token), proxy=None) as socket:
+            assert await socket.recv() == IDENTIFICATION
+            before = SESSIONS._value.get()
+            await socket.close(code)
+        await until(lambda: SESSIONS._value.get() == before - 1)
+    ended = environment.app.state.codehub.ended_clients  # served to the end: the route has returned
+    assert await ended.comes_back(UUID(workspace["id"]), f"{await user_id(owner)} laptop") == remembered
 
 
 def test_host_keys_are_per_workspace_and_stay() -> None:

@@ -20,7 +20,7 @@ MINUTE = 60 * 10**9
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """A frame as clients send it: masked."""
+    """A frame as clients send it: masked. ``opcode`` with 0x80: not the last one of its message."""
     size = len(payload)
     if size < 126:
         length = bytes([0x80 | size])
@@ -28,7 +28,7 @@ def frame(opcode: int, payload: bytes) -> bytes:
         length = b"\xfe" + struct.pack(">H", size)
     else:
         length = b"\xff" + struct.pack(">Q", size)
-    return bytes([0x80 | opcode]) + length + os.urandom(4) + payload
+    return bytes([0x80 ^ opcode]) + length + os.urandom(4) + payload
 
 
 @pytest.fixture
@@ -100,13 +100,14 @@ async def test_frames_may_come_in_any_pieces(relay: Relay, meter: Meter, step: i
         rest(meter)
         for start in range(0, len(quiet), step):
             relay.count(meter, quiet[start : start + step])
-    assert (meter.input_at, meter.left, meter.head_size, meter.lost) == (0, 0, 0, 0)
+    sent = meter.sent[0]
+    assert (meter.input_at, sent.left, sent.head_size, sent.lost) == (0, 0, 0, 0)
 
 
 async def test_bytes_that_are_no_frames_count(relay: Relay, meter: Meter) -> None:
     """Losing the signal keeps awake."""
     relay.count(meter, b"\x8f\x00 something else")
-    assert meter.lost
+    assert meter.sent[0].lost
     first = meter.input_at
     relay.count(meter, b"x")
     assert meter.input_at > first > 0

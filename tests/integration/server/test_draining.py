@@ -1,6 +1,7 @@
 """Ending a process under a stream of new connections: each is refused, or answered; none waits in vain."""
 
 import asyncio
+import json
 import os
 import signal
 from collections import Counter
@@ -11,8 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from tests.support.instance import Instance, codehub_up, proxy_pids
+from tests.support.people import ECHO, QUICK, Person
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
@@ -114,3 +117,24 @@ async def test_a_proxy_that_ends_leaves_its_connections_to_the_next(tmp_path: Pa
             await until(replaced, seconds=PATIENCE, what="another proxy")
             await connections.until_more("answered")
     assert set(connections.outcomes) == {"answered"}, connections.outcomes
+
+
+async def test_open_websockets_and_event_streams_are_told(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**QUICK, "LOCAL_IMAGES": json.dumps({"echo": ECHO})}
+    async with codehub_up(tmp_path / "data", **settings) as instance, Person.admin(instance.url) as person:
+        workspace_id = await person.running("open")
+        async with (
+            person.socket(f"/w/{workspace_id}/socket") as tab,
+            person.client.stream("GET", "/api/v1/events") as events,
+        ):
+            await tab.send("hi")
+            assert await tab.recv() == "hi"
+            lines = events.aiter_lines()
+            assert (await anext(lines)).startswith("retry:")
+            ending = asyncio.create_task(instance.end(signal.SIGTERM))
+            with pytest.raises(ConnectionClosed):
+                await tab.recv()
+            assert tab.close_code == 1001
+            async for _ in lines:
+                pass  # to its end: one that is broken off raises
+        assert await ending == 0

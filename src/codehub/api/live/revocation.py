@@ -30,6 +30,7 @@ class StreamRevoker:
         self._open: dict[object, tuple[Principal, Callable[[], None]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._check_requested = asyncio.Event()
+        self.is_ending = False  # streams end with this process, not with anybody's rights
 
     def check_now(self) -> None:
         """Check all streams now: a person's rights have changed."""
@@ -53,7 +54,8 @@ class StreamRevoker:
             del self._open[key]
 
     def end_all(self) -> None:
-        """End every registered stream."""
+        """End every registered stream: this process ends."""
+        self.is_ending = True
         for _, end in list(self._open.values()):
             end()
 

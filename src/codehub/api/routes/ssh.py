@@ -16,7 +16,7 @@ from codehub.api.dependencies import SshAccess
 from codehub.api.routes.router import PREFIX, api_router
 from codehub.api.routes.workspaces import find_visible
 from codehub.api.schemas.ssh import SshHost
-from codehub.api.ssh.endings import CLOSED, LOST, STOPPED
+from codehub.api.ssh.endings import CLOSED, ENDING, LOST, STOPPED
 from codehub.api.ssh.session import SshSession
 from codehub.api.state import AppState, State
 from codehub.domain.errors import CodeHubError
@@ -84,7 +84,7 @@ async def connect(
     end = CLOSED
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client left in the middle of a message
         end = await SshSession(socket, record, caller, state=state, access=access, keep=keep).run()
-        if end in (STOPPED, LOST):
+        if end in (STOPPED, LOST, ENDING):
             await state.ended_clients.remember(workspace_id, client)
         await socket.close(end.code, end.reason)
     log.info("ssh ended", workspace_id=str(workspace_id), user_id=str(caller.user.id), reason=end.reason)

@@ -28,6 +28,7 @@ class SessionEnd:
 CLOSED = SessionEnd(1000, "")
 LOST = SessionEnd(1001, "The connection was lost.")
 STOPPED = SessionEnd(4001, "The workspace was stopped or put to sleep. To wake it: codehub ssh --wake NAME")
+ENDING = SessionEnd(1001, "This CodeHub process ends: connect again.")
 REVOKED = SessionEnd(4002, "You were signed out, or the token was revoked.")
 DELETED = SessionEnd(4003, "The workspace was deleted.")
 BROKEN = SessionEnd(4004, "The workspace is in error: codehub ws explain NAME says why.")

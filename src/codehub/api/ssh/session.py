@@ -23,6 +23,7 @@ from codehub.api.ssh.endings import (
     BROKEN,
     CLOSED,
     DELETED,
+    ENDING,
     LOST,
     NO_TUNNEL,
     NOT_STARTED,
@@ -50,7 +51,7 @@ START_SECONDS = 900.0
 LOOK_SECONDS = 15.0  # the workspace is looked at this often, without any news of it
 RENEWAL_SECONDS = 30.0
 RETRY_SECONDS = 0.25
-CLEAN_CODES = (1000, 1001)
+CLOSED_BY_CLIENT = 1000  # a proxy that ends says 1001: the client was not asked, and may come back by itself
 
 SESSIONS = Gauge("codehub_ssh_sessions", "Open SSH sessions of this process")
 
@@ -86,7 +87,7 @@ class SshSession:
         try:
             with (
                 self._state.deps.live.subscribe_workspace(self._id) as news,
-                self._state.revoker.watching(self._caller, lambda: self._finish(REVOKED)),
+                self._state.revoker.watching(self._caller, self._on_revoked),
             ):
                 self._look(self._record)
                 tasks = [
@@ -105,6 +106,9 @@ class SshSession:
         if not self._end.done():
             self._end.set_result(end)
 
+    def _on_revoked(self) -> None:
+        self._finish(ENDING if self._state.revoker.is_ending else REVOKED)
+
     def _on_failure(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("ssh session failed", workspace_id=str(self._id), exc_info=error)
@@ -116,7 +120,7 @@ class SshSession:
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
-                self._finish(CLOSED if message.get("code") in CLEAN_CODES else LOST)
+                self._finish(CLOSED if message.get("code") == CLOSED_BY_CLIENT else LOST)
                 return
             if data := message.get("bytes"):
                 await self._received.put(data)
@@ -129,7 +133,7 @@ class SshSession:
             try:
                 await news.take(LOOK_SECONDS)
             except FeedClosed:
-                self._finish(REVOKED)  # this process ends
+                self._finish(ENDING)
                 return
             try:
                 record = await self._state.workspaces.get(self._id)

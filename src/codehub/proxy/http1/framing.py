@@ -73,6 +73,11 @@ class ChunkedBody:
                 data = self._take_line(data, out)
         return b"".join(out), data
 
+    def last_chunk(self) -> bytes:
+        """What ends the body here. Empty: nothing can, in the middle of a chunk or decoded."""
+        is_between = not (self._data_left or self._held or self._in_trailers or self.done)
+        return b"0\r\n\r\n" if is_between and not self._decode else b""
+
     def _take_data(self, data: bytes, out: list[bytes]) -> bytes:
         part, rest = data[: self._data_left], data[self._data_left :]
         # ``part`` may end with a piece of the CRLF that closes the chunk.

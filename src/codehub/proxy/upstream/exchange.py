@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from codehub.proxy.documents.insertion import DocumentBody, Insertion
-from codehub.proxy.http1.framing import Body, FramingError, UntilClose
+from codehub.proxy.http1.framing import Body, ChunkedBody, FramingError, UntilClose
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.http1.response import BadResponse, ResponseHead, read_response, recall_response
 from codehub.proxy.upstream.headers import HeaderPolicy, client_head
@@ -44,7 +44,8 @@ class ClientSide(Protocol):
 
     def tunnel_closed(self) -> None: ...
 
-    def join(self, upstream: UpstreamConnection) -> Tunnel: ...
+    def join(self, upstream: UpstreamConnection, early: bytes) -> Tunnel:
+        """Build the tunnel. ``early``: what the upstream has sent through it already."""
 
 
 class Exchange:
@@ -157,6 +158,23 @@ class Exchange:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.drop()
+
+    def go_away(self, seconds: float) -> bool:
+        """Tell both ends of a tunnel that this proxy ends. False: they cannot be told.
+
+        Each ends by itself then, within ``seconds`` of being told: the exchange has no part in it any more.
+        """
+        joined, self._joined = self._joined, None
+        if joined is None or self._upstream is None or not joined.go_away(seconds):
+            return False
+        upstream, self._upstream = self._upstream, None
+        upstream.leave()
+        return True
+
+    def end_stream(self) -> None:
+        """End a chunked response here, if no chunk is half sent: its reader sees an end, not a broken connection."""
+        if isinstance(self._receiving, ChunkedBody):
+            self._client.transport.write(self._receiving.last_chunk())
 
     # From the upstream ----------------------------------------------------------------------------
 
@@ -290,7 +308,7 @@ class Exchange:
         self._client.transport.write(head + data if data else head)
         self._client.tunnel_opened()
         if self._upstream is not None:
-            self._joined = self._client.join(self._upstream)
+            self._joined = self._client.join(self._upstream, data)
 
     def _part(self) -> None:
         """End the tunnel. Call it before either end closes: writing to a closed transport is an error."""

@@ -77,6 +77,11 @@ class UpstreamConnection(asyncio.Protocol):
         self.exchange = None
         self._pool.keep(self)
 
+    def leave(self) -> None:
+        """End by itself: it was told that the proxy ends, and has another protocol for its last bytes."""
+        self.exchange = None
+        self._pool.leave(self)
+
     def drop(self) -> None:
         """Abort the connection. Its exchange gets no further events."""
         self.exchange = None
@@ -102,6 +107,9 @@ class UpstreamPool:
         # Weak: an entry lives while a connection or a destination references it.
         self._idle_connections: WeakValueDictionary[Hashable, IdleConnections] = WeakValueDictionary()
         self._open: set[UpstreamConnection] = set()
+        self._leaving: set[UpstreamConnection] = set()
+        self.none_leaving = asyncio.Event()
+        self.none_leaving.set()
         self._loop = asyncio.get_running_loop()
 
     def idle_connections(self, key: Hashable) -> IdleConnections:
@@ -152,7 +160,16 @@ class UpstreamPool:
 
     def closed(self, connection: UpstreamConnection) -> None:
         self._open.discard(connection)
+        self._leaving.discard(connection)
+        if not self._leaving:
+            self.none_leaving.set()
         self._forget(connection)
+
+    def leave(self, connection: UpstreamConnection) -> None:
+        """Wait for a connection that ends by itself (``none_leaving``)."""
+        connection.idle_since = self._loop.time()  # it does not expire meanwhile
+        self._leaving.add(connection)
+        self.none_leaving.clear()
 
     def keep(self, connection: UpstreamConnection) -> None:
         """Keep a connection as idle, or abort it if ``pool_size`` are kept already."""

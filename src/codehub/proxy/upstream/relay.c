@@ -52,8 +52,19 @@ struct end {
     int side;
 };
 
-/* What a client sends through one WebSocket: frames are counted here, towards the workspace only. Owned by Python
- * (relay.py has the same fields in the same order), which reads `input_at` at any time and outlives the pair.
+/* Where one direction of a WebSocket is in its frames (RFC 6455, 5.2). A proxy that ends says so to the reader, between
+ * two messages only. relay.py has the same fields in the same order. */
+struct frames {
+    uint64_t left;           /* bytes of the current frame's payload still to come */
+    uint8_t head[14];
+    uint8_t head_size;       /* bytes of an unfinished head */
+    uint8_t lost;            /* not WebSocket framing: nobody knows where frames begin */
+    uint8_t fragmented;      /* more frames belong to the message */
+    uint8_t closed;          /* a close frame has begun, the last one of its sender */
+};
+
+/* What a client sends through one WebSocket is counted here: is it input of a person? Owned by Python (relay.py has
+ * the same fields in the same order), which reads `input_at` at any time and outlives the pair.
  *
  * Input is what a person causes and an untouched page does not. Pages keep their connections alive with small
  * messages: one at a time, seconds apart (VS Code: 13 bytes every 5 s). People cause larger ones, or several within
@@ -62,16 +73,13 @@ struct meter {
     int64_t input_at;        /* monotonic nanoseconds; 0: none yet */
     int64_t opened_at;
     int64_t recent[2];       /* when the last data frame came, and the one before */
-    uint64_t left;           /* bytes of the current frame's payload still to come */
-    uint8_t head[14];
-    uint8_t head_size;       /* bytes of an unfinished head */
-    uint8_t lost;            /* not WebSocket framing: every byte counts as input, so that nobody is put to sleep */
+    struct frames sent[2];   /* by the client and by the workspace */
 };
 
 struct pair {
     struct end ends[2];
     int fd[2];
-    struct meter *meter;     /* of what fd[0] sends; NULL: not counted */
+    struct meter *meter;     /* fd[0] is the client; NULL: not counted */
     enum state state;
     char *left[2];           /* for fd[i]: read from the other end, not yet written */
     size_t left_size[2];
@@ -185,8 +193,8 @@ static int size_of_head(const uint8_t *head) {
     return 2 + (length == 126 ? 2 : length == 127 ? 8 : 0) + (head[1] & 0x80 ? 4 : 0);
 }
 
-static void begin_frame(struct meter *meter, int64_t at) {
-    const uint8_t *head = meter->head;
+static void begin_frame(struct frames *frames) {
+    const uint8_t *head = frames->head;
     int opcode = head[0] & 0x0f, length = head[1] & 0x7f;
     uint64_t payload = 0;
     if (length < 126)
@@ -194,31 +202,60 @@ static void begin_frame(struct meter *meter, int64_t at) {
     else
         for (int i = 2; i < (length == 126 ? 4 : 10); i++)
             payload = payload << 8 | head[i];
-    meter->head_size = 0;
-    meter->left = payload;
+    frames->head_size = 0;
+    frames->left = payload;
     if ((opcode > 2 && opcode < 8) || opcode > 10 || payload >> 63)
-        meter->lost = 1;
-    else if (opcode < 8) /* not close, ping or pong */
-        count_frame(meter, payload, at);
+        frames->lost = 1;
+    if (opcode == 8)
+        frames->closed = 1;
+    if (opcode <= 8) /* pings and pongs may come between the frames of a message */
+        frames->fragmented = opcode < 8 && !(head[0] & 0x80);
 }
 
-/* Counts the frames in a piece of what the client sends. Reads heads only: costs by frames, not by bytes. */
-static void count_frames(struct meter *meter, const uint8_t *data, size_t size, int64_t at) {
-    while (size > 0 && !meter->lost) {
-        if (meter->left > 0) {
-            size_t step = meter->left < size ? (size_t)meter->left : size;
-            meter->left -= step;
-            data += step;
-            size -= step;
+/* Goes on to the end of the next head in `data`, whose first byte and payload are in `frames` then. 0: there is none.
+ * Reads heads only: costs by frames, not by bytes. */
+static int find_head(struct frames *frames, const uint8_t **data, size_t *size) {
+    while (*size > 0 && !frames->lost) {
+        if (frames->left > 0) {
+            size_t step = frames->left < *size ? (size_t)frames->left : *size;
+            frames->left -= step;
+            *data += step;
+            *size -= step;
             continue;
         }
-        meter->head[meter->head_size++] = *data++;
-        size--;
-        if (meter->head_size >= 2 && meter->head_size == size_of_head(meter->head))
-            begin_frame(meter, at);
+        frames->head[frames->head_size++] = *(*data)++;
+        (*size)--;
+        if (frames->head_size >= 2 && frames->head_size == size_of_head(frames->head)) {
+            begin_frame(frames);
+            return !frames->lost;
+        }
     }
-    if (meter->lost)
-        meter->input_at = at;
+    return 0;
+}
+
+/* Counts the frames in a piece of what the client sends. */
+static void count_frames(struct meter *meter, const uint8_t *data, size_t size, int64_t at) {
+    struct frames *frames = &meter->sent[0];
+    while (find_head(frames, &data, &size))
+        if ((frames->head[0] & 0x0f) < 8) /* not close, ping or pong */
+            count_frame(meter, frames->left, at);
+    if (frames->lost)
+        meter->input_at = at; /* every byte counts as input, so that nobody is put to sleep */
+}
+
+/* Follows the frames in a piece of what the workspace sends. */
+static void follow_frames(struct meter *meter, const uint8_t *data, size_t size) {
+    while (find_head(&meter->sent[1], &data, &size))
+        ;
+}
+
+static void follow(struct pair *pair, int side, const uint8_t *data, size_t size) {
+    if (pair->meter == NULL)
+        return;
+    if (side == 0)
+        count_frames(pair->meter, data, size, now());
+    else
+        follow_frames(pair->meter, data, size);
 }
 
 /* Reads everything first, then writes it: the pieces are adjacent in the arena, and a process woken by the first
@@ -251,8 +288,7 @@ static void carry(struct relay *relay, struct epoll_event *events, int count) {
         size_t room = ARENA - used < PIECE ? ARENA - used : PIECE;
         ssize_t got = recv(pair->fd[end->side], relay->arena + used, room, MSG_DONTWAIT);
         if (got > 0) {
-            if (end->side == 0 && pair->meter != NULL)
-                count_frames(pair->meter, (uint8_t *)relay->arena + used, (size_t)got, now());
+            follow(pair, end->side, (uint8_t *)relay->arena + used, (size_t)got);
             pieces[filled++] = (struct piece){pair, !end->side, relay->arena + used, (size_t)got};
             used += (size_t)got;
         } else if (got == 0) {
@@ -361,7 +397,8 @@ int relay_news(struct relay *relay) {
     return relay->news;
 }
 
-/* Begins to relay between two sockets; `meter` counts what the first sends, until `relay_part`. NULL, with nothing changed: no descriptors or memory. */
+/* Begins to relay between two sockets, the client's and the workspace's; `meter` counts what they send, until
+ * `relay_part`. NULL, with nothing changed: no descriptors or memory. */
 struct pair *relay_join(struct relay *relay, int one, int other, struct meter *meter) {
     struct pair *pair = calloc(1, sizeof *pair);
     if (pair == NULL)
@@ -411,9 +448,14 @@ void relay_part(struct relay *relay, struct pair *pair, struct left *left) {
     signal_eventfd(relay->wake); /* to free it */
 }
 
-/* Counts bytes that did not go through the relay: before a pair is joined, and while it is set aside. */
+/* Counts bytes of the client that did not go through the relay: before a pair is joined, and while it is aside. */
 void relay_count(struct meter *meter, const void *data, size_t size) {
     count_frames(meter, data, size, now());
+}
+
+/* The same for bytes of the workspace. */
+void relay_follow(struct meter *meter, const void *data, size_t size) {
+    follow_frames(meter, data, size);
 }
 
 void relay_free(void *data) {

@@ -13,9 +13,11 @@ import ctypes
 import functools
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from codehub.proxy.http1.websocket import FramePosition
 
 LIBRARY = Path(__file__).with_name("_relay.so")
 
@@ -31,8 +33,37 @@ class Left:
 OnReturned = Callable[[Left], None]
 
 
+class Frames(ctypes.Structure):
+    """Where one direction of a WebSocket is in its frames: ``struct frames`` in ``relay.c``."""
+
+    left: int
+    head_size: int
+    lost: int
+    fragmented: int
+    closed: int
+
+    _fields_ = (
+        ("left", ctypes.c_uint64),
+        ("head", ctypes.c_uint8 * 14),
+        ("head_size", ctypes.c_uint8),
+        ("lost", ctypes.c_uint8),
+        ("fragmented", ctypes.c_uint8),
+        ("closed", ctypes.c_uint8),
+    )
+
+    def position(self) -> FramePosition:
+        """Copy it, for the event loop. Call it when the relay does not carry the tunnel."""
+        return FramePosition(
+            left=self.left,
+            head=bytes(self.head[: self.head_size]),
+            lost=bool(self.lost),
+            fragmented=bool(self.fragmented),
+            closed=bool(self.closed),
+        )
+
+
 class Meter(ctypes.Structure):
-    """Counts frames a client sends through one WebSocket: when was the last input of a person.
+    """Follows the frames of one WebSocket: when was the last input of a person, and where do frames begin.
 
     The fields are those of ``struct meter`` in ``relay.c``, which says what counts as input. The relay writes them
     in its thread; ``input_at`` is one aligned word, so reading it needs no call and no lock.
@@ -40,15 +71,13 @@ class Meter(ctypes.Structure):
 
     input_at: int
     opened_at: int
+    sent: Sequence[Frames]
 
     _fields_ = (
         ("input_at", ctypes.c_int64),
         ("opened_at", ctypes.c_int64),
         ("recent", ctypes.c_int64 * 2),
-        ("left", ctypes.c_uint64),
-        ("head", ctypes.c_uint8 * 14),
-        ("head_size", ctypes.c_uint8),
-        ("lost", ctypes.c_uint8),
+        ("sent", Frames * 2),  # by the client and by the workspace
     )
 
     @classmethod
@@ -93,13 +122,17 @@ class Relay:
         """Count bytes of the client that the event loop relays itself."""
         self._library.relay_count(ctypes.byref(meter), data, len(data))
 
+    def follow(self, meter: Meter, data: bytes) -> None:
+        """Follow bytes of the workspace that the event loop relays itself."""
+        self._library.relay_follow(ctypes.byref(meter), data, len(data))
+
     def join(self, one: int, other: int, meter: Meter, on_returned: OnReturned) -> int | None:
         """Relay between two sockets that nothing else reads or writes.
 
         None: no descriptors now.
 
-        ``meter`` counts what ``one`` sends. ``on_returned`` is called in the event loop when the thread returns
-        the pair; not after ``part``.
+        ``one`` is the client's; ``meter`` follows what both send. ``on_returned`` is called in the event loop when
+        the thread returns the pair; not after ``part``.
         """
         if max(one, other) > self._highest:
             return None
@@ -161,6 +194,7 @@ def load() -> ctypes.CDLL | None:
             ("relay_news", descriptor, (handle,)),
             ("relay_join", handle, (handle, descriptor, descriptor, meter)),
             ("relay_count", None, (meter, ctypes.c_char_p, ctypes.c_size_t)),
+            ("relay_follow", None, (meter, ctypes.c_char_p, ctypes.c_size_t)),
             ("relay_aside", handle, (handle,)),
             ("relay_part", None, (handle, handle, ctypes.POINTER(_LeftStruct))),
             ("relay_free", None, (handle,)),

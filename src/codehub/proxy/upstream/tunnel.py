@@ -1,21 +1,21 @@
 """Tunnel bytes between client and upstream after a WebSocket handshake.
 
-The bytes are not parsed, and there may be a hundred thousand small messages a second. So the two sockets are
-given to the relay, a thread that carries them without the event loop. It returns them when an end closes or
-breaks, or when a reader is slow.
+There may be a hundred thousand small messages a second. So the two sockets are given to the relay, a thread that
+carries them without the event loop. It returns them when an end closes or breaks, or when a reader is slow. Without a
+relay, and while it has returned them, the event loop carries them. Events other than data go to the connections.
 
-Without a relay, and while it has returned them, an end's ``data_received`` *is* the other transport's
-``write``: the event loop calls it directly and no line of Python runs for a message. All other events go to the
-connections, with a relay or without.
-
-With a relay, what the client sends is counted by its ``Meter``, also in the event loop, so that the meter never loses
-its place in the frames. Without one nothing is counted, and an open tunnel counts as input.
+Of the frames only the heads are followed, to know where a message ends: a proxy that ends tells both ends, between two
+messages (``go_away``). The relay follows them with its ``Meter``, which also counts what the client sends; bytes that
+pass through the event loop are given to it as well, so that it never loses its place. Without a relay nothing is
+counted, and an open tunnel counts as input.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from codehub.proxy.http1.websocket import FramePosition
+from codehub.proxy.upstream.going_away import go_away
 from codehub.proxy.upstream.relay import Left, Meter, Relay
 
 RELAY_RETRY_SECONDS = 1.0  # until a tunnel that the relay returned or could not take is offered again
@@ -46,8 +46,7 @@ class End(asyncio.Protocol):
 
     def __init__(self, of: TunnelSide, *, receive: Callable[[bytes], None]) -> None:
         self._of = of
-        # Pays for: WebSocket echo, where there is no relay.
-        self.data_received = receive  # type: ignore[method-assign,assignment]  # no Python per message
+        self.data_received = receive  # type: ignore[method-assign,assignment]
 
     def eof_received(self) -> bool | None:
         return self._of.eof_received()
@@ -65,23 +64,31 @@ class End(asyncio.Protocol):
 class Tunnel:
     """A tunnel between a client and its upstream. Call ``part`` before either is closed."""
 
-    __slots__ = ("_loop", "_offer", "_one", "_other", "_pair", "_relay", "meter")
+    __slots__ = ("_loop", "_offer", "_one", "_other", "_pair", "_positions", "_relay", "meter")
 
     def __init__(
-        self, one: TunnelSide, other: TunnelSide, *, relay: Relay | None, loop: asyncio.AbstractEventLoop
+        self,
+        one: TunnelSide,
+        other: TunnelSide,
+        *,
+        relay: Relay | None,
+        loop: asyncio.AbstractEventLoop,
+        early: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
+        """``one`` is the client, ``early`` what each has sent through before this."""
         self._one = one
         self._other = other
         self._relay = relay
         self._loop = loop
         self._pair: int | None = None  # set while the relay carries it
         self._offer: asyncio.Handle | None = None
-        self.meter = (
-            Meter.begin() if relay is not None else None
-        )  # None: what the client sends is not counted
-        to_other = other.transport.write if self.meter is None else self._count_and_write
-        one.transport.set_protocol(End(one, receive=to_other))
-        other.transport.set_protocol(End(other, receive=one.transport.write))
+        # None: what the client sends is not counted
+        self.meter = Meter.begin() if relay is not None else None
+        self._positions = FramePosition(), FramePosition()  # without a relay
+        self._follow_client(early[0])
+        self._follow_upstream(early[1])
+        one.transport.set_protocol(End(one, receive=self._client_data))
+        other.transport.set_protocol(End(other, receive=self._upstream_data))
         if relay is not None:
             # Deferred: the handshake's response, written just now, is sent after this round of the loop.
             self._offer = loop.call_soon(self._offer_to_relay)
@@ -97,10 +104,41 @@ class Tunnel:
         self._one.transport.set_protocol(self._one)  # type: ignore[arg-type]  # the protocols they began with
         self._other.transport.set_protocol(self._other)  # type: ignore[arg-type]
 
-    def _count_and_write(self, data: bytes) -> None:
-        if self._relay is not None and self.meter is not None:
-            self._relay.count(self.meter, data)
+    def go_away(self, seconds: float) -> bool:
+        """Part, and tell both ends that this proxy ends; they have ``seconds`` to answer.
+
+        False: it is not known where a frame ends, or an end is gone. Then nobody was told.
+        """
+        self.part()
+        positions = self._positions
+        if self.meter is not None:
+            client, upstream = self.meter.sent
+            positions = client.position(), upstream.position()
+        transports = self._one.transport, self._other.transport
+        if any(position.lost for position in positions) or any(each.is_closing() for each in transports):
+            return False
+        go_away(self._one, self._other, positions, seconds=seconds)
+        return True
+
+    def _client_data(self, data: bytes) -> None:
+        self._follow_client(data)
         self._other.transport.write(data)
+
+    def _upstream_data(self, data: bytes) -> None:
+        self._follow_upstream(data)
+        self._one.transport.write(data)
+
+    def _follow_client(self, data: bytes) -> None:
+        if self._relay is None or self.meter is None:
+            self._positions[0].follow(data)
+        else:
+            self._relay.count(self.meter, data)
+
+    def _follow_upstream(self, data: bytes) -> None:
+        if self._relay is None or self.meter is None:
+            self._positions[1].follow(data)
+        else:
+            self._relay.follow(self.meter, data)
 
     def _offer_to_relay(self) -> None:
         """Give the sockets to the relay, if no transport has buffered bytes: these must be sent first."""
