@@ -260,6 +260,18 @@ def no_breaker() -> list[Patch]:
     return [(breakers.CircuitBreakers, "is_outage", _always(False))]
 
 
+@_bug(node=1.0)
+def waiting_for_a_node_uses_up_the_time_limit() -> list[Patch]:
+    call = worker.Worker._call
+
+    async def ignore(_reason: str | None) -> None: ...
+
+    def counts(self: worker.Worker, ws: WorkspaceView, execution: executions.Execution) -> actions.Call:
+        return replace(call(self, ws, execution), on_wait=ignore)
+
+    return [(worker.Worker, "_call", counts)]
+
+
 @_bug(crash=0.01, effect=0.3, hang=0.1)
 def jobs_are_not_confirmed_gone() -> list[Patch]:
     return [(actions.Actions, "abandon", _always(None))]

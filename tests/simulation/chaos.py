@@ -40,6 +40,9 @@ KINDS = (
 )
 """Kinds of faults; ``Simulation`` gives each its meaning."""
 
+NO_NODE, NO_NODE_SEEDS = "node", 0.25
+"""A cluster without room, drawn apart from the others: they stay what they were for every seed."""
+
 
 @dataclass
 class Chaos:
@@ -56,6 +59,8 @@ class Chaos:
         count = self.random.choice((2, 4, 6, 9))
         self.kinds = frozenset(self.random.sample(KINDS, count))
         self.rates = {kind: self.random.choice((0.004, 0.01, 0.03)) for kind in KINDS}
+        if random.Random(f"{NO_NODE} {self.seed}").random() < NO_NODE_SEEDS:
+            self.kinds |= {NO_NODE}
         if self.focus:
             self.kinds = frozenset(self.focus)
             self.rates |= self.focus

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
+from tests.simulation.chaos import NO_NODE
 
 if TYPE_CHECKING:
     from tests.simulation.environment import SimulatedEnvironment
@@ -26,6 +27,7 @@ class Events:
             "unreadable": self._unreadable,
             "clock": self._clock_jumps,
             "rollback": self._roll_back,
+            NO_NODE: self._no_node,
         }
 
     async def happen(self, seconds: float) -> None:
@@ -46,6 +48,7 @@ class Events:
         environment = self._environment
         self._chaos.on = False
         environment.database.up, environment.engine.away, environment.archives.away = True, False, False
+        environment.engine.no_node = None
         for place in environment.engine.places.values():
             place.unreadable = False
         for workspace_id in list(environment.engine.hidden):
@@ -78,6 +81,14 @@ class Events:
         engine = self._environment.engine
         engine.away = True
         self._environment.later(self._chaos.random.uniform(1, 30), lambda: setattr(engine, "away", False))
+
+    def _no_node(self) -> None:
+        """Full, until the autoscaler has brought a node, or for longer than anybody waits."""
+        engine = self._environment.engine
+        engine.no_node = "0/3 nodes are available: insufficient memory"
+        self._environment.later(
+            self._chaos.random.choice((5, 45, 90)), lambda: setattr(engine, "no_node", None)
+        )
 
     def _store_away(self) -> None:
         archives = self._environment.archives

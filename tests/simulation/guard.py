@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PER_USER, IN_ALL = 2, 3
 GC_DELAY = timedelta(seconds=30)
+TIME_LIMIT = timedelta(seconds=30)  # the shortest of an operation
 
 MAY_CLAIM: dict[Operation, Callable[[WorkspaceView], bool]] = {
     Operation.PROVISIONING: lambda ws: (
@@ -60,6 +61,7 @@ class Guard:
         self._was: dict[UUID, list[tuple[datetime, ObservedStatus]]] = defaultdict(list)
         self._nobodys_since: dict[str, datetime] = {}
         self._in_vain: dict[str, list[float]] = defaultdict(list)
+        self._waited: dict[UUID, tuple[FencingToken, datetime]] = {}  # for a node
         environment.database.on_write.append(self._written)
         environment.database.on_commit.append(self._committed)
 
@@ -93,6 +95,10 @@ class Guard:
             if newest:
                 self._environment.violate(f"2: an empty home was made in place of that of {workspace_id}")
         self._judge_content(ws)
+
+    def waits(self, workspace_id: UUID, token: FencingToken) -> None:
+        """No node takes the container or the job, and the one who acts was told."""
+        self._waited[workspace_id] = token, self._environment.database.now()
 
     def looked_in_vain(self, replica: str) -> None:
         """An engine that is away is asked again now and then, not in a tight circle."""
@@ -179,7 +185,7 @@ class Guard:
         if _is_over(old) and not _is_over(new):
             self._environment.violate(f"4: {old.id} came back from DELETED")
         if old.operation is not new.operation:
-            self._judge_transition(old, new)
+            self._judge_transition(old, new, transaction.term[1] if transaction.term is not None else 0)
         if old.observed_status is not new.observed_status:
             self._judge_observation(new)
         if old.home.volume and not new.home.volume and old.error_info is not None and not new.error_info:
@@ -188,7 +194,7 @@ class Guard:
         if asleep and transaction.term is not None and self._environment.is_in_use(old.id):
             self._environment.violate(f"6: {old.id} was put to sleep while somebody used it")
 
-    def _judge_transition(self, old: WorkspaceView, new: WorkspaceView) -> None:
+    def _judge_transition(self, old: WorkspaceView, new: WorkspaceView, epoch: int) -> None:
         if old.operation is Operation.NONE:
             if new.op_seq != old.op_seq + 1 or not MAY_CLAIM[new.operation](old):
                 self._environment.violate(f"4: {new.operation} of {old.id} was claimed from {old}")
@@ -197,7 +203,7 @@ class Guard:
         elif new.operation is not Operation.NONE:
             self._environment.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
         elif rows.is_terminal(new) or new.archiving_given_up or _next_try_at(new) is not None:
-            self._judge_error(old, new)
+            self._judge_error(old, new, epoch)
         elif not self._was_true(old.id, self._target(old), since=new.op_acted_at):
             self._environment.violate(
                 f"4: {old.operation} of {old.id} completed; its target was not true since"
@@ -213,7 +219,7 @@ class Guard:
                 f"9: archiving {old.id} was given up, and is tried again before {promised}"
             )
 
-    def _judge_error(self, old: WorkspaceView, new: WorkspaceView) -> None:
+    def _judge_error(self, old: WorkspaceView, new: WorkspaceView, epoch: int) -> None:
         if old.operation is Operation.DELETING:
             self._environment.violate(f"4: DELETING of {old.id} gave up")
         if old.operation is Operation.ARCHIVING and rows.is_terminal(new) and new.owner_may_lift_error:
@@ -222,9 +228,19 @@ class Guard:
         if job is not None and not job.task.done():
             self._environment.violate(f"1: {old.operation} of {old.id} gave up, and its storage job goes on")
         error = new.error_info
+        if error is not None and error.reason is Reason.TIMEOUT:
+            self._judge_timeout(old, epoch)
         alone = self._environment.chaos.kinds & {"effect", "store", "job", "half"}
         if error is not None and error.context.get("last_reason") == Reason.UNREACHABLE and not alone:
             self._environment.violate(f"7: {old.id} went into error because an engine was away: {error}")
+
+    def _judge_timeout(self, old: WorkspaceView, epoch: int) -> None:
+        """Waiting for a node uses up no time limit but its own, as far as this leader knows of the waiting."""
+        token, waited_at = self._waited.get(old.id, (None, None))
+        if waited_at is None or token != FencingToken(old.op_seq, epoch):
+            return
+        if self._environment.database.now() - waited_at < TIME_LIMIT:
+            self._environment.violate(f"7: {old.operation} of {old.id} timed out while it waited for a node")
 
     def _judge_observation(self, new: WorkspaceView) -> None:
         """Nothing is written down that was not so at some moment since the look began."""

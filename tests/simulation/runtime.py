@@ -7,12 +7,20 @@ jobs are processes of their own; they outlive the replica that began them.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from codehub.archives.keys import ArchivePath
 from codehub.domain.errors import EffectError, FailureCode
-from codehub.runtimes.base import FencingToken, StorageJob, StorageKind, StorageProgress, StorageResult
+from codehub.runtimes.base import (
+    FencingToken,
+    OnWait,
+    ProgressCallback,
+    StorageJob,
+    StorageKind,
+    StorageProgress,
+    StorageResult,
+)
 from tests.simulation.loop import CURRENT, Process
 from tests.simulation.stores import fresh_context
 from tests.support.fake_runtime import Call, FakeEngine, FakeRuntime, Moment, Place, _Job
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
     from tests.simulation.environment import SimulatedEnvironment
 
 Step = Callable[[int], Awaitable[None]]
+
+NODE_WAIT_SECONDS = 60.0
+"""How long a container waits for a node: longer than any operation's time limit."""
 
 HALF = -1
 """The generation of a volume that is not a whole home."""
@@ -110,6 +121,43 @@ class Runtime(FakeRuntime):
         super().__init__(environment.engine, replica=replica)
         self._environment = environment
         self._engine: Backend = environment.engine
+
+    async def start(
+        self, workspace_id: UUID, *, token: FencingToken, on_wait: OnWait = None, **what: Any
+    ) -> None:
+        await self._wait_to_be_scheduled(workspace_id, token, on_wait)
+        await super().start(workspace_id, token=token, **what)
+
+    async def run_storage_job(
+        self,
+        job: StorageJob,
+        *,
+        token: FencingToken,
+        on_progress: ProgressCallback,
+        on_wait: OnWait = None,
+    ) -> StorageResult:
+        await self._wait_to_be_scheduled(job.workspace_id, token, on_wait)
+        return await super().run_storage_job(job, token=token, on_progress=on_progress)
+
+    async def _wait_to_be_scheduled(self, workspace_id: UUID, token: FencingToken, on_wait: OnWait) -> None:
+        """As a pod does, without the workspace's lock; whoever was outranked meanwhile is refused after it."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + NODE_WAIT_SECONDS
+        assert on_wait is not None
+        if self._engine.no_node is None:
+            return
+        self._environment.say(f"{self._replica}: {workspace_id} {token} waits for a node")
+        while (reason := self._engine.no_node) is not None:
+            if loop.time() > ends_at:
+                raise EffectError(FailureCode.UNSCHEDULABLE, "no node took it", scheduler=reason)
+            self._environment.guard.waits(workspace_id, token)
+            await on_wait(reason)
+            await asyncio.sleep(1.0)
+        self._environment.say(f"{self._replica}: {workspace_id} {token} has a node")
+        await on_wait(None)
+
+    async def _wait_for_node(self, on_wait: OnWait) -> None:
+        """Done before, without the lock."""
 
     async def delete_volume(self, workspace_id: UUID, *, token: FencingToken) -> None:
         if self._environment.chaos.strikes("half"):

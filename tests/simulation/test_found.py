@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from codehub.domain.errors import FailureCode
+from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
 from tests.simulation.environment import SimulatedEnvironment
@@ -82,5 +82,25 @@ def test_what_a_failed_restore_of_a_deleted_workspace_left_is_removed() -> None:
         await asyncio.wait_for(failed.wait(), 400)
         await until(lambda: the_home(environment).operation is Operation.NONE, seconds=400)
         await until(lambda: place.volume is None)
+
+    assert play(script) is None
+
+
+@pytest.mark.usefixtures("simulated")
+def test_a_retry_does_not_forget_that_the_operation_waited_for_a_node() -> None:
+    """Waited longer than the time limit of STARTING, got a node, failed, and failed once more without waiting."""
+
+    async def script(environment: SimulatedEnvironment, people: People) -> None:
+        environment.engine.no_node = "0/3 nodes are available"
+        await people.create(start=True)
+        await until(lambda: the_home(environment).operation is Operation.STARTING)
+        await asyncio.sleep(40)
+        assert the_home(environment).operation is Operation.STARTING
+        error = EffectError(FailureCode.CONTAINER_START_FAILED, "the command ended at once")
+        environment.engine.fail_next("start", error)
+        environment.engine.fail_next("start", error)
+        environment.engine.no_node = None
+        await until(lambda: the_home(environment).observed_status is ObservedStatus.RUNNING)
+        assert the_home(environment).health_status is HealthStatus.OK
 
     assert play(script) is None

@@ -36,6 +36,8 @@ def test_a_run_is_about_something() -> None:
         "job restored generation",
         "is killed at",
         "is frozen for",
+        "waits for a node",
+        "has a node",
         "is cancelled at",
         ", an action",
         "is swapped for another",

@@ -121,6 +121,10 @@ class Executions:
 
     def _launch(self, ws: WorkspaceView, work: ExecutionBody, *, lane: Lane) -> None:
         execution = Execution(ws.id, ws.op_id, lane, started_at=self._clock())
+        before = self._by_workspace.get(ws.id)
+        if before is not None and before.op_id == ws.op_id:
+            # A wait for a node uses up no timeout of the operation, not even after the attempt that waited failed.
+            execution.progress_at = before.progress_at
         execution.task = asyncio.create_task(self._run(execution, work), name=f"act-{ws.id}")
         self._by_workspace[ws.id] = execution
 
