@@ -16,5 +16,5 @@ export default defineConfig({
     target: "es2022",
   },
   server: { proxy: { "/api": api, "/health": api, "/w": api } },
-  test: { include: ["src/**/*.test.{ts,tsx}"], environment: "happy-dom" },
+  test: { include: ["src/**/*.test.{ts,tsx}"], environment: "happy-dom", testTimeout: 60_000 },
 });

@@ -24,6 +24,7 @@ import "./app.css";
 
 // The list comes with the first load; every other page when somebody opens it.
 const WorkspacePage = lazy(() => import("./pages/workspace"));
+const FilesPage = lazy(() => import("./pages/files"));
 const TokensPage = lazy(() => import("./pages/tokens"));
 const AccountPage = lazy(() => import("./pages/account"));
 const AdminPages = lazy(() => import("./pages/admin"));
@@ -87,6 +88,8 @@ function pageFor(path: string, user: User): ReactNode {
   if (match("/", path)) return <WorkspaceList />;
   const workspace = match("/workspaces/:id", path);
   if (workspace?.id) return <WorkspacePage id={workspace.id} key={workspace.id} />;
+  const files = match("/workspaces/:id/files", path);
+  if (files?.id) return <FilesPage id={files.id} key={files.id} />;
   if (match("/tokens", path)) return <TokensPage />;
   if (match("/account", path)) return <AccountPage />;
   const admin = match("/admin/:section", path) ?? match("/admin", path);

@@ -50,7 +50,15 @@ export function match(pattern: string, path: string): Record<string, string> | n
   return found;
 }
 
-const PAGES = ["/", "/workspaces/:id", "/tokens", "/account", "/admin", "/admin/:section"];
+const PAGES = [
+  "/",
+  "/workspaces/:id",
+  "/workspaces/:id/files",
+  "/tokens",
+  "/account",
+  "/admin",
+  "/admin/:section",
+];
 
 /** Whether the dashboard itself shows this path, or the server must (a workspace under /w/, for example). */
 export function isOwnPage(path: string): boolean {

@@ -3,7 +3,7 @@
  * replaced: `EventSource` by one a test speaks through, `fetch` by answers a test writes down.
  */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { act, cleanup, render } from "@testing-library/react";
+import { act, cleanup, configure, render } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import type { ReactNode } from "react";
 import { afterEach, beforeEach, vi } from "vitest";
@@ -74,6 +74,9 @@ export function show(component: ReactNode, user: User = ANN) {
   );
   return { ...page, person: userEvent.setup() };
 }
+
+// A machine that does much else may stand still for seconds.
+configure({ asyncUtilTimeout: 20_000 });
 
 beforeEach(() => void answer({}));
 

@@ -29,18 +29,47 @@ export async function call<T>(method: Method, path: string, body?: unknown): Pro
   const response = await send(method, path.startsWith("/health") ? path : `/api/v1${path}`, body);
   const date = response.headers.get("date");
   if (date) learnServerTime(Date.parse(date), 1000);
-  if (!response.ok) throw await problem(response, path);
+  if (!response.ok) throw await problemOf(response, path);
   if (response.status === 204) return undefined as T;
   const isJson = (response.headers.get("content-type") ?? "").includes("json");
   return (isJson ? await response.json() : await response.text()) as T;
 }
 
-async function send(method: Method, url: string, body: unknown): Promise<Response> {
+export interface FilePart {
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Of the whole file. */
+  size: number;
+}
+
+/** The first bytes of a file of a workspace. They are whatever the workspace has put there: data, never a page. */
+export async function readPart(path: string, most: number): Promise<FilePart> {
+  const response = await send("GET", `/api/v1${path}`, undefined, { Range: `bytes=0-${most - 1}` });
+  if (!response.ok) {
+    const error = await problemOf(response, path);
+    // Of an empty file there is no first byte.
+    if (error.fields.some((each) => each.field === "Range")) return { bytes: new Uint8Array(), size: 0 };
+    throw error;
+  }
+  try {
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    const size = Number(response.headers.get("content-range")?.split("/")[1] ?? bytes.length);
+    return { bytes, size };
+  } catch {
+    throw new ApiError("network", 0, null); // it ended in the middle
+  }
+}
+
+async function send(
+  method: Method,
+  url: string,
+  body: unknown,
+  headers: Record<string, string> = {},
+): Promise<Response> {
   try {
     return await fetch(url, {
       method,
       credentials: "same-origin",
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      headers: body === undefined ? headers : { ...headers, "Content-Type": "application/json" },
       body: body === undefined ? null : JSON.stringify(body),
     });
   } catch {
@@ -48,7 +77,7 @@ async function send(method: Method, url: string, body: unknown): Promise<Respons
   }
 }
 
-async function problem(response: Response, path: string): Promise<ApiError> {
+export async function problemOf(response: Response, path: string): Promise<ApiError> {
   let data: Record<string, unknown> = {};
   try {
     data = (await response.json()) as Record<string, unknown>;

@@ -22,6 +22,9 @@ export type CauseCode = Schemas["CauseCode"];
 export type Reason = Schemas["Reason"];
 export type ArchiveGeneration = Schemas["ArchiveGeneration"];
 
+export type FileEntry = Schemas["FileEntry"];
+export type Directory = Schemas["Directory"];
+
 export type User = Schemas["User"];
 export type Role = Schemas["Role"];
 export type SessionInfo = Schemas["SessionInfo"];

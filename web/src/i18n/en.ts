@@ -174,6 +174,7 @@ export const en = {
     moreFor: (name: string) => `More actions for ${name}`,
     renameNamed: (name: string) => `Rename ${name}`,
     keepAwakeFor: (hours: number) => `Keep awake for ${plural(hours, "hour", "hours")}`,
+    files: "Files",
     openNote: "opens in a new tab",
   },
   create: {

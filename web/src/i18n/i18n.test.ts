@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
-import { en } from "./en";
-import { ko } from "./ko";
+import { en as everywhere } from "./en";
+import { en as inside } from "./inside/en";
+import { ko as insideInKorean } from "./inside/ko";
+import { ko as everywhereInKorean } from "./ko";
+
+const en = { ...everywhere, inside };
+const ko = { ...everywhereInKorean, inside: insideInKorean };
 
 type Leaf = [path: string, value: unknown];
 

@@ -165,6 +165,7 @@ export const ko: Messages = {
     moreFor: (name) => `${name} 더 보기`,
     renameNamed: (name) => `${name} 이름 바꾸기`,
     keepAwakeFor: (hours) => `${hours}시간 동안 깨워 두기`,
+    files: "파일",
     openNote: "새 탭에서 열림",
   },
   create: {

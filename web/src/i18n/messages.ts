@@ -1,7 +1,7 @@
 /** The shape of a catalogue: the keys and parameters of the English one, with any words. */
 import type { en } from "./en";
 
-type Widened<T> = T extends string
+export type Widened<T> = T extends string
   ? string
   : T extends (...values: infer Values) => string
     ? (...values: Values) => string

@@ -1,21 +1,20 @@
 /** One workspace: why it is as it is, what happened to it, and everything one can set about it. */
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { workspaceQuery } from "../api/queries";
 import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
-import { LiveProvider, useAsking, useLive, useWorkspace } from "../live/hooks";
+import { useAsking } from "../live/hooks";
 import { Link } from "../router";
 import { ActionButtons, KeepAwake, Next, useRareActions } from "../ui/card";
 import { DeleteDialog } from "../ui/delete";
 import { Icon } from "../ui/icons";
 import { Menu } from "../ui/menu";
 import { EditableName } from "../ui/name";
-import { Failed, Loading } from "../ui/states";
 import { LevelRail, StatusBadge } from "../ui/status";
 import { useTitle } from "../ui/title";
+import { WorkspaceById } from "../ui/workspace-by-id";
 import { Facts } from "./workspace-facts";
 import { Archives } from "./workspace-archives";
+import { Inside } from "./workspace-inside";
 import { Logs } from "./workspace-logs";
 import { Settings } from "./workspace-settings";
 import { Timeline } from "./workspace-timeline";
@@ -23,45 +22,7 @@ import { Trouble } from "./workspace-trouble";
 import "./workspace.css";
 
 export default function WorkspacePage({ id }: { id: string }) {
-  const own = useWorkspace(id);
-  const gone = useLive((live) => live.gone.has(id));
-  const awaited = useLive((live) => !live.known || live.awaited.has(id));
-  if (own) return <View workspace={own} />;
-  if (gone) return <Gone />;
-  if (awaited) return <Loading />;
-  return <Foreign id={id} />;
-}
-
-/** Somebody else's, seen by an administrator: it has a stream of its own. */
-function Foreign({ id }: { id: string }) {
-  const seed = useQuery(workspaceQuery(id));
-  if (seed.isError) return <Failed error={seed.error} />;
-  if (!seed.data) return <Loading />;
-  if (seed.data.status === "deleted") return <Gone />;
-  return (
-    <LiveProvider url={`/api/v1/workspaces/${id}/events`}>
-      <ForeignView seed={seed.data} />
-    </LiveProvider>
-  );
-}
-
-function ForeignView({ seed }: { seed: Workspace }) {
-  const gone = useLive((live) => live.gone.has(seed.id));
-  const live = useWorkspace(seed.id);
-  if (gone) return <Gone />;
-  return <View workspace={live ?? seed} />;
-}
-
-function Gone() {
-  const m = useMessages();
-  return (
-    <div className="not-found">
-      <h1>{m.detail.gone}</h1>
-      <Link className="button" href="/">
-        {m.app.toWorkspaces}
-      </Link>
-    </div>
-  );
+  return <WorkspaceById id={id}>{(workspace) => <View workspace={workspace} />}</WorkspaceById>;
 }
 
 function View({ workspace }: { workspace: Workspace }) {
@@ -92,6 +53,7 @@ function View({ workspace }: { workspace: Workspace }) {
           <Logs workspace={workspace} />
         </div>
         <div className="detail__side">
+          {!deleting && <Inside workspace={workspace} />}
           <Facts workspace={workspace} />
           <Archives workspace={workspace} />
           {!deleting && <Settings workspace={workspace} />}

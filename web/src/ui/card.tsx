@@ -168,6 +168,7 @@ function CardMenu(props: { workspace: Workspace; onRename: () => void; onDelete:
   const { workspace } = props;
   const items: (MenuItem | "line")[] = [
     { label: m.actions.details, onSelect: () => navigate(`/workspaces/${workspace.id}`) },
+    { label: m.actions.files, onSelect: () => navigate(`/workspaces/${workspace.id}/files`) },
     { label: m.actions.rename, onSelect: props.onRename },
     "line",
     ...useRareActions(workspace),

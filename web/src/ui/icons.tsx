@@ -21,6 +21,8 @@ const PATHS = {
   down: <path d="m4 6 4 4 4-4" />,
   left: <path d="m10 3-5 5 5 5" />,
   grid: <path d="M2.5 2.5h4.5v4.5H2.5zM9 2.5h4.5v4.5H9zM2.5 9h4.5v4.5H2.5zM9 9h4.5v4.5H9z" />,
+  folder: <path d="M1.75 4.25v8.5h12.5v-7H7.5l-1.75-2h-4Z" strokeLinejoin="round" />,
+  file: <path d="M3.75 1.75h5l3.5 3.5v9h-8.5Zm5 0v3.5h3.5" strokeLinejoin="round" />,
   key: <path d="M5.5 12.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM7.7 7.3 13.5 1.5M11 4l2 2" />,
   person: (
     <path d="M8 7.5a2.75 2.75 0 1 0 0-5.5 2.75 2.75 0 0 0 0 5.5ZM2.5 14c.4-2.8 2.6-4.25 5.5-4.25S13.1 11.2 13.5 14" />

@@ -1,8 +1,10 @@
-"""Read one byte range of a request, and say which part of a file is answered. Pure."""
+"""Read one byte range of a request, and say which part of a file is answered, and as what. Pure."""
 
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import PurePosixPath
+from urllib.parse import quote
 
 from codehub.api.problems import Invalid, Refused
 from codehub.api.schemas.files import FileEntry
@@ -57,3 +59,13 @@ def content_headers(asked: ByteRange, entry: FileEntry, length: int) -> tuple[in
         raise Invalid("Range", f"the file has {entry.size} bytes")
     headers["Content-Range"] = f"bytes {asked.offset}-{asked.offset + length - 1}/{entry.size}"
     return HTTPStatus.PARTIAL_CONTENT, headers
+
+
+def tar_attachment(path: str) -> str:
+    """``Content-Disposition`` of a directory: named after it, in ASCII for old clients and as it is."""
+    stem = PurePosixPath(path).name
+    if stem in ("", ".."):
+        stem = "home"
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", stem).strip("._") or "files"
+    encoded = quote(stem.encode("utf-8", "replace"), safe="")
+    return f"attachment; filename=\"{plain}.tar\"; filename*=UTF-8''{encoded}.tar"

@@ -19,7 +19,7 @@ from codehub.api.inside.admission import admitted
 from codehub.api.inside.exchange import exchange
 from codehub.api.inside.held import Held
 from codehub.api.inside.query import Path, Wake
-from codehub.api.inside.ranges import content_headers, find_range
+from codehub.api.inside.ranges import content_headers, find_range, tar_attachment
 from codehub.api.middleware import MAX_UPLOAD_BYTES
 from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import find_visible
@@ -165,7 +165,7 @@ async def download(
         opened = await resources.enter_async_context(exchange(access, workspace_id, request))
         await opened.answer()
         body = StreamingResponse(opened.framed_data(), media_type="application/x-tar")
-        body.headers["Content-Disposition"] = 'attachment; filename="files.tar"'
+        body.headers["Content-Disposition"] = tar_attachment(path)
         return Held(body, resources.pop_all())
 
 
