@@ -40,12 +40,14 @@ type Entry struct {
 
 // Answer is the line before the data.
 type Answer struct {
-	Entry     *Entry  `json:"entry,omitempty"`
-	Entries   []Entry `json:"entries,omitempty"`
-	Truncated bool    `json:"truncated,omitempty"`
-	Length    int64   `json:"length,omitempty"` // bytes that follow
-	Error     string  `json:"error,omitempty"`  // not_found, conflict, refused, no_space, too_large, failed
-	Message   string  `json:"message,omitempty"`
+	Entry     *Entry     `json:"entry,omitempty"`
+	Entries   []Entry    `json:"entries,omitempty"`
+	Truncated bool       `json:"truncated,omitempty"`
+	Length    int64      `json:"length,omitempty"` // bytes that follow
+	Listeners []Listener `json:"listeners,omitempty"`
+	Home      string     `json:"home,omitempty"`  // with listeners
+	Error     string     `json:"error,omitempty"` // not_found, conflict, refused, no_space, too_large, failed
+	Message   string     `json:"message,omitempty"`
 }
 
 var (
@@ -77,6 +79,8 @@ func (f *Files) serve(request Request) int {
 		err = f.pack(path)
 	case "unpack":
 		answer, err = f.unpack(path, request.Limit)
+	case "ports":
+		answer = f.ports(request)
 	default:
 		err = fmt.Errorf("nothing is known of %q", request.Do)
 	}
@@ -127,6 +131,15 @@ func (f *Files) list(path string, limit int64) (*Answer, error) {
 	}
 	sort.Slice(answer.Entries, func(i, j int) bool { return answer.Entries[i].Name < answer.Entries[j].Name })
 	return answer, nil
+}
+
+func (f *Files) ports(request Request) *Answer {
+	found := namedListeners(request.OwnOnly)
+	truncated := int64(len(found)) > request.Limit
+	if truncated {
+		found = found[:request.Limit]
+	}
+	return &Answer{Listeners: found, Home: f.home, Truncated: truncated}
 }
 
 func (f *Files) read(path string, offset, length int64) error {

@@ -27,6 +27,12 @@ type Listener struct {
 
 // printPorts prints all listeners as one JSON array, by port.
 func printPorts(out io.Writer) error {
+	return json.NewEncoder(out).Encode(namedListeners(false))
+}
+
+// namedListeners returns listeners by port, with their processes; only those of processes seen from here, if the network
+// is the machine's and the others' are nobody's business.
+func namedListeners(ownOnly bool) []Listener {
 	found := listeners()
 	owners := socketOwners()
 	for index, each := range found {
@@ -34,7 +40,10 @@ func printPorts(out io.Writer) error {
 			found[index].PID, found[index].Process = pid, processName(pid)
 		}
 	}
-	return json.NewEncoder(out).Encode(found)
+	if ownOnly {
+		found = slices.DeleteFunc(found, func(each Listener) bool { return each.PID == 0 })
+	}
+	return found
 }
 
 // isOwnListener says whether all who would get a connection to this address are processes seen from here. Where the

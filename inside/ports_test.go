@@ -50,6 +50,25 @@ func TestAListenerOfThisProcessIsItsOwn(t *testing.T) {
 	}
 }
 
+func TestOnlyOwnListenersAreNamedWhereTheNetworkIsShared(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	found := false
+	for _, each := range namedListeners(true) {
+		if each.PID == 0 {
+			t.Errorf("%+v is nobody's", each)
+		}
+		found = found || each.Port == port && each.PID == os.Getpid()
+	}
+	if !found {
+		t.Error("an own listener is missing")
+	}
+}
+
 func inodeOf(port int) string {
 	for _, each := range listeners() {
 		if each.Port == port {

@@ -43,6 +43,9 @@ type Request struct {
 	Parents   bool   `json:"parents"`
 	Overwrite bool   `json:"overwrite"`
 	Recursive bool   `json:"recursive"`
+
+	// ports
+	OwnOnly bool `json:"own_only"`
 }
 
 // serveRequest does one request and returns the exit code.

@@ -108,8 +108,15 @@ class InsideAccess(Protocol):
     @property
     def leases(self) -> Leases: ...
 
+    @property
+    def shares_network(self) -> bool:
+        """Whether workspaces have the machine's network: other listeners there are nobody's business."""
+
     async def request(self, workspace_id: UUID) -> ExecStream:
         """Start ``inside request``. Raises ``EffectError``."""
+
+    async def ide_port(self, workspace_id: UUID) -> int | None:
+        """The port of its IDE; None: it has none, or does not run. Raises ``EffectError``."""
 
 
 @dataclass(frozen=True)

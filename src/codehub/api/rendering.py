@@ -41,7 +41,7 @@ class WorkspaceRenderer:
         self._progress = progress
         self._use_policy = use_policy
         self._ties_home_to_node = ties_home_to_node
-        self._url = _url_pattern(base_url, base_domain)
+        self._url = url_pattern(base_url, base_domain)
 
     def one(self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None) -> bytes:
         """``activities`` None: Redis is away, and nobody can tell who is connected."""
@@ -154,7 +154,8 @@ def _error_info(record: WorkspaceRecord) -> ErrorInfo | None:
     }
 
 
-def _url_pattern(base_url: str, base_domain: str | None) -> str:
+def url_pattern(base_url: str, base_domain: str | None) -> str:
+    """Where workspaces are reached, with ``{id}`` in it."""
     if base_domain is None:
         return base_url.rstrip("/") + "/w/{id}/"
     base = urlsplit(base_url)

@@ -144,3 +144,17 @@ class Orphan(TypedDict):
     first_seen_at: str | None
     bytes: int | None
     why: str
+
+
+class Port(TypedDict):
+    port: int
+    addresses: list[str]
+    process: str | None
+    is_ide: bool
+    url: str | None
+
+
+class Ports(TypedDict):
+    ports: list[Port]
+    truncated: bool
+    home: str | None

@@ -24,6 +24,7 @@ from codehub.cli.answers import (
     HistoryEntry,
     Orphan,
     Overview,
+    Ports,
     Savings,
     Token,
     User,
@@ -212,6 +213,10 @@ class Client:
         return str(self._call("GET", f"/workspaces/{workspace_id}/ssh")["host_key"])
 
     # In a workspace that runs
+
+    def ports(self, workspace_id: str) -> Ports:
+        """What listens there. Wakes nothing."""
+        return cast(Ports, self._call("GET", f"/workspaces/{workspace_id}/ports"))
 
     @contextmanager
     def exec(self, workspace_id: str, command: Mapping[str, Any], *, wake: bool) -> Iterator[Iterator[Event]]:

@@ -17,6 +17,7 @@ from codehub.cli import (
     database,
     doctor,
     inside,
+    ports,
     serving,
     settings,
     signing_in,
@@ -42,6 +43,7 @@ settings.register(app)
 signing_in.register(app)
 ssh.register(app)
 inside.register(app)
+ports.register(app, workspaces.app)
 app.add_typer(workspaces.app, name="ws")
 app.add_typer(admin.app, name="admin")
 app.add_typer(users.app, name="user")

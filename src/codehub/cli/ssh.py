@@ -8,6 +8,8 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -16,6 +18,9 @@ from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import WORKSPACE, connect
 from codehub.cli.output import err, out
 from codehub.cli.references import get_workspace
+
+if TYPE_CHECKING:
+    from codehub.cli.answers import Workspace
 
 SUFFIX = ".codehub"
 """What ``ssh`` calls a workspace: its name, or its id, and this."""
@@ -37,25 +42,36 @@ def ssh(
     stdio: bool = typer.Option(False, "--stdio", help="Carry the connection of an ssh: for ProxyCommand."),
 ) -> None:
     """Open a shell in a workspace, or run a command there. Wakes it."""
-    reference = workspace.removesuffix(SUFFIX)
-    with connect() as client:
-        ws = get_workspace(client, reference)
-        key = client.ssh_host_key(ws["id"])
-    host = f"{ws['id']}{SUFFIX}"
-    ssh_files.remember_host([host, f"{reference}{SUFFIX}"], key)
+    ws = prepare(workspace)
     if stdio:
         from codehub.cli.ssh_tunnel import carry
 
         carry(ws["id"], wake=wake, keep=keep)
         return
+    become_ssh(ws, [], command or [], flags=[*(["--wake"] if wake else []), *(["--keep"] if keep else [])])
+
+
+def prepare(workspace: str) -> "Workspace":
+    """Find the workspace, and write its key down for ssh."""
+    reference = workspace.removesuffix(SUFFIX)
+    with connect() as client:
+        ws = get_workspace(client, reference)
+        key = client.ssh_host_key(ws["id"])
+    ssh_files.remember_host([f"{ws['id']}{SUFFIX}", f"{reference}{SUFFIX}"], key)
+    return ws
+
+
+def become_ssh(
+    ws: "Workspace", options: Sequence[str], command: Sequence[str], *, flags: Sequence[str]
+) -> NoReturn:
+    """Replace this process by ssh to a workspace. ``flags``: of ``codehub ssh --stdio``, which carries it."""
     program = shutil.which("ssh")
     if program is None:
         raise CommandError("There is no ssh here. Install OpenSSH's client (Debian: openssh-client).")
-    flags = [flag for flag, wanted in (("--wake", wake), ("--keep", keep)) if wanted]
-    options = ssh_config.options(_proxy_command([*flags, ws["id"]]), ssh_files.known_hosts())
-    arguments = [part for name, value in options for part in ("-o", f"{name}={value}")]
+    every = ssh_config.options(_proxy_command([*flags, ws["id"]]), ssh_files.known_hosts())
+    arguments = [part for name, value in every for part in ("-o", f"{name}={value}")]
     sys.stdout.flush()
-    os.execv(program, ["ssh", *arguments, host, *(command or ())])
+    os.execv(program, ["ssh", *arguments, *options, f"{ws['id']}{SUFFIX}", *command])
 
 
 def config_ssh(

@@ -761,6 +761,64 @@ export interface components {
       new: string;
     };
     /**
+     * Port
+     * @description A TCP port on which something listens in the workspace.
+     */
+    Port: {
+      /**
+       * Addresses
+       * @description What it is bound to
+       */
+      addresses: string[];
+      /**
+       * Is Ide
+       * @description The IDE's own, which is the workspace's link
+       */
+      is_ide: boolean;
+      /** Port */
+      port: number;
+      /**
+       * Process
+       * @description Null: the workspace's user may not see it
+       */
+      process: string | null;
+      /**
+       * Url
+       * @description Where the owner's browser reaches it. Null: only the workspace's own loopback does, so it takes `codehub port-forward` or `ssh -L`
+       */
+      url: string | null;
+    };
+    /**
+     * Ports
+     * @description What listens now, by port, and the home as the workspace itself names it.
+     * @example {
+     *       "ports": [
+     *         {
+     *           "port": 3000,
+     *           "addresses": [
+     *             "0.0.0.0"
+     *           ],
+     *           "process": "node",
+     *           "is_ide": false,
+     *           "url": "https://codehub.example.org/w/0191f3a2-0000-7000-8000-000000000001/port/3000/"
+     *         }
+     *       ],
+     *       "truncated": false,
+     *       "home": "/home/jovyan"
+     *     }
+     */
+    Ports: {
+      /** Home */
+      home: string | null;
+      /** Ports */
+      ports: components["schemas"]["Port"][];
+      /**
+       * Truncated
+       * @description There are more than are listed
+       */
+      truncated: boolean;
+    };
+    /**
      * Problem
      * @description Problem details (RFC 9457): ``code`` for programs, ``detail`` for people.
      */

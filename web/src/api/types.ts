@@ -24,6 +24,8 @@ export type ArchiveGeneration = Schemas["ArchiveGeneration"];
 
 export type FileEntry = Schemas["FileEntry"];
 export type Directory = Schemas["Directory"];
+export type Port = Schemas["Port"];
+export type Ports = Schemas["Ports"];
 
 export type User = Schemas["User"];
 export type Role = Schemas["Role"];

@@ -35,9 +35,12 @@ _under_way: Counter[UUID] = Counter()
 
 @contextlib.asynccontextmanager
 async def admitted(
-    workspace_id: UUID, caller: Principal, state: AppState, *, wake: bool
+    workspace_id: UUID, caller: Principal, state: AppState, *, wake: bool, is_use: bool = True
 ) -> AsyncIterator[InsideAccess]:
-    """Hold a place and a lease on a workspace that runs. Raises why not."""
+    """Hold a place and a lease on a workspace that runs. Raises why not.
+
+    ``is_use`` False: no lease, so that a page which looks now and then keeps nothing awake.
+    """
     record = await find_visible(workspace_id, caller, state)
     access = state.deps.inside
     if access is None:
@@ -49,7 +52,8 @@ async def admitted(
         )
     _under_way[workspace_id] += 1
     try:
-        async with _leased(access.leases, record), _ends_with_rights(caller, state):
+        lease = _leased(access.leases, record) if is_use else contextlib.nullcontext()
+        async with lease, _ends_with_rights(caller, state):
             yield access
     finally:
         _under_way[workspace_id] -= 1

@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyAddress
 
 from codehub.api.schemas.base import RequestBody, ResponseBody
 
 MAX_ENTRIES = 10_000
 MAX_PATH_BYTES = 4096
+MAX_LISTENERS = 500
 
 
 def _is_path(path: str) -> str:
@@ -55,6 +56,16 @@ class Move(RequestBody):
     overwrite: bool = Field(default=False, description="Replace what is there")
 
 
+class InsideListener(BaseModel):
+    """A listening socket. No ``process``: the workspace's user may not see it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    address: IPvAnyAddress
+    port: int = Field(ge=1, le=65535)
+    process: str | None = Field(default=None, max_length=256)
+
+
 class InsideAnswer(BaseModel):
     """The answer of ``inside``. ``length``: bytes that follow; -1: until its end."""
 
@@ -64,5 +75,7 @@ class InsideAnswer(BaseModel):
     entries: list[FileEntry] = Field(default=[], max_length=MAX_ENTRIES)
     truncated: bool = False
     length: int = Field(default=0, ge=-1)
+    listeners: list[InsideListener] = Field(default=[], max_length=MAX_LISTENERS)
+    home: str | None = Field(default=None, max_length=MAX_PATH_BYTES)
     error: str | None = None
     message: str = ""

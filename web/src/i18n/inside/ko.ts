@@ -3,6 +3,20 @@ import type { InsideMessages } from ".";
 export const ko: InsideMessages = {
   inside: {
     title: "워크스페이스 안",
+    editors: "내 컴퓨터의 편집기로",
+    editorsOnce: "먼저 한 번 실행하세요:",
+    editorsRunning: "편집기는 워크스페이스가 실행 중일 때 홈을 엽니다. “ssh”는 워크스페이스를 깨웁니다.",
+    copySsh: "ssh 명령 복사",
+    ports: "포트",
+    portsEmpty: "포트를 열고 기다리는 프로그램이 없습니다.",
+    portsAsleep: "열린 포트는 워크스페이스가 실행 중일 때 표시됩니다.",
+    refresh: "새로 고침",
+    ide: "IDE 자체",
+    unknownProcess: "다른 사용자의 프로그램",
+    openPort: (port) => `포트 ${port} 열기`,
+    loopbackOnly: "워크스페이스 자신의 루프백에만 열려 있어 브라우저로는 닿지 않습니다. 내 컴퓨터에서:",
+    copyCommand: (command) => `${command} 복사`,
+    portsTruncated: "표시된 것보다 포트가 더 많습니다.",
   },
   files: {
     title: "파일",

@@ -10,6 +10,7 @@ import { Icon } from "../../ui/icons";
 import { StatusBadge } from "../../ui/status";
 import { useTitle } from "../../ui/title";
 import { WorkspaceById } from "../../ui/workspace-by-id";
+import { isOpen } from "../../words/editors";
 import { FileView } from "./file";
 import { Folder } from "./folder";
 import { Uploads } from "./uploads";
@@ -35,7 +36,7 @@ function View({ workspace }: { workspace: Workspace }) {
       <h1 className="files__title">{w.files.title}</h1>
       <Uploads workspaceId={workspace.id} />
       <div ref={content} tabIndex={-1} className="files__content">
-        {workspace.observed_status !== "RUNNING" ? (
+        {!isOpen(workspace) ? (
           <NotRunning workspace={workspace} />
         ) : place.kind === "file" ? (
           <FileView id={workspace.id} path={place.path} key={place.path} />
