@@ -65,7 +65,13 @@ export function App() {
       </main>
     );
   if (session.data === undefined) return <Loading />;
-  if (session.data === null || atSignIn) return <SignIn />;
+  if (session.data === null || atSignIn)
+    return (
+      <>
+        <SignIn />
+        <Notices />
+      </>
+    );
   return (
     <SessionContext.Provider value={session.data}>
       <LiveProvider url="/api/v1/events" key={session.data.id}>

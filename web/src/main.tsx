@@ -5,7 +5,8 @@ import { Component, StrictMode, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
 import { App } from "./app";
-import { messages } from "./i18n";
+import { languageMissing } from "./actions/language";
+import { messages, speakChosen } from "./i18n";
 
 const client = new QueryClient({
   defaultOptions: {
@@ -41,7 +42,11 @@ class Crash extends Component<{ children: ReactNode }, { crashed: boolean }> {
 }
 
 const root = document.getElementById("root");
-if (root)
+speakChosen()
+  .catch(() => languageMissing("ko"))
+  .finally(() => root && show(root));
+
+function show(root: HTMLElement) {
   createRoot(root).render(
     <StrictMode>
       <Crash>
@@ -51,3 +56,4 @@ if (root)
       </Crash>
     </StrictMode>,
   );
+}

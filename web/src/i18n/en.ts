@@ -42,6 +42,8 @@ export const en = {
       `${used} of the ${allowed} workspaces you may run at once are running`,
     crash: "The dashboard stumbled over something it did not expect. Your workspaces are not affected.",
     reload: "Reload the page",
+    languageMissing: (language: string) =>
+      `${language} could not be loaded. Try again when the connection is back.`,
   },
   signIn: {
     title: "Sign in",

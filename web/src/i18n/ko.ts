@@ -37,6 +37,7 @@ export const ko: Messages = {
       `동시에 실행할 수 있는 워크스페이스 ${allowed}개 중 ${used}개가 실행 중입니다`,
     crash: "대시보드에 예상하지 못한 문제가 생겼습니다. 워크스페이스에는 영향이 없습니다.",
     reload: "페이지 새로 고침",
+    languageMissing: (language) => `${language}을(를) 불러오지 못했습니다. 연결되면 다시 시도하세요.`,
   },
   signIn: {
     title: "로그인",

@@ -1,11 +1,12 @@
 import { useState } from "react";
 import { signOut } from "../sign-out";
 import { ApiError, call } from "../api/client";
-import { CATALOGUES, LANGUAGES, setLanguage, useLanguage, useMessages } from "../i18n";
+import { LANGUAGES, useLanguage, useMessages, type Language } from "../i18n";
 import { useUser } from "../session";
 import { setTheme, useTheme } from "../theme";
 import { Choice, TextField } from "../ui/fields";
 import { useTitle } from "../ui/title";
+import { chooseLanguage } from "../actions/language";
 import { notify } from "../actions/notices";
 import { errorSentence, fieldError } from "../words/errors";
 import "./account.css";
@@ -42,8 +43,8 @@ function Appearance() {
         visibleLabel
         label={m.account.language}
         value={language}
-        onChange={setLanguage}
-        options={LANGUAGES.map((l) => [l, CATALOGUES[l].language] as const)}
+        onChange={chooseLanguage}
+        options={Object.entries(LANGUAGES) as [Language, string][]}
       />
       <Choice
         visibleLabel

@@ -1,9 +1,10 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState, type FormEvent } from "react";
+import { chooseLanguage } from "../actions/language";
 import { ApiError, call } from "../api/client";
 import { sessionQuery } from "../api/queries";
 import type { User } from "../api/types";
-import { LANGUAGES, CATALOGUES, setLanguage, useLanguage, useMessages } from "../i18n";
+import { LANGUAGES, useLanguage, useMessages, type Language } from "../i18n";
 import { isOwnPage, navigate, useLocation } from "../router";
 import { TextField } from "../ui/fields";
 import { useTitle } from "../ui/title";
@@ -79,11 +80,13 @@ export function SignIn() {
         <p className="sign-in__hint">{m.signIn.forgotten}</p>
       </form>
       <p className="sign-in__languages">
-        {LANGUAGES.filter((l) => l !== language).map((l) => (
-          <button key={l} type="button" className="link-button" lang={l} onClick={() => setLanguage(l)}>
-            {CATALOGUES[l].language}
-          </button>
-        ))}
+        {(Object.keys(LANGUAGES) as Language[])
+          .filter((l) => l !== language)
+          .map((l) => (
+            <button key={l} type="button" className="link-button" lang={l} onClick={() => chooseLanguage(l)}>
+              {LANGUAGES[l]}
+            </button>
+          ))}
       </p>
     </main>
   );
