@@ -59,6 +59,7 @@ function develop(url, response) {
     if (refuseStreams) for (const stream of streams) stream.end();
   }
   if (url.pathname === "/dev/reset") installation.reset();
+  if (url.pathname === "/dev/many") installation.many(url.searchParams.get("owner"));
   response.writeHead(204).end();
 }
 

@@ -400,6 +400,18 @@ export function makeInstallation() {
     show,
     onChange: (listener) => listeners.push(listener),
     reset: populate,
+    /** Five hundred for somebody: how a long list looks. */
+    many(username) {
+      const owner = users.find((user) => user.username === username);
+      for (let i = 1; i <= 500; i += 1)
+        add(owner, `experiment ${i}`, {
+          ...(i % 5 === 0
+            ? { desired_state: "STANDBY", observed_status: "STANDBY", nextAt: ahead(900 * i) }
+            : { archive_key: "0191/1f2e/1/home.tar.zst" }),
+          ...(i % 250 === 0 && { desired_state: "RUNNING", observed_status: "RUNNING", nextAt: ahead(200) }),
+          last_access_at: ago(3600 * i),
+        });
+    },
     all: () => [...workspaces.values()],
     find: (id) => workspaces.get(id),
     history: (ws) => events.get(ws.id),

@@ -8,6 +8,7 @@ scrolls sideways. ``axe_violations`` is what end-to-end tests reuse.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,46 @@ def hit_limit(page: Page) -> None:
     page.locator("dialog .lines").wait_for()
 
 
+def as_rows(page: Page) -> None:
+    page.get_by_label(re.compile("^(Rows|줄)$")).check()
+    page.locator(".row").first.wait_for()
+
+
+def select_some(page: Page) -> None:
+    as_rows(page)
+    boxes = page.locator(".row__choose input")
+    boxes.nth(1).click()
+    boxes.nth(5).click(modifiers=["Shift"])
+    page.locator(".selection").wait_for()
+
+
+def ask_for_several(page: Page) -> None:
+    select_some(page)
+    page.locator(".selection .button").nth(1).click()
+    page.locator("dialog").wait_for()
+
+
+def fail_for_several(page: Page) -> None:
+    select_some(page)
+    page.request.post("/dev/fail?code=unavailable")
+    page.locator(".selection .button").nth(1).click()
+    page.locator("dialog .button--primary").click()
+    page.locator(".bulk__failures").wait_for()
+
+
+def show_keys(page: Page) -> None:
+    page.keyboard.press("?")
+    page.locator(".keys").wait_for()
+
+
+def many(page: Page) -> None:
+    page.request.post("/dev/many?owner=newcomer")
+    page.goto("/")
+    page.locator(".card").first.wait_for()
+    as_rows(page)
+    page.evaluate("scrollTo(0, 4000)")
+
+
 def search_nothing(page: Page) -> None:
     page.locator("input[type=search]").fill("zzz")
 
@@ -109,6 +150,12 @@ SCENES: list[tuple[str, str | None, str, str, Setup | None]] = [
     ("sign-in-wrong", None, "/", ".sign-in", wrong_password),
     ("list", "ann", "/", ".card", None),
     ("list-menu", "ann", "/", ".card", open_menu),
+    ("list-rows", "ann", "/", ".card", as_rows),
+    ("list-selection", "ann", "/", ".card", select_some),
+    ("list-bulk", "ann", "/", ".card", ask_for_several),
+    ("list-bulk-failed", "ann", "/", ".card", fail_for_several),
+    ("list-keys", "ann", "/", ".card", show_keys),
+    ("list-many", "newcomer", "/", ".first", many),
     ("list-none", "ann", "/", ".card", search_nothing),
     ("list-lost", "ann", "/", ".card", lose_connection),
     ("empty", "newcomer", "/", ".first", None),

@@ -46,8 +46,8 @@ speakChosen()
   .catch(() => languageMissing("ko"))
   .finally(() => root && show(root));
 
-function show(root: HTMLElement) {
-  createRoot(root).render(
+function show(place: HTMLElement) {
+  createRoot(place).render(
     <StrictMode>
       <Crash>
         <QueryClientProvider client={client}>

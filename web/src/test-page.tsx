@@ -11,6 +11,9 @@ import type { User, Workspace } from "./api/types";
 import { LiveProvider } from "./live/hooks";
 import { SessionContext } from "./session";
 
+// A machine may stand still for seconds; who waits for something waits long enough.
+configure({ asyncUtilTimeout: 20_000 });
+
 export const ANN: User = {
   id: "0191f3a2-0000-7000-8000-0000000000aa",
   username: "ann",

@@ -1,8 +1,10 @@
 /** My workspaces. Everything on it lives from the stream; the page itself asks for limits and savings only. */
-import { useMemo, useState } from "react";
+import { lazy, Suspense, useRef, useState } from "react";
 import type { Status, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { useLive } from "../live/hooks";
+import { Remembered } from "../remembered";
+import { useStore } from "../store";
 import { Choice } from "../ui/fields";
 import { Icon } from "../ui/icons";
 import { SavingsLine } from "../ui/savings";
@@ -11,7 +13,13 @@ import { StatusMark, type Family } from "../ui/status";
 import { WorkspaceCard } from "../ui/card";
 import { useTitle } from "../ui/title";
 import { CreateDialog } from "../ui/create";
+import { WorkspaceRow } from "../ui/row";
+import { focusedItem, moveFocus, useKeys } from "./workspaces-keys";
+import { useOrdered, useSelection } from "./workspaces-order";
 import "./workspaces.css";
+
+const KeysHelp = lazy(() => import("./workspaces-help"));
+const SelectionBar = lazy(() => import("./workspaces-selection"));
 
 type Filter = "all" | "running" | "asleep" | "archived" | "trouble";
 
@@ -23,24 +31,22 @@ const SHOWN: Record<Filter, readonly Status[] | null> = {
   trouble: ["error"],
 };
 
+const view = new Remembered("codehub.view", ["cards", "rows"]);
+
 export function WorkspaceList() {
   const m = useMessages();
   useTitle(m.list.title);
-  const workspaces = useLive((live) => live.workspaces);
+  const count = useLive((live) => live.workspaces.size);
   const known = useLive((live) => live.known);
-  const awaited = useLive((live) => live.awaited);
-  const [creating, setCreating] = useState(false);
-  const [query, setQuery] = useState("");
-  const [filter, setFilter] = useState<Filter>("all");
-  const all = useMemo(() => [...workspaces.values()].sort(byName), [workspaces]);
-  const shown = all.filter((ws) => matches(ws, query, filter));
-
-  const create = () => setCreating(true);
+  const awaited = useLive((live) => live.awaited.size);
+  const [dialog, setDialog] = useState<"create" | "keys" | null>(null);
+  const close = () => setDialog(null);
+  const create = () => setDialog("create");
   return (
     <>
       <div className="page__head">
         <h1>{m.list.title}</h1>
-        {all.length > 0 && (
+        {count > 0 && (
           <button type="button" className="button button--primary" onClick={create}>
             <Icon name="plus" />
             {m.list.create}
@@ -50,54 +56,115 @@ export function WorkspaceList() {
       <SavingsLine />
       {!known ? (
         <Loading />
-      ) : all.length === 0 && awaited.size === 0 ? (
+      ) : count === 0 && awaited === 0 ? (
         <FirstWorkspace onCreate={create} />
       ) : (
-        <>
-          <div className="tools" role="search">
-            <label className="search">
-              <span className="sr-only">{m.list.search}</span>
-              <Icon name="search" />
-              <input
-                type="search"
-                className="input"
-                placeholder={m.list.search}
-                value={query}
-                onChange={(e) => setQuery(e.target.value)}
-              />
-            </label>
-            <Choice
-              label={m.list.filter}
-              value={filter}
-              onChange={setFilter}
-              options={FILTERS.map((f) => [f, m.list.filters[f]] as const)}
-            />
-            <p className="tools__count" role="status">
-              {m.list.count(shown.length)}
-            </p>
-          </div>
-          {shown.length === 0 && awaited.size === 0 ? (
-            <div className="failed">
-              <p>{m.list.noMatch}</p>
-              <button type="button" className="button" onClick={() => (setQuery(""), setFilter("all"))}>
-                {m.list.clear}
-              </button>
-            </div>
-          ) : (
-            <ul className="cards">
-              {shown.map((ws) => (
-                <li key={ws.id}>
-                  <WorkspaceCard id={ws.id} />
-                </li>
-              ))}
-              {[...awaited].map((id) => (
-                <li key={id} className="card card--awaited" aria-hidden="true" />
-              ))}
-            </ul>
-          )}
-        </>
+        <Listed onCreate={create} onHelp={() => setDialog("keys")} />
       )}
-      {creating && <CreateDialog onClose={() => setCreating(false)} />}
+      {dialog === "create" && <CreateDialog onClose={close} />}
+      <Suspense>{dialog === "keys" && <KeysHelp onClose={close} />}</Suspense>
+    </>
+  );
+}
+
+/** The list with what narrows it down, and what can be done with several at once. */
+function Listed({ onCreate, onHelp }: { onCreate: () => void; onHelp: () => void }) {
+  const m = useMessages();
+  const awaited = useLive((live) => live.awaited);
+  const [query, setQuery] = useState("");
+  const [filter, setFilter] = useState<Filter>("all");
+  const search = useRef<HTMLInputElement>(null);
+  const shape = useStore(view);
+  const [all, holding] = useOrdered();
+  const shown = all.filter((ws) => matches(ws, query, filter));
+  const selection = useSelection(shown);
+
+  useKeys((key) => {
+    const item = focusedItem();
+    if (key === "/") search.current?.focus();
+    else if (key === "n") onCreate();
+    else if (key === "?") onHelp();
+    else if (key === "j" || key === "k") moveFocus(key === "j" ? 1 : -1);
+    else if (key === "o") item?.querySelector<HTMLElement>("a[target=_blank]")?.click();
+    else item?.querySelector<HTMLElement>("input[type=checkbox]")?.click();
+  });
+  return (
+    <>
+      <div className="tools" role="search">
+        <label className="search">
+          <span className="sr-only">{m.list.search}</span>
+          <Icon name="search" />
+          <input
+            ref={search}
+            type="search"
+            className="input"
+            placeholder={m.list.search}
+            value={query}
+            onChange={(e) => setQuery(e.target.value)}
+          />
+        </label>
+        <Choice
+          label={m.list.filter}
+          value={filter}
+          onChange={setFilter}
+          options={FILTERS.map((f) => [f, m.list.filters[f]] as const)}
+        />
+        <Choice
+          label={m.list.view}
+          value={shape}
+          onChange={(chosen) => (selection.clear(), view.choose(chosen))}
+          options={[
+            ["cards", m.list.views.cards],
+            ["rows", m.list.views.rows],
+          ]}
+        />
+        <button type="button" className="button button--small button--quiet tools__keys" onClick={onHelp}>
+          {m.list.keys}
+        </button>
+        <p className="tools__count" role="status">
+          {m.list.count(shown.length)}
+        </p>
+      </div>
+      {shown.length === 0 && awaited.size === 0 ? (
+        <div className="failed">
+          <p>{m.list.noMatch}</p>
+          <button type="button" className="button" onClick={() => (setQuery(""), setFilter("all"))}>
+            {m.list.clear}
+          </button>
+        </div>
+      ) : shape === "rows" ? (
+        <div className="rows">
+          <label className="rows__all">
+            <input
+              type="checkbox"
+              checked={selection.isAll}
+              onChange={(event) => (event.target.checked ? selection.all() : selection.clear())}
+            />
+            {m.list.chooseAll}
+          </label>
+          <ul {...holding}>
+            {shown.map((ws) => (
+              <li key={ws.id}>
+                <WorkspaceRow id={ws.id} chosen={selection.ids.has(ws.id)} onChoose={selection.choose} />
+              </li>
+            ))}
+          </ul>
+        </div>
+      ) : (
+        <ul className="cards" {...holding}>
+          {shown.map((ws) => (
+            <li key={ws.id}>
+              <WorkspaceCard id={ws.id} />
+            </li>
+          ))}
+          {[...awaited].map((id) => (
+            <li key={id} className="card card--awaited" aria-hidden="true" />
+          ))}
+        </ul>
+      )}
+      <Suspense>
+        {selection.chosen.length > 0 && <SelectionBar chosen={selection.chosen} onClear={selection.clear} />}
+      </Suspense>
     </>
   );
 }
@@ -110,9 +177,6 @@ function matches(ws: Workspace, query: string, filter: Filter): boolean {
   const words = query.trim().toLocaleLowerCase();
   return words === "" || `${ws.name} ${ws.description ?? ""}`.toLocaleLowerCase().includes(words);
 }
-
-// By name and not by activity: a card that jumps away under the pointer is a wrong click.
-const byName = (a: Workspace, b: Workspace) => a.name.localeCompare(b.name) || a.id.localeCompare(b.id);
 
 const STEPS: readonly Family[] = ["running", "asleep", "archived"];
 

@@ -120,7 +120,7 @@ export function ActionButtons({ workspace, asking, onItsPage = false }: ActionBu
     return (
       <div className="card__actions">
         {!onItsPage && (
-          <Link className="button" href={`/workspaces/${workspace.id}`}>
+          <Link className="button button--primary" href={`/workspaces/${workspace.id}`}>
             {m.actions.details}
           </Link>
         )}
@@ -163,10 +163,19 @@ export function ActionButtons({ workspace, asking, onItsPage = false }: ActionBu
   );
 }
 
-function CardMenu(props: { workspace: Workspace; onRename: () => void; onDelete: () => void }) {
+interface CardMenuProps {
+  workspace: Workspace;
+  onRename: () => void;
+  onDelete: () => void;
+  /** What a row has no button for. */
+  first?: MenuItem[];
+}
+
+export function CardMenu(props: CardMenuProps) {
   const m = useMessages();
-  const { workspace } = props;
+  const { workspace, first = [] } = props;
   const items: (MenuItem | "line")[] = [
+    ...first,
     { label: m.actions.details, onSelect: () => navigate(`/workspaces/${workspace.id}`) },
     { label: m.actions.files, onSelect: () => navigate(`/workspaces/${workspace.id}/files`) },
     { label: m.actions.rename, onSelect: props.onRename },
