@@ -118,3 +118,13 @@ async def test_of_more_than_five_hundred_what_is_shown_is_live(
         await expect(page.get_by_role("row").filter(has_text="many-000")).to_have_count(1)
         await admin.change(ids[0], name="many-000-and-still-here")
         await expect(page.get_by_role("row").filter(has_text="many-000-and-still-here")).to_have_count(1)
+
+        await page.goto("/")
+        await expect(page.get_by_text(f"{MANY - 1} workspaces")).to_be_visible()
+        await page.get_by_label("Rows").check()
+        await expect(page.get_by_role("article")).to_have_count(MANY - 1)
+        last = page.get_by_role("article").last
+        await last.scroll_into_view_if_needed()
+        await expect(last.get_by_role("button")).to_be_in_viewport()
+        await page.get_by_role("searchbox").fill("many-10")
+        await expect(page.get_by_role("article")).to_have_count(10)

@@ -11,6 +11,7 @@ from rich.text import Text
 from codehub.cli import archives, explaining, logs, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
+from codehub.cli.order import in_order
 from codehub.cli.output import err, out, print_json, print_table
 from codehub.cli.references import get_workspace
 from codehub.cli.words import ago, clean, loss_words, next_words, status_style, status_words
@@ -39,7 +40,7 @@ def list_workspaces(
     everyone: bool = typer.Option(False, "--all", help="Everybody's. For administrators."),
     json: bool = JSON,
 ) -> None:
-    """Show your workspaces, newest first."""
+    """Show your workspaces: trouble, then what runs, then what was used last."""
     with connect() as client:
         found = list(
             client.list_workspaces(owner="all" if everyone else None, status=status, q=search or None)
@@ -58,7 +59,7 @@ def list_workspaces(
     if everyone:
         table.add_column("owner", no_wrap=True)
     table.add_column("id", no_wrap=True)
-    for ws in found:
+    for ws in in_order(found):
         table.add_row(
             Text(clean(ws["name"])),
             Text(status_words(ws), status_style(ws["status"])),

@@ -18,11 +18,18 @@ const REST = 2;
 
 export function inOrder(workspaces: Iterable<Workspace>, language: Language): Workspace[] {
   const names = new Intl.Collator(language, { numeric: true, sensitivity: "base" });
-  return [...workspaces].sort((a, b) => {
-    const rank = rankOf(a);
-    const recent = rank === REST ? usedAt(b) - usedAt(a) : 0;
-    return rank - rankOf(b) || recent || names.compare(a.name, b.name) || a.id.localeCompare(b.id);
+  const keyed = Array.from(workspaces, (ws) => {
+    const rank = FIRST[ws.status] ?? REST;
+    return { ws, rank, used: rank === REST ? usedAt(ws) : 0 };
   });
+  keyed.sort(
+    (a, b) =>
+      a.rank - b.rank ||
+      b.used - a.used ||
+      names.compare(a.ws.name, b.ws.name) ||
+      a.ws.id.localeCompare(b.ws.id),
+  );
+  return keyed.map(({ ws }) => ws);
 }
 
 /**
@@ -32,10 +39,6 @@ export function inOrder(workspaces: Iterable<Workspace>, language: Language): Wo
 export function asBefore(sorted: Workspace[], before: readonly string[]): Workspace[] {
   const places = new Map(before.map((id, place) => [id, place]));
   return sorted.toSorted((a, b) => (places.get(a.id) ?? -1) - (places.get(b.id) ?? -1));
-}
-
-function rankOf(ws: Workspace): number {
-  return FIRST[ws.status] ?? REST;
 }
 
 function usedAt(ws: Workspace): number {

@@ -23,6 +23,9 @@ export interface LiveView extends LiveState {
   readonly changes: number;
 }
 
+/** How often a list that is being filled is drawn. */
+const FILLING_MS = 200;
+
 export class LiveStore {
   /** Each workspace that changed, before and after: for announcements. */
   readonly transitions = new Signal<[before: Workspace | undefined, after: Workspace | undefined]>();
@@ -32,6 +35,9 @@ export class LiveStore {
     asking: new Map(),
     changes: 0,
   });
+  /** What is known; the view lags behind it for a moment while a long list arrives. */
+  private newest = this.view.get();
+  private publishing: ReturnType<typeof setTimeout> | undefined;
   private readonly connection: Connection;
 
   constructor(url: string, mayRetry: () => Promise<boolean>, open?: () => Source) {
@@ -39,7 +45,7 @@ export class LiveStore {
       open: open ?? (() => new EventSource(url)),
       names: EVENT_NAMES,
       onEvent: (name, data, id) => this.receive(name as EventName, data, id),
-      onPhase: (phase) => this.view.set({ ...this.get(), phase }),
+      onPhase: (phase) => this.publish({ ...this.newest, phase }),
       mayRetry,
     });
   }
@@ -59,11 +65,11 @@ export class LiveStore {
 
   /** Apply a change that cannot mislead (a name, a note) before the server confirms it; returns the undo. */
   assume(id: string, change: Partial<Workspace>): () => void {
-    const before = this.get().workspaces.get(id);
+    const before = this.newest.workspaces.get(id);
     if (!before) return () => undefined;
     this.replace({ ...before, ...change });
     return () => {
-      const now = this.get().workspaces.get(id);
+      const now = this.newest.workspaces.get(id);
       // Only if nothing newer came meanwhile: then that is the truth already.
       if (now && now.version === before.version) this.replace(before);
     };
@@ -71,10 +77,10 @@ export class LiveStore {
 
   /** Show that an action was asked for and not yet answered; null: it was. */
   ask(id: string, action: ActionName | null): void {
-    const asking = new Map(this.get().asking);
+    const asking = new Map(this.newest.asking);
     if (action) asking.set(id, action);
     else asking.delete(id);
-    this.view.set({ ...this.get(), asking });
+    this.publish({ ...this.newest, asking });
   }
 
   private receive(name: EventName, data: string, id: string): void {
@@ -88,18 +94,35 @@ export class LiveStore {
   }
 
   private apply(event: LiveEvent): void {
-    const before = this.get();
+    const before = this.newest;
     const merged = merge(before, event);
     if (merged === before) return;
     const changes = before.changes + (event.type === "progress" || event.type === "activity" ? 0 : 1);
-    this.view.set({ ...merged, phase: before.phase, asking: before.asking, changes });
+    const view = { ...merged, phase: before.phase, asking: before.asking, changes };
+    // A list of hundreds arrives one by one: drawn each time, the first sight of it would take seconds.
+    if (event.type === "state" && before.awaited.has(event.workspace.id)) this.publishSoon(view);
+    else this.publish(view);
     if (event.type !== "state" && event.type !== "deleted") return;
     const id = event.type === "state" ? event.workspace.id : event.id;
     this.transitions.emit(before.workspaces.get(id), merged.workspaces.get(id));
   }
 
   private replace(workspace: Workspace): void {
-    const view = this.get();
-    this.view.set({ ...view, workspaces: new Map(view.workspaces).set(workspace.id, workspace) });
+    const view = this.newest;
+    this.publish({ ...view, workspaces: new Map(view.workspaces).set(workspace.id, workspace) });
+  }
+
+  private publish(view: LiveView): void {
+    clearTimeout(this.publishing);
+    this.publishing = undefined;
+    this.newest = view;
+    this.view.set(view);
+  }
+
+  /** At once if nothing more is awaited, otherwise with what else comes in the next moment. */
+  private publishSoon(view: LiveView): void {
+    if (view.awaited.size === 0) return this.publish(view);
+    this.newest = view;
+    this.publishing ??= setTimeout(() => this.publish(this.newest), FILLING_MS);
   }
 }

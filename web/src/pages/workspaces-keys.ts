@@ -3,7 +3,7 @@
  * while a dialog or a menu is open, or with a modifier held; and they can be switched off, because a single letter is
  * also what voice control says by accident.
  */
-import { useEffect, useRef } from "react";
+import { useLayoutEffect, useRef } from "react";
 import { Remembered } from "../remembered";
 import { useStore } from "../store";
 
@@ -32,8 +32,9 @@ const TYPING =
 export function useKeys(hear: (key: Key) => void): void {
   const newest = useRef(hear);
   const on = useStore(keysHeard) === "on";
-  useEffect(() => void (newest.current = hear));
-  useEffect(() => {
+  useLayoutEffect(() => void (newest.current = hear));
+  // With the list, not a moment after it: who sees it may press a key.
+  useLayoutEffect(() => {
     if (!on) return;
     const listen = (event: KeyboardEvent) => {
       const key = keyOf(event);
