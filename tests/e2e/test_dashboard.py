@@ -97,13 +97,15 @@ async def test_the_page_of_a_workspace_tells_what_happened_and_follows_its_outpu
     await expect(card).to_have_attribute("data-status", "running")
     await card.get_by_role("link", name="journal", exact=True).click()
     timeline = ann.page.get_by_role("region", name="Timeline")
-    await expect(timeline).to_contain_text("Created")
-    await expect(timeline).to_contain_text("Running")
+    await expect(timeline).to_contain_text("Created and started in")
     await expect(ann.page.get_by_text("following", exact=True)).to_be_visible()
 
     await ann.page.get_by_role("button", name="Stop").click()
-    await expect(timeline).to_contain_text("Put to sleep")
+    await expect(timeline).to_contain_text(re.compile(r"Ran \d+ \S+\. Put to sleep"))
+    await timeline.get_by_label("Show every step").check()
     await expect(timeline).to_contain_text("Asleep, files in place")
+    await timeline.get_by_label("Show every step").uncheck()
+    await expect(timeline).not_to_contain_text("Asleep, files in place")
 
     await ann.page.get_by_label("Notes for yourself").fill("the one with the map")
     await ann.page.get_by_role("button", name="Save").click()

@@ -83,7 +83,7 @@ async def test_a_phone_is_wide_enough(url: str, browser: Browser, admin: Person)
         await expect(page.get_by_role("region", name="Timeline")).to_contain_text("Created")
         await fits("workspace")
         await page.get_by_role("button", name="Stop").tap()
-        await expect(page.get_by_role("region", name="Timeline")).to_contain_text("Asleep, files in place")
+        await expect(page.get_by_role("region", name="Timeline")).to_contain_text("Put to sleep")
         await fits("asleep")
         assert await window.axe() == []
 

@@ -92,6 +92,8 @@ class HistoryEntry(TypedDict):
     changes: dict[str, list[Any]]
     actor: str | None
     cause: str | None
+    cause_code: NotRequired[str | None]  # not told by servers of earlier versions
+    cause_params: NotRequired[dict[str, int]]
 
 
 class ArchiveGeneration(TypedDict):

@@ -12,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from codehub.cli.answers import Coordinator, CoordinatorReport, HistoryEntry, Workspace
+from codehub.cli.chapters import chapter_words, chapters
 from codehub.cli.failures import CommandError
+from codehub.cli.history import sizes_of
 from codehub.cli.options import JSON, WORKSPACE, connect
 from codehub.cli.output import out, print_json, print_table
 from codehub.cli.references import get_workspace
-from codehub.cli.timeline import entry_words, is_significant, last_intent
+from codehub.cli.timeline import entry_words, last_intent
 from codehub.cli.words import (
     OPERATION_WORDS,
     STATE_WORDS,
@@ -71,8 +73,9 @@ def explain(workspace: str = WORKSPACE, json: bool = JSON) -> None:
         ws = get_workspace(client, workspace)
         history = client.history(ws["id"], limit=ENTRIES_READ)
         report = _coordinators(client)
+        sizes = sizes_of(client, ws["id"])
         now = client.now
-    account = account_of(ws, history=history, report=report, now=now)
+    account = account_of(ws, history=history, report=report, now=now, sizes=sizes)
     if json:
         print_json(_as_json(account, ws, history=history, report=report, now=now))
     else:
@@ -80,9 +83,14 @@ def explain(workspace: str = WORKSPACE, json: bool = JSON) -> None:
 
 
 def account_of(
-    ws: Workspace, *, history: list[HistoryEntry], report: CoordinatorReport | None, now: datetime
+    ws: Workspace,
+    *,
+    history: list[HistoryEntry],
+    report: CoordinatorReport | None,
+    now: datetime,
+    sizes: dict[str, int] | None = None,
 ) -> Account:
-    """Build the explanation. Pure."""
+    """Build the explanation. Pure. ``sizes``: bytes of its archives, where known."""
     facts = {
         "wanted": _wanted(ws, history, now=now),
         "there is": _seen(ws, now=now),
@@ -102,7 +110,7 @@ def account_of(
         leaders={
             name: _leader(each, now=now) for name, each in (report["coordinators"] if report else {}).items()
         },
-        timeline=[(entry["at"], entry_words(entry)) for entry in history if is_significant(entry)][
+        timeline=[(told.first["at"], chapter_words(told, sizes=sizes or {})) for told in chapters(history)][
             :ENTRIES_SHOWN
         ],
     )

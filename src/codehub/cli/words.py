@@ -72,10 +72,10 @@ def ago(value: str | None, *, now: datetime) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes, in powers of 1000."""
+    """Format a number of bytes, in powers of 1000: "1.5 MB", "412 MB"."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from codehub.cli import archives, explaining, logs, waiting
+from codehub.cli import archives, explaining, history, logs, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
 from codehub.cli.order import in_order
@@ -262,6 +262,7 @@ def watch(workspace: str = WORKSPACE, timeout: float | None = TIMEOUT, json: boo
 
 
 app.command(name="logs")(logs.show)
+app.command(name="history")(history.show)
 app.command(name="explain")(explaining.explain)
 
 

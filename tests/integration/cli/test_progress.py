@@ -50,10 +50,22 @@ async def test_there_and_back(environment: CliEnvironment) -> None:
             *(
                 "node-one",
                 "carries out what is wanted",
-                "Restoring files from the archive, by the reconciler",
+                "Restored from the archive and started in",
             ),
         ):
             assert words in explained.output
+        history = await ann.run("ws", "history", "thesis")
+        for words in (
+            "Created and started in",
+            "verified, by ann",
+            "Restored from the archive and started in",
+        ):
+            assert words in history.output
+        assert "by the reconciler" not in history.output
+        steps = await ann.run("ws", "history", "thesis", "--steps")
+        assert "Restoring files from the archive, by the reconciler" in steps.output
+        told = last_json(await ann.run("ws", "history", "thesis", "--json"))
+        assert told[-1]["words"] == "Created, by ann"
         account = last_json(await ann.run("ws", "explain", "thesis", "--json"))
         assert account["obstacles"] == []
         assert account["coordinators"]["wc"]["holder_id"] == "node-one"

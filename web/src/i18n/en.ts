@@ -359,6 +359,20 @@ export const en = {
       cli: "the command line",
     },
   },
+  story: {
+    everyStep: "Show every step",
+    createdAndStarted: (time: string) => `Created and started in ${time}`,
+    started: (time: string) => `Started in ${time}`,
+    restoredAndStarted: (time: string) => `Restored from the archive and started in ${time}`,
+    ran: (time: string) => `Ran ${time}.`,
+    worked: (time: string) => `Worked ${time}.`,
+    sleptAfter: (time: string) => `Slept after ${time} idle`,
+    archived: "Archived, verified",
+    archivedBytes: (size: string) => `Archived ${size}, verified`,
+    afterFailures: (what: string, n: number) =>
+      `${what}, after ${plural(n, "failed attempt", "failed attempts")}`,
+    join: (first: string, second: string) => `${first} ${second}`,
+  },
   trouble: {
     title: "What went wrong",
     during: (operation: string) => `during: ${operation}`,

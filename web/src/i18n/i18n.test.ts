@@ -28,6 +28,7 @@ const WORDLESS = new Set([
   "list.announce",
   "history.by",
   "history.withCause",
+  "story.join",
   "detail.lastSeenBy",
   "detail.identity",
 ]);
