@@ -1,5 +1,7 @@
 """Commands ``codehub admin …``: overview and orphans."""
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -7,6 +9,11 @@ from rich.text import Text
 from codehub.cli.options import JSON, connect
 from codehub.cli.output import out, print_json, print_table
 from codehub.cli.words import ago, clean, size, status_style
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from codehub.cli.answers import Leader, Orphan
 
 app = typer.Typer(help="For administrators.", no_args_is_help=True)
 
@@ -41,10 +48,15 @@ def overview(json: bool = JSON) -> None:
     out.print(
         f"saved by sleeping this month: {savings['hours_saved']:,.0f} running hours{price}\n", markup=False
     )
+    print_table(leaders_table(seen["leaders"], now=now))
+
+
+def leaders_table(found: list["Leader"], *, now: "datetime") -> Table:
+    """Build the table of leaders."""
     leaders = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("coordinator", "led by", "since", "term", "last tick"):
-        leaders.add_column(title)
-    for leader in seen["leaders"]:
+        leaders.add_column(title, overflow="fold")
+    for leader in found:
         leaders.add_row(
             clean(leader["name"].removeprefix("coordinator:")),
             Text(clean(leader["holder_id"])),
@@ -52,7 +64,7 @@ def overview(json: bool = JSON) -> None:
             str(leader["epoch"]),
             ago(leader["last_tick_at"], now=now) if leader["last_tick_at"] else "",
         )
-    print_table(leaders)
+    return leaders
 
 
 @app.command()
@@ -67,11 +79,14 @@ def orphans(json: bool = JSON) -> None:
     if not found:
         out.print("Nothing is without an owner.")
         return
+    print_table(orphans_table(found, now=now))
+
+
+def orphans_table(found: list["Orphan"], *, now: "datetime") -> Table:
+    """Build the table of what belongs to no workspace."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("kind")
-    table.add_column("name", overflow="fold")
-    table.add_column("why")
-    table.add_column("seen first")
+    for title in ("kind", "name", "why", "seen first"):
+        table.add_column(title, overflow="fold")
     table.add_column("size", justify="right")
     for orphan in found:
         since, bytes_ = orphan["first_seen_at"], orphan["bytes"]
@@ -82,4 +97,4 @@ def orphans(json: bool = JSON) -> None:
             ago(since, now=now) if since else "",
             size(bytes_) if bytes_ is not None else "",
         )
-    print_table(table)
+    return table

@@ -18,6 +18,8 @@ from codehub.cli.references import get_workspace
 from codehub.cli.words import ago, clean, parse_time, size
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from codehub.cli.answers import ArchiveGeneration, Workspace
 
 FILE = typer.Argument(None, help="Where to. Default: NAME-DATE.tar.zst here.", show_default=False)
@@ -42,21 +44,25 @@ def list_archives(workspace: str = WORKSPACE, json: bool = JSON) -> None:
     if not found:
         err.print("None yet: an archive is made when it has slept for long, or by codehub ws archive.")
         return
+    print_table(archives_table(found, current=ws["archive_key"], now=now))
+
+
+def archives_table(found: list["ArchiveGeneration"], *, current: str | None, now: "datetime") -> Table:
+    """Build the table of archives."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("made", "size", "files", ""):
         table.add_column(title, no_wrap=True)
     table.add_column("key", overflow="fold")
     for each in found:
-        current = "current" if each["key"] == ws["archive_key"] else ""
         row = (
             ago(each["created_at"], now=now),
             size(each["bytes"]),
             f"{each['files']:,}",
-            current,
+            "current" if each["key"] == current else "",
             each["key"],
         )
         table.add_row(*map(Text, row))
-    print_table(table)
+    return table
 
 
 def download(

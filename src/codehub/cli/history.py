@@ -54,9 +54,14 @@ def step_lines(entries: "list[HistoryEntry]") -> list[tuple[str, str]]:
 
 def print_lines(lines: list[tuple[str, str]]) -> None:
     """Print moments in local time, and words that wrap beside them."""
+    print_table(lines_table(lines))
+
+
+def lines_table(lines: list[tuple[str, str]]) -> Table:
+    """Build the table of moments and words."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for at, words in lines:
         table.add_row(f"{parse_time(at).astimezone():%Y-%m-%d %H:%M}", Text(words))
-    print_table(table)
+    return table

@@ -31,6 +31,11 @@ def say(text: str) -> None:
     out.print(text)
 
 
+def is_narrow() -> bool:
+    """Whether a table with ids would not fit: a terminal of less than 120 columns. A pipe is never narrow."""
+    return out.is_terminal and out.width < 120
+
+
 def print_table(table: Table) -> None:
     """Print a table: fitted to a terminal; into a file or pipe one line per row."""
     if out.is_terminal:
@@ -59,4 +64,14 @@ def _write_json(value: Any, *, indent: int | None) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=not readable, indent=indent) + "\n")
 
 
-__all__ = ["complain", "err", "escape", "out", "print_json", "print_json_line", "print_table", "say"]
+__all__ = [
+    "complain",
+    "err",
+    "escape",
+    "is_narrow",
+    "out",
+    "print_json",
+    "print_json_line",
+    "print_table",
+    "say",
+]

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from codehub.cli.options import JSON as _JSON
-from codehub.cli.output import escape, out, print_json, say
+from codehub.cli.output import escape, print_json, print_table, say
 from codehub.domain.states import Role
 
 if TYPE_CHECKING:
@@ -51,13 +51,18 @@ def list_users(json: bool = _JSON) -> None:
     if json:
         print_json([_as_json(user) for user in found])
         return
+    print_table(users_table(found))
+
+
+def users_table(found: "list[UserRecord]") -> Table:
+    """Build the table of accounts."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("username", "role", "state", "since"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     for user in found:
         state = "[red]disabled[/]" if user.disabled_at else "active"
         table.add_row(escape(user.username), user.role, state, f"{user.created_at:%Y-%m-%d}")
-    out.print(table, soft_wrap=False)
+    return table
 
 
 @app.command()

@@ -12,11 +12,13 @@ from codehub.cli import archives, explaining, history, logs, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
 from codehub.cli.order import in_order
-from codehub.cli.output import err, out, print_json, print_table
+from codehub.cli.output import err, is_narrow, out, print_json, print_table
 from codehub.cli.references import get_workspace
 from codehub.cli.words import ago, clean, loss_words, next_words, status_style, status_words
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from codehub.cli.answers import Workspace
     from codehub.cli.client import Client
 
@@ -52,23 +54,31 @@ def list_workspaces(
     if not found:
         err.print("No workspace matches." if status or search else "None yet: codehub ws create NAME")
         return
+    print_table(workspaces_table(found, everyone=everyone, narrow=is_narrow(), now=now))
+
+
+def workspaces_table(found: list["Workspace"], *, everyone: bool, narrow: bool, now: "datetime") -> Table:
+    """Build the table. A narrow one leaves out what can be done without.
+
+    A person's own are known by name; everybody's only by id.
+    """
+    columns: dict[str, Callable[[Workspace], str]] = {}
+    if not narrow or not everyone:
+        columns["next"] = lambda ws: next_words(ws, now=now)
+        columns["last used"] = lambda ws: ago(ws["activity"]["last_seen_at"] or ws["last_access_at"], now=now)
+    if everyone and not narrow:
+        columns["owner"] = lambda ws: ws["owner_id"]
+    if everyone or not narrow:
+        columns["id"] = lambda ws: ws["id"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", overflow="fold")
-    for title in ("status", "next", "last used"):
-        table.add_column(title)
-    if everyone:
-        table.add_column("owner", no_wrap=True)
-    table.add_column("id", no_wrap=True)
+    table.add_column("status", overflow="fold")
+    for title in columns:
+        table.add_column(title, overflow="fold", no_wrap=title != "next")
     for ws in in_order(found):
-        table.add_row(
-            Text(clean(ws["name"])),
-            Text(status_words(ws), status_style(ws["status"])),
-            Text(next_words(ws, now=now)),
-            Text(ago(ws["activity"]["last_seen_at"] or ws["last_access_at"], now=now)),
-            *([Text(ws["owner_id"])] if everyone else []),
-            Text(ws["id"]),
-        )
-    print_table(table)
+        status = Text(status_words(ws), status_style(ws["status"]))
+        table.add_row(Text(clean(ws["name"])), status, *(Text(cell(ws)) for cell in columns.values()))
+    return table
 
 
 @app.command()
