@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,8 +73,27 @@ func (a Account) shellCommand(command string) (string, []string) {
 	return a.Shell, []string{name, "-c", command}
 }
 
-// environment is what every process gets: this program's own, completed, and what the client sent.
+// environment is what every process gets over SSH: this program's own, completed, and what the client sent.
 func (a Account) environment(sent map[string]string) []string {
+	variables := a.variables()
+	// Programs ask these whether they run over SSH. The addresses mean nothing: the stream has none.
+	variables["SSH_CLIENT"], variables["SSH_CONNECTION"] = "127.0.0.1 0 22", "127.0.0.1 0 127.0.0.1 22"
+	maps.Copy(variables, sent)
+	return entries(variables)
+}
+
+// terminalEnvironment is what a shell in the dashboard gets. Its page sends UTF-8, whatever the image says or does not.
+func (a Account) terminalEnvironment() []string {
+	variables := a.variables()
+	variables["TERM"], variables["COLORTERM"] = "xterm-256color", "truecolor"
+	if variables["LANG"] == "" && variables["LC_ALL"] == "" && variables["LC_CTYPE"] == "" {
+		variables["LANG"] = "C.UTF-8"
+	}
+	return entries(variables)
+}
+
+// variables are this program's own, completed.
+func (a Account) variables() map[string]string {
 	variables := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, each := range os.Environ() {
 		name, value, _ := strings.Cut(each, "=")
@@ -84,11 +104,10 @@ func (a Account) environment(sent map[string]string) []string {
 	if a.Shell != "" {
 		variables["SHELL"] = a.Shell
 	}
-	// Programs ask these whether they run over SSH. The addresses mean nothing: the stream has none.
-	variables["SSH_CLIENT"], variables["SSH_CONNECTION"] = "127.0.0.1 0 22", "127.0.0.1 0 127.0.0.1 22"
-	for name, value := range sent {
-		variables[name] = value
-	}
+	return variables
+}
+
+func entries(variables map[string]string) []string {
 	environment := make([]string, 0, len(variables))
 	for name, value := range variables {
 		environment = append(environment, name+"="+value)

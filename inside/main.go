@@ -8,8 +8,9 @@
 //	inside install copy itself into a directory, for the pods of a workspace
 //	inside run     set directory and environment, and become a command
 //	inside kill    signal every process that has an entry in its environment, and their descendants
+//	inside terminal  attach to a shell that outlives the connection; inside hold is the process that has the shells
 //
-// CodeHub starts it through the runtime's exec. It listens on no port and keeps no state.
+// CodeHub starts it through the runtime's exec. It listens on no port and keeps no state on the disk.
 package main
 
 import (
@@ -24,6 +25,8 @@ const usage = `usage: inside ssh     speak SSH on standard input and output; Cod
        inside install DIRECTORY   copy itself into a directory
        inside run [--cwd DIRECTORY] [--env NAME=VALUE]... -- COMMAND [ARGUMENT]...
        inside kill HUP|KILL NAME=VALUE
+       inside terminal            attach to a shell, told on standard input
+       inside hold start|run DIRECTORY
 `
 
 func main() {
@@ -45,6 +48,12 @@ func main() {
 		os.Exit(serveRequest(os.Stdin, os.Stdout))
 	case command == "kill" && len(arguments) == 2:
 		err = signalMarked(arguments[0], arguments[1])
+	case command == "terminal" && len(arguments) == 0:
+		err = attachTerminal(os.Stdin, os.Stdout)
+	case command == "hold" && len(arguments) == 2 && arguments[0] == "start":
+		err = startDetached(arguments[1])
+	case command == "hold" && len(arguments) == 2 && arguments[0] == "run":
+		err = hold(arguments[1], func() *Processes { return newProcesses(false) })
 	case command == "install" && len(arguments) == 1:
 		err = install("/proc/self/exe", arguments[0])
 	default:
