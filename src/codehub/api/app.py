@@ -20,6 +20,7 @@ from codehub.api.routes import (
     ports,
     savings,
     ssh,
+    terminal,
     tokens,
     users,
     workspace_details,
@@ -74,7 +75,7 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
     )
     app.state.codehub = state
     problems.install(app)
-    add_flat(app, (*(each.router for each in RESOURCES), ssh.sockets))
+    add_flat(app, (*(each.router for each in RESOURCES), ssh.sockets, terminal.sockets))
     dashboard.install(app)
     openapi.install(app)
     app.add_middleware(RequestMiddleware, https=dependencies.settings.is_https)

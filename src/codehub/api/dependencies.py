@@ -84,9 +84,24 @@ class SshTunnel(Protocol):
 class Leases(Protocol):
     """Keeps a workspace awake while a connection is open. Both raise ``RedisUnavailable``."""
 
-    async def take(self, workspace_id: UUID, lease_id: str, *, ttl_seconds: float) -> None: ...
+    async def take(
+        self,
+        workspace_id: UUID,
+        lease_id: str,
+        *,
+        ttl_seconds: float,
+        input_age_seconds: float | None = None,
+    ) -> None:
+        """``input_age_seconds``: since a person last caused something; None: it cannot be told."""
 
-    async def release(self, workspace_id: UUID, lease_id: str, *, ttl_seconds: float) -> None: ...
+    async def release(
+        self,
+        workspace_id: UUID,
+        lease_id: str,
+        *,
+        ttl_seconds: float,
+        input_age_seconds: float | None = None,
+    ) -> None: ...
 
 
 class SshAccess(Protocol):
@@ -117,6 +132,9 @@ class InsideAccess(Protocol):
 
     async def ide_port(self, workspace_id: UUID) -> int | None:
         """The port of its IDE; None: it has none, or does not run. Raises ``EffectError``."""
+
+    async def terminal(self, workspace_id: UUID) -> ExecStream:
+        """Start ``inside terminal``. Raises ``EffectError``."""
 
 
 @dataclass(frozen=True)

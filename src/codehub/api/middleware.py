@@ -53,8 +53,8 @@ _HEADERS: Sequence[tuple[bytes, bytes]] = (
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
-# WebSockets of workspaces' own programs go through the proxy; the API has this one.
-_SOCKETS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/ssh")
+# WebSockets of workspaces' own programs go through the proxy; the API has these.
+_SOCKETS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/(ssh|terminal)")
 # Bodies of any kind and size, which are passed on and not kept.
 _UPLOADS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/files/(content|archive)")
 

@@ -36,6 +36,9 @@ class RuntimeInsideAccess:
         endpoint = await self._runtime.address(workspace_id)
         return endpoint.port if isinstance(endpoint, Address) else None
 
+    async def terminal(self, workspace_id: UUID) -> ExecStream:
+        return await self._runtime.exec(workspace_id, [self._shown_at, "terminal"])
+
 
 def build_inside_access(
     settings: Settings, runtime: Runtime, *, leases: Leases

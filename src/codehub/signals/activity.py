@@ -109,12 +109,13 @@ class ActivityLog:
         *,
         ttl_seconds: float,
         kind: ActivityKind = ActivityKind.WEBSOCKET,
+        input_age_seconds: float | None = None,
     ) -> None:
         """Take or renew a lease and set the idle timer to ttl + lease.
 
         So the timer outlives a proxy that dies, by the ttl.
         """
-        await self.write(leases=[Lease(lease_id, workspace_id, ttl_seconds, kind)])
+        await self.write(leases=[Lease(lease_id, workspace_id, ttl_seconds, kind, input_age_seconds)])
 
     async def release(
         self,
@@ -123,9 +124,11 @@ class ActivityLog:
         *,
         ttl_seconds: float,
         kind: ActivityKind = ActivityKind.WEBSOCKET,
+        input_age_seconds: float | None = None,
     ) -> None:
         """Release a lease. Releasing the last one sets the idle timer to ttl."""
-        await self.write(ended=[Ended(Lease(lease_id, workspace_id, ttl_seconds, kind))])
+        lease = Lease(lease_id, workspace_id, ttl_seconds, kind, input_age_seconds)
+        await self.write(ended=[Ended(lease)])
 
     async def touch(
         self, workspace_id: UUID, ttl_seconds: float, kind: ActivityKind = ActivityKind.HTTP

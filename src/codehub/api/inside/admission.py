@@ -6,7 +6,7 @@ The lease keeps it awake meanwhile, as an open page does. The request ends with 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -24,7 +24,7 @@ from codehub.signals.connection import RedisUnavailable
 from codehub.store.workspaces.records import WorkspaceRecord
 
 MAX_AT_ONCE = 16
-"""Requests of one workspace at a time, in one replica: each is a process there."""
+"""Requests and terminals of one workspace at a time, in one replica: each is a process there."""
 
 WAKE_SECONDS = 7.0
 RENEWAL_SECONDS = 30.0
@@ -46,15 +46,23 @@ async def admitted(
     if access is None:
         raise Refused("unavailable", _NOT_AVAILABLE)
     record = await _running(record, caller, state, wake=wake)
+    lease = _leased(access.leases, record) if is_use else contextlib.nullcontext()
+    with place_in(record):
+        async with lease, _ends_with_rights(caller, state):
+            yield access
+
+
+@contextlib.contextmanager
+def place_in(record: WorkspaceRecord) -> Iterator[None]:
+    """Hold one of the workspace's places. Raises if all are taken."""
+    workspace_id = record.view.id
     if _under_way[workspace_id] >= MAX_AT_ONCE:
         raise Refused(
             "busy", f"{record.name} has {MAX_AT_ONCE} commands and transfers under way. Try again later."
         )
     _under_way[workspace_id] += 1
     try:
-        lease = _leased(access.leases, record) if is_use else contextlib.nullcontext()
-        async with lease, _ends_with_rights(caller, state):
-            yield access
+        yield
     finally:
         _under_way[workspace_id] -= 1
         if not _under_way[workspace_id]:

@@ -13,10 +13,10 @@ from starlette.websockets import WebSocketDisconnect
 from codehub.api import problems
 from codehub.api.auth import Caller, caller_of_socket
 from codehub.api.dependencies import SshAccess
+from codehub.api.inside.endings import CLOSED, ENDING, LOST, STOPPED
 from codehub.api.routes.router import PREFIX, api_router
 from codehub.api.routes.workspaces import find_visible
 from codehub.api.schemas.ssh import SshHost
-from codehub.api.ssh.endings import CLOSED, ENDING, LOST, STOPPED
 from codehub.api.ssh.session import SshSession
 from codehub.api.state import AppState, State
 from codehub.domain.errors import CodeHubError
@@ -74,10 +74,10 @@ async def connect(
         async with state.sessions.begin() as session:
             await record_use(session, "ssh", workspace_id, actor=caller.actor)
     except CodeHubError as error:
-        await _refuse(socket, problems.of_error(error))
+        await refuse(socket, problems.of_error(error))
         return
     except DATABASE_FAILED as error:
-        await _refuse(socket, problems.of_database_error(error))
+        await refuse(socket, problems.of_database_error(error))
         return
     await socket.accept()
     log.info("ssh opened", workspace_id=str(workspace_id), user_id=str(caller.user.id))
@@ -129,6 +129,7 @@ def _how_to_wake(record: WorkspaceRecord) -> str:
     return f"To wake it: codehub ssh --wake {record.name}"
 
 
-async def _refuse(socket: WebSocket, answer: Response) -> None:
+async def refuse(socket: WebSocket, answer: Response) -> None:
+    """Answer a WebSocket that is not accepted, over HTTP."""
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has left
         await socket.send_denial_response(answer)

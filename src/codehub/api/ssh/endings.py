@@ -1,4 +1,4 @@
-"""Say why an SSH session ended, and remember whose session ended with its workspace.
+"""Remember whose SSH session ended with its workspace.
 
 An editor that lost its connection opens a new one by itself, for hours. It must not wake what was put to sleep. So
 whoever had a session when the workspace was stopped, or lost it before, and comes back within ten minutes, is refused
@@ -6,7 +6,6 @@ unless the request says that a person asked for it. Every refused try starts the
 forgot never wakes anything.
 """
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from codehub.kit.cache import TtlCache
@@ -15,27 +14,6 @@ from codehub.signals.rate_limit import RateLimit
 COMES_BACK_SECONDS = 600.0
 MAX_OWN = 4096
 _UNLIMITED = 1_000_000
-
-
-@dataclass(frozen=True)
-class SessionEnd:
-    """How a session ended: the WebSocket's code, and one line for the person."""
-
-    code: int
-    reason: str
-
-
-CLOSED = SessionEnd(1000, "")
-LOST = SessionEnd(1001, "The connection was lost.")
-STOPPED = SessionEnd(4001, "The workspace was stopped or put to sleep. To wake it: codehub ssh --wake NAME")
-ENDING = SessionEnd(1001, "This CodeHub process ends: connect again.")
-REVOKED = SessionEnd(4002, "You were signed out, or the token was revoked.")
-DELETED = SessionEnd(4003, "The workspace was deleted.")
-BROKEN = SessionEnd(4004, "The workspace is in error: codehub ws explain NAME says why.")
-NOT_STARTED = SessionEnd(4005, "The workspace did not start in time: codehub ws explain NAME says why.")
-NO_TUNNEL = SessionEnd(
-    4006, "CodeHub could not connect into the workspace: stop and start it once. The server's log says why."
-)
 
 
 class EndedClients:

@@ -1,0 +1,36 @@
+"""How a person's session in a workspace ended: SSH (``api/ssh``) and terminals (``api/terminal``)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SessionEnd:
+    """How a session ended: the WebSocket's code, and one line for the person."""
+
+    code: int
+    reason: str
+
+
+CLOSED = SessionEnd(1000, "")
+LOST = SessionEnd(1001, "The connection was lost.")
+STOPPED = SessionEnd(4001, "The workspace was stopped or put to sleep. To wake it: codehub ssh --wake NAME")
+ENDING = SessionEnd(1001, "This CodeHub process ends: connect again.")
+REVOKED = SessionEnd(4002, "You were signed out, or the token was revoked.")
+DELETED = SessionEnd(4003, "The workspace was deleted.")
+BROKEN = SessionEnd(4004, "The workspace is in error: codehub ws explain NAME says why.")
+NOT_STARTED = SessionEnd(4005, "The workspace did not start in time: codehub ws explain NAME says why.")
+NO_TUNNEL = SessionEnd(
+    4006, "CodeHub could not connect into the workspace: stop and start it once. The server's log says why."
+)
+
+# Of terminals. A browser shows words of its own for each code.
+TAKEN_OVER = SessionEnd(4007, "The terminal was opened somewhere else.")
+SHELL_ENDED = SessionEnd(4008, "The shell has ended.")
+TOO_MANY_SHELLS = SessionEnd(4009, "The workspace has as many terminals open as it may.")
+NO_SHELL = SessionEnd(4010, "There is no shell in this workspace.")
+NOT_AVAILABLE = SessionEnd(
+    4011, "Terminals are not available here. On the server, codehub doctor says why (ssh)."
+)
+BUSY = SessionEnd(4012, "The workspace has too many commands, transfers and terminals under way.")
+MISUSED = SessionEnd(1008, "Not what a terminal sends.")
+AWAY = SessionEnd(1013, "Try again in a moment.")

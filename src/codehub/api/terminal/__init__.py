@@ -1,0 +1,1 @@
+"""Connect people to shells that ``inside`` holds in their workspaces, over a WebSocket."""
