@@ -25,6 +25,7 @@ import "./app.css";
 // The list comes with the first load; every other page when somebody opens it.
 const WorkspacePage = lazy(() => import("./pages/workspace"));
 const FilesPage = lazy(() => import("./pages/files"));
+const TerminalPage = lazy(() => import("./pages/terminal"));
 const TokensPage = lazy(() => import("./pages/tokens"));
 const AccountPage = lazy(() => import("./pages/account"));
 const AdminPages = lazy(() => import("./pages/admin"));
@@ -96,6 +97,8 @@ function pageFor(path: string, user: User): ReactNode {
   if (workspace?.id) return <WorkspacePage id={workspace.id} key={workspace.id} />;
   const files = match("/workspaces/:id/files", path);
   if (files?.id) return <FilesPage id={files.id} key={files.id} />;
+  const terminal = match("/workspaces/:id/terminal", path);
+  if (terminal?.id) return <TerminalPage id={terminal.id} key={terminal.id} />;
   if (match("/tokens", path)) return <TokensPage />;
   if (match("/account", path)) return <AccountPage />;
   const admin = match("/admin/:section", path) ?? match("/admin", path);

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from codehub.api.app import end_streams
-from codehub.api.ssh.endings import ENDING
+from codehub.api.inside.endings import ENDING
 from codehub.api.ssh.session import IDENTIFICATION, SESSIONS
 from codehub.services.ssh_host_keys import host_key_seed
 from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace, serve, user_id

@@ -86,21 +86,26 @@ function Head({ workspace }: { workspace: Workspace }) {
         </h1>
       )}
       {workspace.deleted_at === null && (
-        <Menu
-          label={m.actions.moreFor(workspace.name)}
-          className="button"
-          button={
-            <>
-              {m.app.more}
-              <Icon name="down" />
-            </>
-          }
-          items={[
-            ...quiet,
-            "line",
-            { label: m.actions.delete, onSelect: () => setRemoving(true), tone: "danger" },
-          ]}
-        />
+        <div className="detail__tools">
+          <Link className="button" href={`/workspaces/${workspace.id}/terminal`}>
+            {m.terminal.title}
+          </Link>
+          <Menu
+            label={m.actions.moreFor(workspace.name)}
+            className="button"
+            button={
+              <>
+                {m.app.more}
+                <Icon name="down" />
+              </>
+            }
+            items={[
+              ...quiet,
+              "line",
+              { label: m.actions.delete, onSelect: () => setRemoving(true), tone: "danger" },
+            ]}
+          />
+        </div>
       )}
       {removing && <DeleteDialog workspace={workspace} onClose={() => setRemoving(false)} />}
     </div>

@@ -178,6 +178,7 @@ export function CardMenu(props: CardMenuProps) {
     ...first,
     { label: m.actions.details, onSelect: () => navigate(`/workspaces/${workspace.id}`) },
     { label: m.actions.files, onSelect: () => navigate(`/workspaces/${workspace.id}/files`) },
+    { label: m.terminal.title, onSelect: () => navigate(`/workspaces/${workspace.id}/terminal`) },
     { label: m.actions.rename, onSelect: props.onRename },
     "line",
     ...useRareActions(workspace),
