@@ -76,14 +76,12 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
         caller: Principal,
         *,
         state: AppState,
-        leases: Leases,
     ) -> None:
         self._socket = socket
         self._record = record
         self._id = record.view.id
         self._caller = caller
         self._state = state
-        self._leases = leases
         self._received: asyncio.Queue[bytes] = asyncio.Queue(WAITING_MESSAGES)
         self._is_running = asyncio.Event()
         self._end: asyncio.Future[SessionEnd] = asyncio.get_running_loop().create_future()
@@ -108,6 +106,10 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
                     await cancel_and_wait(tasks)
         finally:
             self.gauge.dec()
+
+    @property
+    @abstractmethod
+    def _leases(self) -> Leases: ...
 
     @abstractmethod
     async def _open_once(self) -> TunnelT:

@@ -12,7 +12,7 @@ import structlog
 from fastapi import WebSocket
 from prometheus_client import Gauge
 
-from codehub.api.dependencies import SshAccess, SshTunnel
+from codehub.api.dependencies import Leases, SshAccess, SshTunnel
 from codehub.api.inside.endings import NO_TUNNEL, SessionEnd
 from codehub.api.inside.session import WorkspaceSession
 from codehub.api.state import AppState
@@ -43,9 +43,13 @@ class SshSession(WorkspaceSession[SshTunnel]):
         access: SshAccess,
         keep: bool,
     ) -> None:
-        super().__init__(socket, record, caller, state=state, leases=access.leases)
+        super().__init__(socket, record, caller, state=state)
         self._access = access
         self._keep = keep
+
+    @property
+    def _leases(self) -> Leases:
+        return self._access.leases
 
     async def run(self) -> SessionEnd:
         """Carry the connection until anything ends it."""

@@ -21,7 +21,7 @@ from typing import Any, assert_never
 from fastapi import WebSocket
 from prometheus_client import Gauge
 
-from codehub.api.dependencies import InsideAccess
+from codehub.api.dependencies import InsideAccess, Leases
 from codehub.api.inside.endings import (
     MISUSED,
     NO_SHELL,
@@ -97,7 +97,7 @@ class TerminalSession(WorkspaceSession[ExecStream]):
         access: InsideAccess,
         request: TerminalRequest,
     ) -> None:
-        super().__init__(socket, record, caller, state=state, leases=access.leases)
+        super().__init__(socket, record, caller, state=state)
         self._access = access
         self._request = request
         self._received = asyncio.Queue()  # bounded by MAX_WAITING_BYTES
@@ -107,6 +107,10 @@ class TerminalSession(WorkspaceSession[ExecStream]):
         self._shown = asyncio.Event()
         # Opening a terminal is a person's doing, coming back is not.
         self._input_at = None if request.resume else monotonic()
+
+    @property
+    def _leases(self) -> Leases:
+        return self._access.leases
 
     def _input_age(self) -> float | None:
         return None if self._input_at is None else monotonic() - self._input_at
