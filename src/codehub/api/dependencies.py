@@ -138,6 +138,16 @@ class InsideAccess(Protocol):
 
 
 @dataclass(frozen=True)
+class SshGatewayAddress:
+    """How people reach the SSH gateway, and the key it shows. ``host_key``: public, as ``known_hosts`` has it."""
+
+    host: str
+    port: int
+    host_key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class ApiSettings:
     """Settings of the API.
 
@@ -145,6 +155,7 @@ class ApiSettings:
     addresses whose ``X-Forwarded-For`` is used, besides the Unix socket's. ``max_retries`` is the Reconciler's,
     shown to people. ``ties_home_to_node``: whether homes of an image are on one node of several, and lost with it.
     ``price``: of an hour of a running workspace.
+    ``ssh_gateway`` None: there is none.
     """
 
     base_url: str
@@ -159,6 +170,7 @@ class ApiSettings:
     heartbeat_seconds: float = 30.0
     ties_home_to_node: Callable[[str], bool] = never_tied
     price: Price | None = None
+    ssh_gateway: SshGatewayAddress | None = None
 
     @property
     def is_https(self) -> bool:

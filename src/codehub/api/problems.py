@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from codehub.api.field_errors import describe
 from codehub.api.routes.methods import methods_at
 from codehub.domain.errors import CodeHubError, EffectError
+from codehub.domain.ssh_keys import UnfitKeyError
 from codehub.services.errors import LimitReached
 from codehub.services.sign_in import TooManyAttempts
 from codehub.store.errors import DATABASE_FAILED, is_outage
@@ -52,6 +53,10 @@ KINDS: Mapping[str, Kind] = {
     "method_not_allowed": Kind(405, "Method not allowed", "This address does not know that method."),
     "name_taken": Kind(409, "Name taken", "a workspace named 'thesis' exists already"),
     "username_taken": Kind(409, "Username taken", "there is a user 'ann' already"),
+    "key_taken": Kind(409, "The key is taken", "You have this key already, as 'laptop'."),
+    "too_many_keys": Kind(
+        409, "Too many keys", "You have 50 keys, which is as many as one may have. Remove one first."
+    ),
     "deleted": Kind(409, "Deleted", "Deleted workspaces cannot be changed."),
     "archived": Kind(
         409, "Archived", "The workspace is archived or on its way there; there is nothing to stop."
@@ -71,6 +76,7 @@ KINDS: Mapping[str, Kind] = {
     "unknown_image": Kind(422, "Unknown image", "There is no image 'vim'. Known: jupyterlab."),
     "unfit_username": Kind(422, "Unfit username", "'ann!' cannot be a username."),
     "unfit_password": Kind(422, "Unfit password", "A password needs at least 8 characters."),
+    "unfit_key": Kind(422, "Unfit key", "These are several lines. Add one key at a time."),
     "rate_limited": Kind(429, "Too many attempts", "Too many failed attempts. Try again in 42 s."),
     "busy": Kind(429, "Too much at once", "thesis has 16 commands and transfers under way. Try again later."),
     "limit_user": Kind(429, "Your limit is reached", "You run 2 of 2 workspaces that may run at a time."),
@@ -90,6 +96,7 @@ FIELD_OF: Mapping[str, str] = {
     "unknown_image": "image_ref",
     "unfit_username": "username",
     "unfit_password": "password",
+    "unfit_key": "public_key",
 }
 
 _OF_STATUS: Mapping[int, str] = {
@@ -173,7 +180,8 @@ def of_error(error: CodeHubError) -> Response:
     if isinstance(error, Invalid):
         more["errors"] = error.errors
     elif code in FIELD_OF:
-        more["errors"] = [_own_error(FIELD_OF[code], str(error), code=code)]
+        reason = error.reason if isinstance(error, UnfitKeyError) else code
+        more["errors"] = [_own_error(FIELD_OF[code], str(error), code=reason)]
     headers = {"WWW-Authenticate": 'Bearer realm="codehub"'} if code == "unauthorized" else None
     return problem(code, str(error), headers=headers, **more)
 

@@ -19,6 +19,22 @@ class Token(TypedDict):
     expires_at: str | None
 
 
+class SshKey(TypedDict):
+    id: str
+    name: str
+    public_key: str
+    fingerprint: str
+    added_at: str
+    last_used_at: str | None
+
+
+class SshGateway(TypedDict):
+    host: str
+    port: int
+    host_key: str
+    fingerprint: str
+
+
 class ErrorInfo(TypedDict):
     reason: str
     message: str

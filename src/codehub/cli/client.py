@@ -26,6 +26,8 @@ from codehub.cli.answers import (
     Overview,
     Ports,
     Savings,
+    SshGateway,
+    SshKey,
     Token,
     User,
     Workspace,
@@ -138,6 +140,19 @@ class Client:
 
     def revoke_token(self, token_id: str) -> None:
         self._call("DELETE", f"/tokens/{token_id}")
+
+    # Public keys
+
+    def ssh_keys(self) -> tuple[list[SshKey], SshGateway | None]:
+        """Return one's own keys, newest first, and where they are used."""
+        answer = self._call("GET", "/ssh-keys")
+        return cast(list[SshKey], answer["items"]), cast(SshGateway | None, answer["gateway"])
+
+    def add_ssh_key(self, name: str, public_key: str) -> SshKey:
+        return cast(SshKey, self._call("POST", "/ssh-keys", body={"name": name, "public_key": public_key}))
+
+    def remove_ssh_key(self, key_id: str) -> None:
+        self._call("DELETE", f"/ssh-keys/{key_id}")
 
     # Workspaces
 

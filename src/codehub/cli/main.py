@@ -17,6 +17,7 @@ from codehub.cli import (
     database,
     doctor,
     inside,
+    keys,
     ports,
     serving,
     settings,
@@ -45,6 +46,7 @@ ssh.register(app)
 inside.register(app)
 ports.register(app, workspaces.app)
 app.add_typer(workspaces.app, name="ws")
+app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(users.app, name="user")
 

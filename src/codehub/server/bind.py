@@ -61,8 +61,8 @@ class Bind:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def take(bind: Bind) -> socket.socket:
-    """Bind a socket to the address, not yet listening.
+def take(bind: Bind, variable: str = "CODEHUB_BIND") -> socket.socket:
+    """Bind a socket to the address, not yet listening. ``variable``: the setting that names it.
 
     Raises ``PortTakenError`` or ``AddressUnusableError`` with a sentence for people.
     """
@@ -72,7 +72,7 @@ def take(bind: Bind) -> socket.socket:
         )[0]
     except socket.gaierror as error:
         raise AddressUnusableError(
-            f"CODEHUB_BIND={bind}: there is no host of that name ({error.strerror}). "
+            f"{variable}={bind}: there is no host of that name ({error.strerror}). "
             "Use an address of this machine, such as 127.0.0.1:8000."
         ) from error
     taken = socket.socket(family, kind, proto)
@@ -84,26 +84,26 @@ def take(bind: Bind) -> socket.socket:
         taken.bind(address)
     except OSError as error:
         taken.close()
-        raise explain_bind_error(error, bind) from error
+        raise explain_bind_error(error, bind, variable) from error
     taken.setblocking(False)
     return taken
 
 
-def explain_bind_error(error: OSError, bind: Bind) -> CodeHubError:
+def explain_bind_error(error: OSError, bind: Bind, variable: str = "CODEHUB_BIND") -> CodeHubError:
     match error.errno:
         case errno.EADDRINUSE:
             return PortTakenError(
                 f"Port {bind.port} on {bind.host} is taken by another program. "
                 "Stop that one, or choose another port, for example "
-                f"CODEHUB_BIND={Bind(bind.host, bind.port + 1 if bind.port < 65535 else 8000)}."
+                f"{variable}={Bind(bind.host, bind.port + 1 if bind.port < 65535 else 8000)}."
             )
         case errno.EACCES:
             return AddressUnusableError(
-                f"CODEHUB_BIND={bind}: only root may listen on port {bind.port}. Choose one from 1024 on."
+                f"{variable}={bind}: only root may listen on port {bind.port}. Choose one from 1024 on."
             )
         case _:
             return AddressUnusableError(
-                f"CODEHUB_BIND={bind}: cannot listen there ({error.strerror}). "
+                f"{variable}={bind}: cannot listen there ({error.strerror}). "
                 "Use an address of this machine, such as 127.0.0.1:8000."
             )
 

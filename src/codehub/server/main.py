@@ -34,6 +34,7 @@ from codehub.server.proxy import supervisor
 from codehub.server.proxy.process import run_proxy, upstream_of
 from codehub.server.sandbox_rule import require_sandbox, warn_without_sandbox
 from codehub.server.settings.tree import ProcessRole, Settings
+from codehub.server.ssh_gateway import serving_ssh, taken_port
 from codehub.services.accounts import FirstAdmin
 from codehub.store.outage import on_loop_error
 
@@ -62,7 +63,10 @@ class Run:
 
 async def run_server(settings: Settings, run: Run) -> None:
     """Run the server until cancelled. Raises ``CodeHubError`` if it cannot start."""
-    with contextlib.closing(binding.take(settings.http.bind)) as taken:
+    with (
+        contextlib.closing(binding.take(settings.http.bind)) as taken,
+        taken_port(settings) as (settings, taken_ssh),
+    ):
         bind = binding.bound_to(taken, settings.http.bind)
         require_sandbox(settings)  # before anything is made
         warn_without_sandbox(settings)
@@ -83,7 +87,9 @@ async def run_server(settings: Settings, run: Run) -> None:
             application = await wiring.build(settings, where)
             try:
                 await application.start()
-                await _serve(application, settings, run, where=where, taken=taken, bind=bind)
+                await _serve(
+                    application, settings, run, where=where, taken=taken, taken_ssh=taken_ssh, bind=bind
+                )
             finally:
                 await application.stop(stop_workspaces=run.stop_workspaces)
 
@@ -95,6 +101,7 @@ async def _serve(
     *,
     where: Endpoints,
     taken: socket.socket,
+    taken_ssh: socket.socket | None,
     bind: binding.Bind,
 ) -> None:
     """Serve HTTP until cancelled: behind the proxy's processes, or directly without the proxy role."""
@@ -105,6 +112,7 @@ async def _serve(
         # Before requests are drained: the next leader does not wait for the last download.
         stack.push_async_callback(application.step_down)
         stack.callback(end_streams, application.asgi)
+        await stack.enter_async_context(serving_ssh(application.ssh_gateway, taken_ssh, settings))
         if has_proxy:
             await stack.enter_async_context(
                 supervisor.proxies(settings, where, taken=taken, api=supervisor.path_of(listening))

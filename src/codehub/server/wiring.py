@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -26,6 +27,7 @@ from codehub.server.settings.prices import PriceSettings
 from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.server.shared_parts import redis_link, running_limits, use_policy
 from codehub.server.ssh_access import build_ssh_access
+from codehub.server.ssh_gateway import build_ssh_gateway, gateway_address
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
 from codehub.services.savings import Price
@@ -47,6 +49,9 @@ from codehub.store.db.connections import (
 from codehub.store.db.pool import Pool
 from codehub.store.workspaces import queries
 
+if TYPE_CHECKING:
+    from codehub.api.ssh.gateway.port import GatewayPort
+
 log = structlog.get_logger(__name__)
 
 
@@ -61,6 +66,7 @@ class Application:
     postgres_fallback: PostgresFallback
     runtime: HostedRuntime
     control_plane: ControlPlane | None
+    ssh_gateway: "GatewayPort | None" = None
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def start(self) -> None:
@@ -119,7 +125,9 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     control_plane = _control_plane(settings, parts)
     live, activity = LiveFeed(redis), ActivityLog(redis)
     dependencies = ApiDependencies(
-        settings=_api_settings(settings),
+        settings=replace(
+            _api_settings(settings), ssh_gateway=gateway_address(settings, secret=installation.secret)
+        ),
         sessions=sessions,
         read_sessions=reading_session_factory(pool),  # autocommit: reading needs no BEGIN and no ROLLBACK
         live=live,
@@ -135,8 +143,10 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         inside=build_inside_access(settings, runtime, leases=activity),
         verify_principal=lambda value: _verified_user(value, installation.secret),
     )
+    app = create_app(dependencies)
     return Application(
-        asgi=create_app(dependencies),
+        asgi=app,
+        ssh_gateway=build_ssh_gateway(app.state.codehub, secret=installation.secret),
         pool=pool,
         redis=redis,
         live=live,

@@ -1,4 +1,4 @@
-"""Resolve a session cookie or API token to a person.
+"""Resolve a session cookie, API token or SSH key to a person.
 
 Every request does this, so results are cached for 2 s in the process. Ending a session, revoking a token or
 disabling a user removes them at once from this process's cache and announces it to the others; a process that
@@ -17,7 +17,7 @@ from uuid import UUID
 from codehub.kit.batching import Batched
 from codehub.kit.cache import TtlCache
 from codehub.services.workspaces import Actor
-from codehub.store.accounts import sessions, tokens, users
+from codehub.store.accounts import sessions, ssh_keys, tokens, users
 from codehub.store.accounts.secrets import hash_secret
 from codehub.store.accounts.users import UserRecord
 from codehub.store.db.session import Sessions
@@ -33,11 +33,12 @@ MAX_CACHED = 10_000
 
 @dataclass(frozen=True)
 class Principal:
-    """A person and their proof: a session, a token, or neither if the proxy vouches."""
+    """A person and their proof: a session, a token, an SSH key, or none if the proxy vouches."""
 
     user: UserRecord
     session_id: UUID | None = None
     token_id: UUID | None = None
+    key_id: UUID | None = None
 
     @property
     def actor(self) -> Actor:
@@ -94,6 +95,18 @@ class Identities:
         """Find an enabled user by id, for a caller that has authenticated them."""
         return await self._find(f"u{user_id}", self._user_lookups, fresh=fresh)
 
+    async def of_ssh_key(self, fingerprint: str) -> Principal | None:
+        """Find the person of a public key. Whoever calls this verifies the signature. Not cached: sign-ins are rare."""
+        async with self._reading() as session:
+            found = await ssh_keys.find_valid(session, fingerprint)
+        return Principal(found[1], key_id=found[0].id) if found is not None else None
+
+    async def record_ssh_key_use(self, key_id: UUID) -> None:
+        """Record that somebody signed in by this key."""
+        if self._is_due(key_id):
+            async with self._sessions.begin() as session:
+                await ssh_keys.touch(session, key_id)
+
     async def changed(self, user_id: UUID) -> None:
         """Invalidate this person's cache entries in every process.
 
@@ -111,10 +124,11 @@ class Identities:
     async def ended(self, principals: Collection[Principal]) -> set[Principal]:
         """Return which of these principals are no longer valid.
 
-        Two or three queries however many there are.
+        Two to four queries however many there are.
         """
         session_ids = {each.session_id for each in principals if each.session_id is not None}
         token_ids = {each.token_id for each in principals if each.token_id is not None}
+        key_ids = {each.key_id for each in principals if each.key_id is not None}
         user_ids = {each.user.id for each in principals}
         async with self._reading() as session:
             valid: set[UUID] = set()
@@ -122,6 +136,8 @@ class Identities:
                 valid |= await sessions.find_valid_ids(session, session_ids)
             if token_ids:
                 valid |= await tokens.find_valid_ids(session, token_ids)
+            if key_ids:
+                valid |= await ssh_keys.find_valid_ids(session, key_ids)
             enabled = await users.find_enabled_ids(session, user_ids)
         return {
             each
@@ -129,6 +145,7 @@ class Identities:
             if each.user.id not in enabled
             or (each.session_id is not None and each.session_id not in valid)
             or (each.token_id is not None and each.token_id not in valid)
+            or (each.key_id is not None and each.key_id not in valid)
         }
 
     async def session_has_ended(self, session_id: UUID) -> bool:

@@ -68,6 +68,12 @@ class UsernameTaken(StoreError):
     code = "username_taken"
 
 
+class SshKeyTaken(StoreError):
+    """Somebody has registered this public key already."""
+
+    code = "key_taken"
+
+
 def is_outage(error: BaseException) -> bool:
     """Return whether the error is an outage, so that a retry may succeed.
 

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from tests.integration.api.environment import ApiEnvironment, create_workspace, user_id
 from tests.support.archive_forgery import plant
+from tests.unit.domain.test_ssh_keys import written
 
 WHO = ("nobody", "owner", "other", "admin", "token", "disabled")
 
@@ -53,6 +54,9 @@ TABLE = [
     Call("GET", "/api/v1/tokens", everyone(200)),
     Call("POST", "/api/v1/tokens", everyone(201), {"name": "ci"}),
     Call("DELETE", "/api/v1/tokens/{token_id}", (401, 404, 404, 404, 404, 401)),
+    Call("GET", "/api/v1/ssh-keys", everyone(200)),
+    Call("POST", "/api/v1/ssh-keys", everyone(201), {"name": "laptop"}),
+    Call("DELETE", "/api/v1/ssh-keys/{key_id}", (401, 204, 404, 404, 204, 401)),  # ann's
     Call("GET", "/api/v1/workspaces", everyone(200)),
     Call("POST", "/api/v1/workspaces", everyone(201), {"name": "new"}),
     Call("GET", WS, mine(200)),
@@ -114,6 +118,18 @@ async def everybody(environment: ApiEnvironment) -> dict[str, httpx.AsyncClient]
     }
 
 
+def new_key(who: str) -> dict[str, str]:
+    """A public key for each: it belongs to one person."""
+    return {"name": who, "public_key": written("ssh-ed25519", who.encode().ljust(32))}
+
+
+async def added_key(client: httpx.AsyncClient, who: str) -> str:
+    """The id of a new key of this person's."""
+    answer = await client.post("/api/v1/ssh-keys", json=new_key(who))
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
 def test_every_route_is_in_the_table(environment: ApiEnvironment) -> None:
     routes = {
         (method.upper(), path)
@@ -134,6 +150,7 @@ async def test_who_may_call_what(environment: ApiEnvironment, call: Call) -> Non
         path = call.path.format(
             workspace_id=workspace["id"],
             token_id=uuid4(),
+            key_id=await added_key(people["token"], who) if "{key_id}" in call.path else None,
             user_id=uuid4(),
             op_id=archive.op_id,
             attempt=archive.attempt,
@@ -143,6 +160,8 @@ async def test_who_may_call_what(environment: ApiEnvironment, call: Call) -> Non
             body = {"name": f"new for {who}"}
         if call.path == "/api/v1/auth/login":
             body = {"username": f"no-{who}", "password": "wrong password"}
+        if call.path == "/api/v1/ssh-keys" and call.method == "POST":
+            body = new_key(who)
         answer = await people[who].request(call.method, path, json=body)
         assert answer.status_code == expected, (who, answer.text)
         if call.path == WS + "/start":

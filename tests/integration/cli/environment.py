@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from codehub.api.app import create_app, end_streams
-from codehub.api.dependencies import ApiDependencies, ApiSettings, InsideAccess, SshAccess
+from codehub.api.dependencies import (
+    ApiDependencies,
+    ApiSettings,
+    InsideAccess,
+    SshAccess,
+    SshGatewayAddress,
+)
 from codehub.domain.states import Role
 from codehub.server.control_plane import ControlPlane
 from codehub.server.coordinator_health import CoordinatorHealth
@@ -37,6 +44,7 @@ from codehub.store.db.pool import Pool
 from tests.support import accounts
 from tests.support.accounts import PASSWORD
 from tests.support.control import ControlEnvironment
+from tests.support.gateway import address_of_gateway, gateway_socket, serve_gateway
 from tests.support.instance import COMMAND, Outcome, codehub, process_variables
 from tests.support.waiting import until
 
@@ -51,6 +59,7 @@ class CliEnvironment:
     limits: RunningLimits = field(default_factory=RunningLimits)
     plane: ControlPlane | None = None
     with_ssh: bool = False
+    gateway: SshGatewayAddress | None = None
     ssh: SshAccess | None = None
     inside: InsideAccess | None = None
     _port: socket.socket = field(default_factory=lambda: _reuseport(0))
@@ -69,7 +78,18 @@ class CliEnvironment:
                 self.control.settings, runtime, secret=b"secret", leases=ActivityLog(self.link)
             )
             self.inside = build_inside_access(self.control.settings, runtime, leases=ActivityLog(self.link))
-        app = create_app(self._dependencies(live, runtime))
+        with_gateway = gateway_socket() if self.with_ssh else contextlib.nullcontext()
+        with with_gateway as taken_ssh:
+            if taken_ssh is not None:
+                self.gateway = address_of_gateway(taken_ssh)
+            app = create_app(self._dependencies(live, runtime))
+            async with serve_gateway(app, taken_ssh), self._http(app, live):
+                yield
+        await runtime.close()
+        await live.close()
+
+    @asynccontextmanager
+    async def _http(self, app: FastAPI, live: LiveFeed) -> AsyncIterator[None]:
         config = uvicorn.Config(
             app,
             http="httptools",
@@ -96,8 +116,6 @@ class CliEnvironment:
                 server.should_exit = True
                 await task
                 taken.close()
-        await runtime.close()
-        await live.close()
 
     @asynccontextmanager
     async def controlled(self) -> AsyncIterator[None]:
@@ -140,7 +158,7 @@ class CliEnvironment:
 
         reading = connections.reading_session_factory(self.pool)
         return ApiDependencies(
-            settings=ApiSettings(base_url=self.url, limits=self.limits),
+            settings=ApiSettings(base_url=self.url, limits=self.limits, ssh_gateway=self.gateway),
             sessions=self.control.sessions,
             read_sessions=reading,
             live=live,

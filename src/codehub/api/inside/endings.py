@@ -5,23 +5,41 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SessionEnd:
-    """How a session ended: the WebSocket's code, and one line for the person."""
+    """How a session ended: the WebSocket's code, one sentence for the person, and what helps who has our command."""
 
     code: int
-    reason: str
+    sentence: str
+    command: str = ""
 
+    @property
+    def reason(self) -> str:
+        """One line for somebody who has our command."""
+        return f"{self.sentence} {self.command}".rstrip()
+
+
+_EXPLAIN = "codehub ws explain NAME says why."
 
 CLOSED = SessionEnd(1000, "")
 LOST = SessionEnd(1001, "The connection was lost.")
-STOPPED = SessionEnd(4001, "The workspace was stopped or put to sleep. To wake it: codehub ssh --wake NAME")
+STOPPED = SessionEnd(
+    4001, "The workspace was stopped or put to sleep.", "To wake it: codehub ssh --wake NAME"
+)
 ENDING = SessionEnd(1001, "This CodeHub process ends: connect again.")
-REVOKED = SessionEnd(4002, "You were signed out, or the token was revoked.")
+REVOKED = SessionEnd(4002, "You were signed out, or the token or key was revoked.")
 DELETED = SessionEnd(4003, "The workspace was deleted.")
-BROKEN = SessionEnd(4004, "The workspace is in error: codehub ws explain NAME says why.")
-NOT_STARTED = SessionEnd(4005, "The workspace did not start in time: codehub ws explain NAME says why.")
+BROKEN = SessionEnd(4004, "The workspace is in error.", _EXPLAIN)
+NOT_STARTED = SessionEnd(4005, "The workspace did not start in time.", _EXPLAIN)
 NO_TUNNEL = SessionEnd(
     4006, "CodeHub could not connect into the workspace: stop and start it once. The server's log says why."
 )
+
+_CLOSED_BY_CLIENT = 1000
+
+
+def end_of_socket(code: int | None) -> SessionEnd:
+    """How a client left its WebSocket. A proxy that ends says 1001: the client was not asked, and may come back."""
+    return CLOSED if code == _CLOSED_BY_CLIENT else LOST
+
 
 # Of terminals. A browser shows words of its own for each code.
 TAKEN_OVER = SessionEnd(4007, "The terminal was opened somewhere else.")

@@ -1,20 +1,18 @@
-"""Carry one person's WebSocket into a workspace, whatever is spoken over it: SSH, a terminal.
+"""Carry one person's connection into a workspace, whatever is spoken over it: SSH, a terminal.
 
 It waits while the workspace starts, and ends with the rights of its person, with the workspace, and with either side.
-It holds a lease, like every open connection; that of a process that was killed expires. Subclasses open the tunnel and
-say what messages mean.
+It holds a lease, like every open connection; that of a process that was killed expires. Subclasses speak with the
+client and open the tunnel.
 """
 
 import asyncio
 import contextlib
-import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator
+from typing import Generic, Protocol, TypeVar
 from uuid import uuid4
 
 import structlog
-from fastapi import WebSocket
 from prometheus_client import Gauge
 from starlette.websockets import WebSocketDisconnect
 
@@ -48,7 +46,6 @@ START_SECONDS = 900.0
 LOOK_SECONDS = 15.0  # the workspace is looked at this often, without any news of it
 RENEWAL_SECONDS = 30.0
 RETRY_SECONDS = 0.25
-CLOSED_BY_CLIENT = 1000  # a proxy that ends says 1001: the client was not asked, and may come back by itself
 
 
 class Tunnel(Protocol):
@@ -71,13 +68,11 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
 
     def __init__(
         self,
-        socket: WebSocket,
         record: WorkspaceRecord,
         caller: Principal,
         *,
         state: AppState,
     ) -> None:
-        self._socket = socket
         self._record = record
         self._id = record.view.id
         self._caller = caller
@@ -120,8 +115,12 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
         """Pass on what the tunnel says, and finish at its end. Raises ``EffectError``."""
 
     @abstractmethod
-    async def _take(self, message: Mapping[str, Any]) -> None:
-        """Take a message of the client: put what is meant for the tunnel into the queue."""
+    async def _receive(self) -> None:
+        """Put what the client sends to the tunnel into the queue, and finish when it leaves."""
+
+    @abstractmethod
+    async def _tell_status(self, status: str) -> None:
+        """Tell the client how far the workspace is, which does not run yet."""
 
     async def _send(self, tunnel: TunnelT) -> None:
         with contextlib.suppress(EffectError):  # whoever reads it says so
@@ -153,16 +152,6 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
         self._look(await self._state.workspaces.get(self._id))
         self._finish(CLOSED)
 
-    # The client ---------------------------------------------------------------------------------
-
-    async def _receive(self) -> None:
-        while True:
-            message = await self._socket.receive()
-            if message["type"] == "websocket.disconnect":
-                self._finish(CLOSED if message.get("code") == CLOSED_BY_CLIENT else LOST)
-                return
-            await self._take(message)
-
     # The workspace --------------------------------------------------------------------------------
 
     async def _follow(self, news: LiveSubscription) -> None:
@@ -179,7 +168,7 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
                 continue  # unknown: an outage ends nobody's work
             self._look(record)
             if not self._is_running.is_set() and record is not None:
-                await self._socket.send_text(json.dumps({"status": record.status}))
+                await self._tell_status(record.status)
 
     def _look(self, record: WorkspaceRecord | None) -> None:
         if record is None or record.view.deleted_at is not None:

@@ -67,6 +67,20 @@ TOKEN: dict[str, Any] = {
     "expires_at": "2025-04-01T10:00:00+00:00",
     "last_used_at": None,
 }
+SSH_KEY: dict[str, Any] = {
+    "id": _ID,
+    "name": "laptop",
+    "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII38LAmTqn7IksOkCKTigyQQ14kQ0F8LndRfe+nmkQ2S",
+    "fingerprint": "SHA256:WxML8JEKqn6a2mQEje+Z7z+ElgmfAcZpeRAgOrZ11Qo",
+    "added_at": "2025-01-01T10:00:00+00:00",
+    "last_used_at": None,
+}
+SSH_GATEWAY: dict[str, Any] = {
+    "host": "codehub.example.org",
+    "port": 2222,
+    "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJ9GfX85iiqotD+ELkt1S9yLMdTE1NVAU7ZjPktZN6q",
+    "fingerprint": "SHA256:lTKuXpVfL4OT8vVB+h1O2gzOERv3g81TE/2UmlQZfY0",
+}
 HISTORY_ENTRY: dict[str, Any] = {
     "seq": 41,
     "version": 9,

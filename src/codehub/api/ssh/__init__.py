@@ -1,1 +1,1 @@
-"""Connect people to ``inside ssh`` in their workspaces, over a WebSocket."""
+"""Connect people to ``inside ssh`` in their workspaces, over a WebSocket or the SSH gateway."""

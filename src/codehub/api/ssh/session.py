@@ -1,15 +1,13 @@
-"""Carry one SSH connection between a WebSocket and ``inside ssh`` in a workspace.
+"""Carry one SSH connection between a client and ``inside ssh`` in a workspace.
 
-The client's first bytes wait here while the workspace wakes; the server's identification line is sent at once, so
-that no client's timeout runs meanwhile. What is carried is encrypted: CodeHub cannot read it. Binary messages are SSH's
-bytes, text messages are JSON about the workspace, for people who wait.
+Called by the WebSocket (``routes/ssh``) and by the gateway (``ssh/gateway``); how bytes get to the client is theirs
+(``SshClient``). The client's first bytes wait here while the workspace wakes; the server's identification line is sent
+at once, so that no client's timeout runs meanwhile. What is carried is encrypted: CodeHub cannot read it.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 import structlog
-from fastapi import WebSocket
 from prometheus_client import Gauge
 
 from codehub.api.dependencies import Leases, SshAccess, SshTunnel
@@ -27,6 +25,19 @@ IDENTIFICATION = b"SSH-2.0-CodeHub_1\r\n"
 SESSIONS = Gauge("codehub_ssh_sessions", "Open SSH sessions of this process")
 
 
+class SshClient(Protocol):
+    """The person's side of a connection."""
+
+    async def receive(self) -> bytes | SessionEnd:
+        """The next bytes of the client, or how it left."""
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes to the client. Waits while it does not read."""
+
+    async def tell(self, status: str) -> None:
+        """Say how far the workspace is, if the client can show it."""
+
+
 class SshSession(WorkspaceSession[SshTunnel]):
     """One connection. ``run`` returns how it ended."""
 
@@ -35,7 +46,7 @@ class SshSession(WorkspaceSession[SshTunnel]):
 
     def __init__(
         self,
-        socket: WebSocket,
+        client: SshClient,
         record: WorkspaceRecord,
         caller: Principal,
         *,
@@ -43,7 +54,8 @@ class SshSession(WorkspaceSession[SshTunnel]):
         access: SshAccess,
         keep: bool,
     ) -> None:
-        super().__init__(socket, record, caller, state=state)
+        super().__init__(record, caller, state=state)
+        self._client = client
         self._access = access
         self._keep = keep
 
@@ -53,12 +65,19 @@ class SshSession(WorkspaceSession[SshTunnel]):
 
     async def run(self) -> SessionEnd:
         """Carry the connection until anything ends it."""
-        await self._socket.send_bytes(IDENTIFICATION)
+        await self._client.send(IDENTIFICATION)
         return await super().run()
 
-    async def _take(self, message: Mapping[str, Any]) -> None:
-        if data := message.get("bytes"):
-            await self._received.put(data)
+    async def _receive(self) -> None:
+        while True:
+            received = await self._client.receive()
+            if isinstance(received, SessionEnd):
+                self._finish(received)
+                return
+            await self._received.put(received)
+
+    async def _tell_status(self, status: str) -> None:
+        await self._client.tell(status)
 
     async def _open_once(self) -> SshTunnel:
         return await self._access.open(self._id, keep=self._keep)
@@ -78,7 +97,7 @@ class SshSession(WorkspaceSession[SshTunnel]):
         data = begun[len(IDENTIFICATION) :]
         while True:
             if data:
-                await self._socket.send_bytes(data)
+                await self._client.send(data)
             data = await tunnel.read()
             if not data:
                 await self._finish_at_end()

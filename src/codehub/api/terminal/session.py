@@ -12,11 +12,10 @@ output in one stream, a program that waits for its output to be read would never
 import asyncio
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, assert_never
+from typing import assert_never
 
 from fastapi import WebSocket
 from prometheus_client import Gauge
@@ -30,6 +29,7 @@ from codehub.api.inside.endings import (
     TAKEN_OVER,
     TOO_MANY_SHELLS,
     SessionEnd,
+    end_of_socket,
 )
 from codehub.api.inside.session import WorkspaceSession
 from codehub.api.state import AppState
@@ -97,7 +97,8 @@ class TerminalSession(WorkspaceSession[ExecStream]):
         access: InsideAccess,
         request: TerminalRequest,
     ) -> None:
-        super().__init__(socket, record, caller, state=state)
+        super().__init__(record, caller, state=state)
+        self._socket = socket
         self._access = access
         self._request = request
         self._received = asyncio.Queue()  # bounded by MAX_WAITING_BYTES
@@ -117,11 +118,19 @@ class TerminalSession(WorkspaceSession[ExecStream]):
 
     # The browser ----------------------------------------------------------------------------------
 
-    async def _take(self, message: Mapping[str, Any]) -> None:
-        if data := message.get("bytes"):
-            self._take_input(data)
-        elif (text := message.get("text")) is not None and not self._take_control(text):
-            self._finish(MISUSED)
+    async def _receive(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                self._finish(end_of_socket(message.get("code")))
+                return
+            if data := message.get("bytes"):
+                self._take_input(data)
+            elif (text := message.get("text")) is not None and not self._take_control(text):
+                self._finish(MISUSED)
+
+    async def _tell_status(self, status: str) -> None:
+        await self._tell(status=status)
 
     def _take_input(self, data: bytes) -> None:
         self._waiting_bytes += len(data)

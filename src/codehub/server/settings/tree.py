@@ -30,6 +30,7 @@ from codehub.server.settings.coordinators import (
 from codehub.server.settings.docker import DockerGroup
 from codehub.server.settings.kubernetes import KubernetesGroup
 from codehub.server.settings.prices import PriceSettings
+from codehub.server.settings.ssh import SshSettings
 from codehub.server.settings.variables import (
     EnvironmentSource,
     Group,
@@ -337,6 +338,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings
     redis: RedisSettings
     http: HttpSettings
+    ssh: SshSettings
     admin: AdminSettings
     runtime: RuntimeSettings
     docker: DockerGroup

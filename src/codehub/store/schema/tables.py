@@ -265,6 +265,22 @@ class ApiToken(SQLModel, table=True):
     __table_args__ = (Index("api_tokens_of_user", "user_id", "id"),)
 
 
+class SshKey(SQLModel, table=True):
+    """A public key by which a person signs in to the SSH gateway. Of one person only."""
+
+    __tablename__ = "ssh_keys"
+
+    id: UUID = _plain(Uuid(), primary_key=True)
+    user_id: UUID = _plain(Uuid(), ForeignKey("users.id", ondelete="CASCADE"))
+    name: str = _plain(Text())
+    public_key: str = _plain(Text())
+    fingerprint: str = _plain(Text(), unique=True)
+    added_at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
+    last_used_at: datetime | None = _plain(timestamptz, nullable=True)
+
+    __table_args__ = (Index("ssh_keys_of_user", "user_id", "id"),)
+
+
 class SystemLock(SQLModel, table=True):
     """The leader of each coordinator, and ``epoch``, which fences its writes.
 
@@ -322,6 +338,7 @@ installation = _table("installation")
 users = _table("users")
 sessions = _table("sessions")
 api_tokens = _table("api_tokens")
+ssh_keys = _table("ssh_keys")
 system_locks = _table("system_locks")
 archive_orphans = _table("archive_orphans")
 audit_log = _table("audit_log")

@@ -41,6 +41,22 @@ async def find_many(session: Session, ids: Collection[UUID]) -> list[WorkspaceRe
     return list(await session.exec(_BY_IDS, {"ids": list(ids)}))
 
 
+async def find_named(session: Session, owner_id: UUID, name: str) -> WorkspaceRecord | None:
+    """Find a live workspace of this owner by name.
+
+    SSH clients may write a host's name in small letters: without one of exactly this name, the only one whose name
+    differs in the case of letters.
+    """
+    statement = _RECORD.where(
+        col(Workspace.owner_id) == owner_id,
+        col(Workspace.deleted_at).is_(None),
+        func.lower(col(Workspace.name)) == func.lower(name),
+    )
+    found = list(await session.exec(statement))
+    exact = [each for each in found if each.name == name]
+    return (exact or found)[0] if exact or len(found) == 1 else None
+
+
 async def list_page(
     session: Session,
     *,
