@@ -158,6 +158,8 @@ const ROUTES = [
   ["GET", /^\/images$/, (c) => json(c.response, 200, images)],
   ["GET", /^(\/admin)?\/savings$/, (c) => json(c.response, 200, installation.savings())],
   ["GET", /^\/limits$/, (c) => json(c.response, 200, installation.limits(c.user))],
+  ["GET", /^\/ssh-keys$/, (c) => json(c.response, 200, installation.sshKeys(c.user))],
+  ["POST", /^\/ssh-keys$/, (c) => json(c.response, 201, installation.addSshKey(c.user, c.body))],
   ["GET", /^\/tokens$/, (c) => json(c.response, 200, { items: c.user.tokens, next_cursor: null })],
   ["POST", /^\/tokens$/, (c) => json(c.response, 201, installation.createToken(c.user, c.body))],
   [

@@ -365,6 +365,14 @@ export function makeInstallation() {
       created_at: ago(86400 * 30),
       tokens: [],
     });
+  const sshKeys = ["ann@laptop", "desk at work"].map((name, i) => ({
+    id: randomUUID(),
+    name,
+    public_key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII38LAmTqn7IksOkCKTigyQQ14kQ0F8LndRfe+nmkQ2S",
+    fingerprint: "SHA256:WxML8JEKqn6a2mQEje+Z7z+ElgmfAcZpeRAgOrZ11Qo",
+    added_at: ago(86400 * (i + 2)),
+    last_used_at: i === 0 ? ago(600) : null,
+  }));
   users[0].tokens = [
     {
       id: randomUUID(),
@@ -509,6 +517,22 @@ export function makeInstallation() {
       global: { used: [...workspaces.values()].filter(holds).length, allowed: 100 },
       attempts: 4,
     }),
+    sshKeys: (user) => ({
+      items: user.username === "ann" ? sshKeys : [],
+      next_cursor: null,
+      gateway: {
+        host: "codehub.example.org",
+        port: 2222,
+        host_key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJ9GfX85iiqotD+ELkt1S9yLMdTE1NVAU7ZjPktZN6q",
+        fingerprint: "SHA256:lTKuXpVfL4OT8vVB+h1O2gzOERv3g81TE/2UmlQZfY0",
+      },
+    }),
+    addSshKey() {
+      const message = "These are several lines. Add one key at a time.";
+      throw refuse(422, "unfit_key", message, {
+        errors: [{ field: "public_key", message, code: "key_private", params: {} }],
+      });
+    },
     createToken(user, { name, expires_in_days: days }) {
       const token = {
         id: randomUUID(),

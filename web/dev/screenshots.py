@@ -123,6 +123,14 @@ def create_token(page: Page) -> None:
     page.locator(".secret").wait_for()
 
 
+def add_private_key(page: Page) -> None:
+    page.locator(".ssh-keys__head .button").click()
+    page.locator("dialog textarea").fill("-----BEGIN OPENSSH PRIVATE KEY-----")
+    page.locator("dialog input").fill("laptop")
+    page.locator("dialog .button--primary").click()
+    page.locator("dialog [aria-invalid=true]").first.wait_for()
+
+
 def add_user(page: Page) -> None:
     page.locator(".stack__actions .button--primary").first.click()
     page.locator("dialog").wait_for()
@@ -169,7 +177,10 @@ SCENES: list[tuple[str, str | None, str, str, Setup | None]] = [
     ("tokens-empty", "newcomer", "/tokens", ".empty-line", None),
     ("token-once", "newcomer", "/tokens", ".empty-line", create_token),
     ("tokens-error", "ann", "/tokens", ".table", fail("/tokens")),
-    ("account", "ann", "/account", ".account", None),
+    ("account", "ann", "/account", ".ssh-keys .table", None),
+    ("account-no-keys", "newcomer", "/account", ".ssh-keys .empty-line", None),
+    ("account-add-key", "ann", "/account", ".ssh-keys .table", add_private_key),
+    ("account-error", "ann", "/account", ".ssh-keys", fail("/account")),
     ("admin", "admin", "/admin", ".table", None),
     ("admin-workspaces", "admin", "/admin/workspaces", ".table", None),
     ("admin-users", "admin", "/admin/users", ".table", None),

@@ -506,6 +506,22 @@ export interface components {
       path: string;
     };
     /**
+     * NewSshKey
+     * @example {
+     *       "name": "laptop",
+     *       "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII38LAmTqn7IksOkCKTigyQQ14kQ0F8LndRfe+nmkQ2S ann@laptop"
+     *     }
+     */
+    NewSshKey: {
+      /** Name */
+      name: string;
+      /**
+       * Public Key
+       * @description One line, as in a file that ends in .pub
+       */
+      public_key: string;
+    };
+    /**
      * NewToken
      * @example {
      *       "name": "laptop",
@@ -948,6 +964,31 @@ export interface components {
       user: components["schemas"]["User"];
     };
     /**
+     * SshGateway
+     * @example {
+     *       "host": "codehub.example.org",
+     *       "port": 2222,
+     *       "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJ9GfX85iiqotD+ELkt1S9yLMdTE1NVAU7ZjPktZN6q",
+     *       "fingerprint": "SHA256:lTKuXpVfL4OT8vVB+h1O2gzOERv3g81TE/2UmlQZfY0"
+     *     }
+     */
+    SshGateway: {
+      /**
+       * Fingerprint
+       * @description Of the host key, as `ssh` shows it before the first connection
+       */
+      fingerprint: string;
+      /** Host */
+      host: string;
+      /**
+       * Host Key
+       * @description As `known_hosts` has it, without a name
+       */
+      host_key: string;
+      /** Port */
+      port: number;
+    };
+    /**
      * SshHost
      * @description A workspace as an SSH client knows it.
      */
@@ -958,6 +999,55 @@ export interface components {
        * @example ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDd
        */
       host_key: string;
+    };
+    /**
+     * SshKey
+     * @example {
+     *       "id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
+     *       "name": "laptop",
+     *       "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII38LAmTqn7IksOkCKTigyQQ14kQ0F8LndRfe+nmkQ2S",
+     *       "fingerprint": "SHA256:WxML8JEKqn6a2mQEje+Z7z+ElgmfAcZpeRAgOrZ11Qo",
+     *       "added_at": "2025-01-01T10:00:00+00:00",
+     *       "last_used_at": null
+     *     }
+     */
+    SshKey: {
+      /**
+       * Added At
+       * Format: date-time
+       */
+      added_at: string;
+      /**
+       * Fingerprint
+       * @description As `ssh-keygen -l` shows it
+       */
+      fingerprint: string;
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      /** Last Used At */
+      last_used_at: string | null;
+      /** Name */
+      name: string;
+      /**
+       * Public Key
+       * @description Type and key, without a comment
+       */
+      public_key: string;
+    };
+    /** SshKeys */
+    SshKeys: {
+      /** @description Where these keys are used; null: there is no SSH gateway */
+      gateway: components["schemas"]["SshGateway"] | null;
+      /** Items */
+      items: components["schemas"]["SshKey"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
     };
     /**
      * Status

@@ -13,6 +13,7 @@ import type {
   Overview,
   Savings,
   Page,
+  SshKeys,
   User,
   Workspace,
 } from "./types";
@@ -62,6 +63,11 @@ export const imagesQuery = queryOptions({
 export const tokensQuery = queryOptions({
   queryKey: ["tokens"],
   queryFn: async () => (await call<Page<ApiToken>>("GET", "/tokens")).items,
+});
+
+export const sshKeysQuery = queryOptions({
+  queryKey: ["ssh-keys"],
+  queryFn: () => call<SshKeys>("GET", "/ssh-keys"),
 });
 
 export const usersQuery = queryOptions({ queryKey: ["users"], queryFn: () => everyPage<User>("/users") });

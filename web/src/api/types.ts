@@ -31,6 +31,9 @@ export type User = Schemas["User"];
 export type Role = Schemas["Role"];
 export type SessionInfo = Schemas["SessionInfo"];
 export type ApiToken = Schemas["Token"];
+export type SshKey = Schemas["SshKey"];
+export type SshKeys = Schemas["SshKeys"];
+export type SshGateway = Schemas["SshGateway"];
 export type TokenShownOnce = Schemas["TokenShownOnce"];
 
 export type Images = Schemas["Images"];

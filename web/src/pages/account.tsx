@@ -9,6 +9,7 @@ import { useTitle } from "../ui/title";
 import { chooseLanguage } from "../actions/language";
 import { notify } from "../actions/notices";
 import { errorSentence, fieldError } from "../words/errors";
+import { SshKeys } from "./ssh-keys";
 import "./account.css";
 
 export default function AccountPage() {
@@ -28,6 +29,7 @@ export default function AccountPage() {
         <Appearance />
         <Password />
       </div>
+      <SshKeys />
     </>
   );
 }
