@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.postgres_fallback import PostgresFallback
 from codehub.signals.rate_limit import SharedRateLimit
 from codehub.store import control
-from codehub.store.cluster.installation import get_or_create
+from codehub.store.cluster.installation import InstallationRecord, get_or_create
 from codehub.store.db.connections import (
     asyncpg_dsn,
     coordinator_connector,
@@ -47,6 +47,7 @@ from codehub.store.db.connections import (
     session_factory,
 )
 from codehub.store.db.pool import Pool
+from codehub.store.db.session import Sessions
 from codehub.store.workspaces import queries
 
 if TYPE_CHECKING:
@@ -104,9 +105,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     """Build the application. Connects to the database only: the rest may be away now."""
     pool = create_pool(endpoints.database_url)  # and none beyond it: under load they cost more than requests
     sessions = session_factory(pool)
-    async with sessions() as session, session.begin():
-        installation = await get_or_create(session)
-        has_homes = await queries.any_home(session)
+    installation, has_homes = await _installation(sessions)
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
     redis = redis_link(settings, endpoints.redis_url, client_name=settings.coordinator.node_id)
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
@@ -125,9 +124,7 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     control_plane = _control_plane(settings, parts)
     live, activity = LiveFeed(redis), ActivityLog(redis)
     dependencies = ApiDependencies(
-        settings=replace(
-            _api_settings(settings), ssh_gateway=gateway_address(settings, secret=installation.secret)
-        ),
+        settings=_api_settings(settings, secret=installation.secret),
         sessions=sessions,
         read_sessions=reading_session_factory(pool),  # autocommit: reading needs no BEGIN and no ROLLBACK
         live=live,
@@ -143,10 +140,10 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         inside=build_inside_access(settings, runtime, leases=activity),
         verify_principal=lambda value: _verified_user(value, installation.secret),
     )
-    app = create_app(dependencies)
+    asgi = create_app(dependencies)
     return Application(
-        asgi=app,
-        ssh_gateway=build_ssh_gateway(app.state.codehub, secret=installation.secret),
+        asgi,
+        ssh_gateway=build_ssh_gateway(asgi.state.codehub, secret=installation.secret),
         pool=pool,
         redis=redis,
         live=live,
@@ -154,6 +151,12 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         runtime=runtime,
         control_plane=control_plane,
     )
+
+
+async def _installation(sessions: Sessions) -> tuple[InstallationRecord, bool]:
+    """The installation of this database, and whether it has homes already."""
+    async with sessions() as session, session.begin():
+        return await get_or_create(session), await queries.any_home(session)
 
 
 def _control_plane(settings: Settings, parts: CoordinatorDeps) -> ControlPlane | None:
@@ -180,7 +183,7 @@ def _verified_user(value: str, secret: bytes) -> UUID | None:
     return principal.user_id if principal is not None else None
 
 
-def _api_settings(settings: Settings) -> ApiSettings:
+def _api_settings(settings: Settings, *, secret: bytes) -> ApiSettings:
     return ApiSettings(
         base_url=settings.base_url,
         base_domain=settings.http.base_domain,
@@ -193,6 +196,7 @@ def _api_settings(settings: Settings) -> ApiSettings:
         trusted_peers=AddressSet(settings.http.trusted_proxies),
         ties_home_to_node=ties_home_to_node(settings),
         price=_price(settings.prices),
+        ssh_gateway=gateway_address(settings, secret=secret),
     )
 
 
