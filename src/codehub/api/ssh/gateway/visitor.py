@@ -63,7 +63,7 @@ class Visitor(asyncssh.SSHServer):
         self._on_lost = on_lost
         self._address = ""
         self._connection: GatewayConnection | None = None
-        self._tries = 0
+        self._tries = -1  # the first user name is no try
         self._offered: tuple[Principal, Wake] | None = None
         self._signed_in: tuple[Principal, Wake] | None = None
         self._watching = contextlib.ExitStack()
