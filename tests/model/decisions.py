@@ -11,7 +11,8 @@ from uuid import UUID
 
 from codehub.domain import home
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
-from codehub.domain.plan import Attempt, Decision, Halt, Mark, plan
+from codehub.domain.generations import ChosenArchive
+from codehub.domain.plan import Attempt, Decision, Halt, Mark, SwitchArchive, plan
 from codehub.domain.policy import Consequence, ErrorPolicy, after_failure
 from codehub.domain.states import HealthStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
@@ -54,6 +55,7 @@ def view(row: Row, rules: Rules) -> WorkspaceView:
             volume=row.mark and rules.volume_mark,
             archive_retry_at=MUCH_LATER if row.given_up else None,
         ),
+        restore_from=ChosenArchive(row.restore_from, CLAIMED_AT) if row.restore_from else None,
         deleted_at=CLAIMED_AT if row.deleted else None,
     )
 
@@ -63,6 +65,9 @@ def decide(row: Row, rules: Rules) -> Decision:
     """What the product's plan says to a leader that is doing nothing."""
     seen = view(row, rules)
     decision = plan(seen, now=NOW, policy=POLICY)
+    if seen.restore_from is not None and not rules.archive_before_return and row.observed == "STANDBY":
+        asleep = row.operation is Operation.NONE and not (row.terminal or row.deleted)
+        return SwitchArchive(seen.restore_from) if asleep else decision
     if isinstance(decision, Mark) and not (rules.mark_what_is_there and rules.volume_mark):
         return plan(replace(seen, home=home.marked(seen.home)), now=NOW, policy=POLICY)  # and nobody wrote it
     return decision
@@ -112,6 +117,27 @@ def completed(row: Row, seen: Row, rules: Rules) -> Row:
 
 def marked(row: Row, seen: Row) -> Row:
     return row._replace(mark=home.marked(_home(seen)).volume)
+
+
+def switched(row: Row, seen: Row, rules: Rules) -> Row:
+    chosen = view(seen, rules).restore_from
+    assert chosen is not None
+    kept = home.at_switch(view(seen, rules), chosen)
+    return row._replace(
+        archive_key=chosen.archive_key,
+        marker=kept.restore_marker,
+        mark=kept.volume,
+        restore_from=None if rules.return_once else row.restore_from,
+    )
+
+
+def chosen(row: Row, key: str, rules: Rules) -> Row:
+    """The row once a person chose an archive: an error that archives are for is lifted."""
+    lifted = row
+    if row.error is not None and (row.terminal or row.given_up):
+        kept = home.at_choice(view(row, rules))
+        lifted = row._replace(error=None, error_count=0, mark=kept.volume)
+    return lifted._replace(restore_from=key)
 
 
 def restored(row: Row, seen: Row) -> Row:

@@ -6,7 +6,7 @@ from codehub.domain.observation import observe
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from tests.model import decisions, runtime
 from tests.model.rules import Rules
-from tests.model.state import Budget, Leader, Look, Row, State, content_of
+from tests.model.state import GIVEN_UP, Budget, Leader, Look, Row, State, content_of
 
 Step = tuple[str, State]
 INTENTS = {
@@ -75,8 +75,27 @@ def person(state: State, intents: tuple[str, ...], rules: Rules) -> Iterator[Ste
         yield "person edits", state._replace(resources=resources, newest=state.newest + 1, budget=spent)
     if budget.recoveries and (row.terminal or row.given_up):
         yield "person recovers", recover(state, rules)
+    if budget.choices and _may_choose(row):
+        spent = budget._replace(choices=budget.choices - 1)
+        for key, _ in state.resources.archives:
+            yield (
+                f"person chooses {key}",
+                state._replace(row=decisions.chosen(row, key, rules), look=_lifted(state), budget=spent),
+            )
+        if row.restore_from is not None:
+            yield "person stays", state._replace(row=row._replace(restore_from=None), budget=spent)
     if budget.returns and _home_is_out_of_reach(state):
         yield "person returns to the archive", return_to_archive(state, rules)
+
+
+def _may_choose(row: Row) -> bool:
+    """Not where what exists is not what should: ``WorkspaceView.may_return``."""
+    return row.error in (None, "retrying", GIVEN_UP, "failed")
+
+
+def _lifted(state: State) -> Look | None:
+    """Only a look begun after an error was lifted turns health back."""
+    return None if state.row.terminal else state.look
 
 
 def recover(state: State, rules: Rules) -> State:

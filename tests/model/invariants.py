@@ -5,6 +5,7 @@ from codehub.domain.observation import observe
 from codehub.domain.states import ContainerState, ObservedStatus, Operation
 from tests.model.state import Resources, State, content_of
 
+LEFT_UNARCHIVED = "a person returned to an archive, and the home they left is in none"
 TWO_ACTORS = "somebody who was replaced changed something"
 
 

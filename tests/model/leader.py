@@ -7,13 +7,13 @@ then keeps its program and its snapshot, and goes on whenever the search lets it
 
 from collections.abc import Iterator
 
-from codehub.domain.plan import Act, Claim, Complete, Expire, Fail, Halt, Mark
+from codehub.domain.plan import Act, Claim, Complete, Expire, Fail, Halt, Mark, SwitchArchive
 from codehub.domain.policy import Drop, GiveUp, Release, Retry
 from codehub.domain.states import Operation
 from tests.model import decisions, runtime
-from tests.model.invariants import broken_by_effect, target_is_shown
+from tests.model.invariants import LEFT_UNARCHIVED, broken_by_effect, target_is_shown
 from tests.model.rules import Rules
-from tests.model.state import GIVEN_UP, Leader, Row, State
+from tests.model.state import GIVEN_UP, Leader, Row, State, content_of
 
 EFFECTS = {"look for archives", "provision", "start", "stop", "delete volume", "begin job", "end job"}
 
@@ -70,6 +70,8 @@ def _decide(state: State, leader: Leader, rules: Rules) -> Iterator[tuple[str, S
             doing = "halt"
         case Mark():
             doing = "mark"
+        case SwitchArchive():
+            doing = "switch"
         case Complete():
             doing = "complete"
         case Fail(failure=failure):
@@ -97,9 +99,21 @@ def _write_decision(state: State, leader: Leader, seen: Row, rules: Rules) -> tu
         return _written(state, row._replace(error="vanished")), None
     if leader.doing == "mark":
         return _written(state, decisions.marked(row, seen)), None
+    if leader.doing == "switch":
+        return _switched(state, seen, rules), None
     operation = Operation(leader.doing.removeprefix("claim "))
     after = _written(state, decisions.claimed(row, operation, rules))
     return after, leader._replace(doing="acting", seen=after.row, step=0)
+
+
+def _switched(state: State, seen: Row, rules: Rules) -> State:
+    """The chosen archive is the home from here on. What the person leaves must be in an archive."""
+    after = _written(state, decisions.switched(state.row, seen, rules))
+    kept = any(content == state.newest for _, content in state.resources.archives)
+    problem = state.problem if kept or not state.newest else LEFT_UNARCHIVED
+    newest = content_of(state.resources, after.row.archive_key)
+    assert newest is not None, "only archives that exist are chosen"
+    return after._replace(newest=newest, problem=problem)
 
 
 def _act(state: State, leader: Leader, seen: Row, rules: Rules) -> Iterator[tuple[str, State, Leader | None]]:
@@ -216,6 +230,8 @@ def _end(state: State, leader: Leader, seen: Row, rules: Rules) -> Iterator[tupl
         yield "goes terminal (refused)", state, idle
         return
     row = state.row._replace(operation=Operation.NONE, error=leader.failure, acted=False, fresh=False)
+    if leader.failure == GIVEN_UP and decisions.view(seen, rules).volume_is_trusted:
+        row = row._replace(restore_from=None if row.restore_from == seen.restore_from else row.restore_from)
     yield "goes terminal", _written(state, row), idle
 
 

@@ -56,3 +56,9 @@ class Rules:
 
     restart_untrusted: bool = True
     """A failed execution of RESTORING takes the marker away before the action runs again."""
+
+    archive_before_return: bool = True
+    """A person returns to an earlier archive only once the present home is archived, or where there is none."""
+
+    return_once: bool = True
+    """Switching to the chosen archive clears the wish in the same statement."""

@@ -83,6 +83,20 @@ ALL = [
         Budget(intents=1, edits=1, crashes=1, timeouts=1, takeovers=1, returns=1),
         ("start",),
     ),
+    _scenario("returns to an archive", RESTORED, Budget(intents=1, edits=1, choices=2)),
+    _scenario("returns under two leaders", RESTORED, Budget(edits=1, choices=1, takeovers=1), ("start",)),
+    _scenario(
+        "returns while everything fails",
+        RESTORED,
+        Budget(intents=1, failures=1, timeouts=1, recoveries=1, choices=1),
+        ("start", "archive"),
+    ),
+    _scenario(
+        "returns without a disk",
+        RESTORED,
+        Budget(intents=1, unmounts=1, recoveries=2, choices=1),
+        ("start", "archive"),
+    ),
     _scenario(
         "deleted at any moment",
         ARCHIVED,

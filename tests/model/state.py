@@ -32,6 +32,7 @@ class Row(NamedTuple):
     error: str | None = None  # retrying, or what is terminal: failed, vanished, unexpected, broken
     marker: str | None = None
     mark: bool = True
+    restore_from: str | None = None  # the archive its person chose to return to
 
     @property
     def terminal(self) -> bool:
@@ -88,6 +89,7 @@ class Budget(NamedTuple):
     edits: int = 0
     recoveries: int = 0
     returns: int = 0
+    choices: int = 0
     takeovers: int = 0
     failures: int = 0
     timeouts: int = 0

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from tests.model.invariants import TWO_ACTORS
+from tests.model.invariants import LEFT_UNARCHIVED, TWO_ACTORS
 from tests.model.rules import Rules
 from tests.model.scenarios import SCENARIOS
 from tests.model.search import search
@@ -34,9 +34,11 @@ HARM = {  # rule: the scenario, the harm
     "accept_loss_when_told": ("disk away from a restored home", LOST),
     "look_after_recovery": ("disk away from a restored home", LOST),
     "untrust_what_is_given_up": ("home given up for its archive", LOST),
+    "archive_before_return": ("returns to an archive", LEFT_UNARCHIVED),
+    "return_once": ("returns to an archive", "never settles"),
     "restart_untrusted": ("disk away while archiving", WRONG_HOME),
 }
-LIVENESS_ONLY = {"stop_first", "deleted_at_rest"}
+LIVENESS_ONLY = {"stop_first", "deleted_at_rest", "return_once"}
 """Their absence loses nothing and ends nowhere: the search has to ask whether it settles."""
 
 

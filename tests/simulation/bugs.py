@@ -16,12 +16,13 @@ from codehub.coordinators import archive_gc, event_listener, observer, ttl_manag
 from codehub.coordinators.reconciler import actions, breakers, executions, worker
 from codehub.domain import completion, home, plan, tick_plan
 from codehub.domain.errors import EffectError
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.retention import Sorted, StoredAttempt
 from codehub.domain.states import ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.runtimes.base import Observation, StorageJob, StorageKind
 from codehub.store.workspaces.claims import ClaimedOperation
-from tests.simulation import queries, queries_terms, rows, runtime, store
+from tests.simulation import queries, queries_rows, queries_terms, rows, runtime, store
 from tests.support.fake_runtime import FakeRuntime
 
 Patch = tuple[Any, str, Any]
@@ -121,7 +122,9 @@ def the_checksum_of_another_archive_is_kept() -> list[Patch]:
 
 @_bug(job=0.3)
 def archiving_gives_up_for_good() -> list[Patch]:
-    async def release(session: Any, claim: ClaimedOperation, error: Any, *, home: HomeContext) -> bool:
+    async def release(
+        session: Any, claim: ClaimedOperation, error: Any, *, home: HomeContext, **_: object
+    ) -> bool:
         del home
         return await queries.go_terminal(session, claim, replace(error, is_terminal=True))
 
@@ -150,6 +153,57 @@ def provisioning_does_not_look_for_archives() -> list[Patch]:
         return actions.Acted()
 
     return [(actions.Actions, "_provision", provision)]
+
+
+# Returning to an earlier archive
+
+
+@_bug()
+def a_home_is_left_before_it_is_archived() -> list[Patch]:
+    original = plan._plan_return
+
+    def at_once(ws: WorkspaceView, chosen: ChosenArchive) -> plan.Decision:
+        asleep = ws.observed_status is ObservedStatus.STANDBY
+        return plan.SwitchArchive(chosen) if asleep else original(ws, chosen)
+
+    return [(plan, "_plan_return", at_once)]
+
+
+@_bug()
+def a_return_is_never_over() -> list[Patch]:
+    async def switch(session: Any, workspace: WorkspaceView, *, archive_key: str, home: HomeContext) -> bool:
+        switched = await queries.switch_archive(session, workspace, archive_key=archive_key, home=home)
+        if switched and workspace.restore_from is not None:
+            await queries_rows.set_restore_from(session, workspace.id, workspace.restore_from)
+        return switched
+
+    return [(store, "switch_archive", switch)]
+
+
+@_bug()
+def the_checksum_stays_that_of_the_archive_before() -> list[Patch]:
+    switched = home.at_switch
+
+    def at_switch(ws: WorkspaceView, chosen: ChosenArchive) -> HomeContext:
+        return replace(switched(ws, chosen), archive_sha256=ws.home.archive_sha256)
+
+    return [(home, "at_switch", at_switch)]
+
+
+@_bug(job=0.3)
+def a_failed_archive_leaves_the_wish_to_return() -> list[Patch]:
+    async def release(
+        session: Any,
+        claim: ClaimedOperation,
+        error: Any,
+        *,
+        home: HomeContext,
+        return_given_up: str | None = None,
+    ) -> bool:
+        del return_given_up
+        return await queries.release(session, claim, error, home=home)
+
+    return [(store, "release", release)]
 
 
 # Observation and completion

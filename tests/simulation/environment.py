@@ -203,8 +203,7 @@ class SimulatedEnvironment:
         place = self.engine.places.get(workspace_id)
         if place is None or place.address is None or place.volume is None:
             return False
-        self.guard.newest[workspace_id] += 1
-        place.volume = home_of(self.guard.newest[workspace_id])
+        place.volume = home_of(self.guard.edited(workspace_id))
         self.say(f"generation {self.guard.newest[workspace_id]} of {workspace_id} is saved")
         return True
 
@@ -242,7 +241,15 @@ class SimulatedEnvironment:
         assert row is not None
         self.say(f"the row of {workspace_id} is restored from a backup")
         self.guard.rolled_back.add(workspace_id)
-        old = row.changed(now=self.database.now(), archive_key=None, op_id=None, op_seq=0, home=HomeContext())
+        self.guard.left.pop(workspace_id, None)
+        old = row.changed(
+            now=self.database.now(),
+            archive_key=None,
+            op_id=None,
+            op_seq=0,
+            home=HomeContext(),
+            restore_from=None,
+        )
         self.database.overwrite(WORKSPACES, workspace_id, old)
         self.database.notify(notice(row, old))
         self.guard.archives_changed(workspace_id)

@@ -14,6 +14,7 @@ from uuid import UUID
 from codehub.archives.keys import ArchivePath, parse_archive_key
 from codehub.domain.completion import TARGET
 from codehub.domain.errors import Reason
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.limits import holds_place
 from codehub.domain.states import ContainerState, DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
@@ -55,6 +56,11 @@ class Guard:
     def __init__(self, environment: "SimulatedEnvironment") -> None:
         self._environment = environment
         self.newest: dict[UUID, int] = defaultdict(int)  # what its person last left in each home
+        self._archived_for: dict[
+            UUID, ChosenArchive | None
+        ] = {}  # the return that the last archiving was for
+        self._edits: dict[UUID, int] = defaultdict(int)
+        self.left: dict[UUID, set[str]] = {}  # archives that were left for others, until the next archive
         self.rolled_back: set[UUID] = set()  # the database forgot their archive (a backup was restored)
         self._highest: dict[UUID, FencingToken] = {}
         self._last_act: dict[UUID, datetime] = {}
@@ -64,6 +70,12 @@ class Guard:
         self._waited: dict[UUID, tuple[FencingToken, datetime]] = {}  # for a node
         environment.database.on_write.append(self._written)
         environment.database.on_commit.append(self._committed)
+
+    def edited(self, workspace_id: UUID) -> int:
+        """The next generation of a home. Never one there was before: a person may have returned to an earlier one."""
+        self._edits[workspace_id] += 1
+        self.newest[workspace_id] = self._edits[workspace_id]
+        return self.newest[workspace_id]
 
     # Told by the runtime
 
@@ -170,7 +182,10 @@ class Guard:
         assert path is not None
         committed = self._environment.archives.committed(ws.id)
         last = max(committed, key=lambda each: (committed[each].committed_at, each), default=None)
-        return key in (ws.archive_key, last) or path.op_id == ws.op_id
+        chosen = ws.restore_from.archive_key if ws.restore_from is not None else None
+        return (
+            key in (ws.archive_key, last, chosen) or path.op_id == ws.op_id or key in self.left.get(ws.id, ())
+        )
 
     # Told by the database
 
@@ -200,6 +215,7 @@ class Guard:
                 self._environment.violate(f"4: {new.operation} of {old.id} was claimed from {old}")
             if new.operation is Operation.ARCHIVING:
                 self._judge_patience(old)
+                self._archived_for[old.id] = old.restore_from
         elif new.operation is not Operation.NONE:
             self._environment.violate(f"4: {old.operation} of {old.id} turned into {new.operation}")
         elif rows.is_terminal(new) or new.archiving_given_up or _next_try_at(new) is not None:
@@ -214,6 +230,8 @@ class Guard:
     def _judge_patience(self, old: WorkspaceView) -> None:
         """What was given up is tried again when it was promised, unless a person asks."""
         promised = _next_try_at(old)
+        if old.restore_from is not None:  # a person asks: they want to return to an earlier archive
+            return
         if promised is not None and self._environment.database.now() < promised:
             self._environment.violate(
                 f"9: archiving {old.id} was given up, and is tried again before {promised}"
@@ -222,6 +240,16 @@ class Guard:
     def _judge_error(self, old: WorkspaceView, new: WorkspaceView, epoch: int) -> None:
         if old.operation is Operation.DELETING:
             self._environment.violate(f"4: DELETING of {old.id} gave up")
+        stays = new.restore_from is not None and new.restore_from == self._archived_for.get(old.id)
+        if (
+            old.operation is Operation.ARCHIVING
+            and new.archiving_given_up
+            and stays
+            and new.volume_is_trusted
+        ):
+            self._environment.violate(
+                f"10: archiving {old.id} was given up, and the return it was for was not"
+            )
         if old.operation is Operation.ARCHIVING and rows.is_terminal(new) and new.owner_may_lift_error:
             self._environment.violate(f"9: archiving took the home of {old.id} away from its owner")
         job = self._environment.engine.place(old.id).job
@@ -286,11 +314,38 @@ class Guard:
                 continue
             row = self._environment.database.get(None, WORKSPACES, key)
             self._judge_limits(old, row)
+            if old is not None:
+                self._judge_archive(old.view, row.view)
             self._judge_content(row.view)
             self.archives_changed(key)
             if old is None or old.view.version != row.view.version:
                 self._environment.database.notify(rows.notice(old, row))
                 self._environment.say(_told(old, row))
+
+    def _judge_archive(self, old: WorkspaceView, new: WorkspaceView) -> None:
+        """A person returns to an earlier archive: what they leave is in an archive, and is kept like a new one."""
+        switched = old.operation is Operation.NONE and old.archive_key != new.archive_key
+        if not switched:
+            if old.archive_key != new.archive_key:  # a new archive: one generation is kept
+                self.left.pop(new.id, None)
+            return
+        committed = self._environment.archives.committed(new.id)
+        newest = self.newest[new.id]
+        if old.restore_from is None or new.archive_key != old.restore_from.archive_key:
+            self._environment.violate(f"10: {new.id} was switched to an archive that nobody chose")
+        if newest and not any(generation(each.files) == newest for each in committed.values()):
+            self._environment.violate(
+                f"10: generation {newest} of {new.id} was left without an archive of it"
+            )
+        chosen = committed.get(new.archive_key or "")
+        if chosen is None:
+            self._environment.violate(f"10: {new.id} was switched to an archive that is gone")
+            return
+        if old.archive_key is not None:
+            self.left.setdefault(new.id, set()).add(old.archive_key)
+        self.left.get(new.id, set()).discard(new.archive_key or "")
+        self.rolled_back.discard(new.id)
+        self.newest[new.id] = generation(chosen.files) or 0
 
     def _judge_limits(self, old: Row | None, row: Row) -> None:
         """Invariant 6: whoever is given a place finds one. (One that fails to stop may take its own back.)"""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from codehub.domain.errors import CodeHubError, FailureCode
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.limits import holds_place
-from codehub.domain.states import ContainerState
+from codehub.domain.states import ContainerState, DesiredState
 from codehub.domain.workspace import WorkspaceView
-from codehub.services import workspaces
+from codehub.services import generations, workspaces
 from codehub.services.errors import LimitReached
 from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
 from codehub.store.db.session import Session as StoreSession
@@ -21,6 +22,7 @@ from codehub.store.errors import DATABASE_FAILED
 from tests.simulation.connection import Connection, Session
 from tests.simulation.determinism import seeded
 from tests.simulation.guard import IN_ALL, PER_USER
+from tests.simulation.runtime import checksum
 from tests.simulation.store import STORE
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 ADMIN = Actor("user:simulation", is_admin=True)
 LIMITS = RunningLimits(PER_USER, IN_ALL)
 VERBS = ("start", "start", "start", "stop", "archive", "archive", "edit", "edit", "edit", "connect", "new")
-RARE_VERBS = ("delete", "recover", "recover", "recover")
+RARE_VERBS = ("delete", "recover", "recover", "recover", "return", "return", "return", "stay")
 
 Request = Callable[[StoreSession], Awaitable[Any]]
 
@@ -62,6 +64,8 @@ class People:
             return
         wrong = [ws for ws in rows if ws.error_info is not None]
         ws = self._random.choice(wrong if verb == "recover" and wrong else rows)
+        if verb == "return":  # mostly where there is a choice
+            ws = max(rows, key=self._choices)
         match verb:
             case "edit":
                 self._environment.edit(ws.id)
@@ -69,6 +73,8 @@ class People:
                 self._connect(ws.id)
             case "recover":
                 await self.recover(ws)
+            case "return":
+                await self.return_and_undo(ws)
             case _:
                 await self.intent(ws.id, verb)
 
@@ -94,9 +100,40 @@ class People:
             "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN, store=STORE),
             "archive": lambda s: workspaces.archive(s, workspace_id, actor=ADMIN, store=STORE),
             "delete": lambda s: workspaces.delete(s, workspace_id, actor=ADMIN, store=STORE),
+            "stay": lambda s: generations.cancel_restore(s, workspace_id, actor=ADMIN, store=STORE),
             "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN, limits=LIMITS, store=STORE),
         }
         return await self._ask(f"{verb} {workspace_id}", requests[verb])
+
+    def _choices(self, ws: WorkspaceView) -> tuple[bool, bool, int]:
+        """How much there is to return to; of an archived home by a switch alone, and that can be undone at once."""
+        stored = len(self._environment.archives.committed(ws.id))
+        return (stored > 1, ws.desired_state is DesiredState.PENDING, stored)
+
+    async def return_and_undo(self, ws: WorkspaceView) -> None:
+        """To any archive there is, the current one included; some think better of it and return from there."""
+        before, stored = ws.archive_key, self._environment.archives.committed(ws.id)
+        if not stored:
+            await self.intent(ws.id, "archive")  # something to return to, later
+            return
+        start = self._random.random() < 0.4
+        others = sorted(set(stored) - {before}) or sorted(stored)
+        await self.return_to(ws, self._random.choice(others), start=start)
+        if before is not None and self._random.random() < 0.5:
+            await asyncio.sleep(self._random.choice((0.3, 2.0, 4.0)))
+            await self.return_to(ws, before, start=start)
+
+    async def return_to(self, ws: WorkspaceView, key: str, *, start: bool = False) -> Exception | None:
+        stored = self._environment.archives.committed(ws.id).get(key)
+        if stored is None:
+            return None
+        chosen = ChosenArchive(key, stored.stored_at, checksum(ws.id, key))
+        return await self._ask(
+            f"return {ws.id} to {key}",
+            lambda s: generations.restore(
+                s, ws.id, chosen, start=start, actor=ADMIN, limits=LIMITS, store=STORE
+            ),
+        )
 
     async def recover(self, ws: WorkspaceView) -> None:
         """Whoever is told that a volume vanished mounts the disk again before saying "go on", mostly."""

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from codehub.domain.errors import ErrorInfo
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.workspaces.bulk_claims import Completion, Step
@@ -91,6 +92,8 @@ def stored_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 def _stored(value: Any) -> Any:
     if isinstance(value, HomeContext):
         return HomeContext.from_json(as_stored(value.as_json()))
+    if isinstance(value, ChosenArchive):
+        return ChosenArchive.from_json(as_stored(value.as_json()))
     if isinstance(value, ErrorInfo):
         return ErrorInfo.from_json(as_stored(value.as_json()))
     return value
@@ -195,17 +198,25 @@ async def go_terminal(session: Session, claim: ClaimedOperation, error: ErrorInf
     )
 
 
-async def release(session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def release(
+    session: Session,
+    claim: ClaimedOperation,
+    error: ErrorInfo,
+    *,
+    home: HomeContext,
+    return_given_up: str | None = None,
+) -> bool:
     return await _write(
         session,
         claim,
         "release",
-        lambda _: {
+        lambda ws: {
             "operation": Operation.NONE,
             "error_info": error,
             "error_count": error.error_count,
             "last_retry_at": None,
             "home": home,
+            "restore_from": None if chosen_key(ws) == return_given_up else ws.restore_from,
         },
     )
 
@@ -266,6 +277,21 @@ async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeCon
     return await _write_as_planned(session, workspace, "mark_home", lambda _: {"home": home})
 
 
+async def switch_archive(
+    session: Session, workspace: WorkspaceView, *, archive_key: str, home: HomeContext
+) -> bool:
+    return await _write_as_planned(
+        session,
+        workspace,
+        "switch_archive",
+        lambda _: {"archive_key": archive_key, "home": home, "restore_from": None},
+    )
+
+
+def chosen_key(ws: WorkspaceView) -> str | None:
+    return ws.restore_from.archive_key if ws.restore_from is not None else None
+
+
 async def _write_as_planned(session: Session, workspace: WorkspaceView, what: str, columns: Columns) -> bool:
     await session.statement(what, writes=True)
     return bool(await update(session, Change(workspace.id, _as_planned(workspace), columns)))
@@ -290,6 +316,7 @@ def _as_planned(workspace: WorkspaceView) -> Callable[[Row], bool]:
             ws.health_status,
             ws.archive_key,
             ws.deleted_at,
+            chosen_key(ws),
             ws.error_info is None,
         ) == (
             workspace.op_seq,
@@ -298,6 +325,7 @@ def _as_planned(workspace: WorkspaceView) -> Callable[[Row], bool]:
             workspace.health_status,
             workspace.archive_key,
             workspace.deleted_at,
+            chosen_key(workspace),
             workspace.error_info is None,
         )
 

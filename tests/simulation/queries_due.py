@@ -40,7 +40,8 @@ async def load_work(session: Session, *, limit: int, retried_before: datetime) -
 
 def _not_given_up(ws: WorkspaceView, session: Session) -> bool:
     until = ws.home.archive_retry_at
-    return ws.desired_state is not DesiredState.PENDING or until is None or until <= session.db.now()
+    asked = ws.desired_state is not DesiredState.PENDING or ws.restore_from is not None
+    return asked or until is None or until <= session.db.now()
 
 
 async def load_in_flight(session: Session, *, retried_before: datetime) -> list[WorkspaceView]:
@@ -110,6 +111,8 @@ async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Arc
             ws.health_status,
             rows.is_terminal(ws),
             ws.deleted_at,
+            ws.restore_from,
+            ws.home,
         )
         for ws in views(session)
         if ws.id in ids
@@ -130,6 +133,11 @@ async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str,
                 db.put(transaction, ORPHANS, path, (path, db.now()))
     await session.statement("replace_seen")
     return dict(db.scan(transaction, ORPHANS))
+
+
+async def orphans_among(session: Session, paths: Collection[str]) -> frozenset[str]:
+    await session.statement("orphans_among")
+    return frozenset(path for path in paths if session.db.get(session.transaction, ORPHANS, path) is not None)
 
 
 async def forget(session: Session, paths: Collection[str]) -> int:

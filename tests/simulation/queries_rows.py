@@ -7,6 +7,7 @@ from uuid import UUID
 
 from codehub.domain.busy import Busy
 from codehub.domain.errors import ErrorInfo
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.errors import NameTaken
@@ -251,6 +252,14 @@ async def set_awake_until(session: Session, workspace_id: UUID, until: datetime 
 async def set_busy(session: Session, workspace_id: UUID, busy: Busy | None) -> bool:
     await session.statement("set_busy", writes=True)
     return bool(await update(session, Change(workspace_id, _is_live, lambda _: {"busy": busy})))
+
+
+async def set_restore_from(session: Session, workspace_id: UUID, chosen: ChosenArchive | None) -> bool:
+    await session.statement("set_restore_from", writes=True)
+    change = Change(
+        workspace_id, _is_live, lambda _: {"restore_from": chosen, "last_access_at": session.db.now()}
+    )
+    return bool(await update(session, change))
 
 
 def _is_live(row: Row) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from codehub.domain import ttl
 from codehub.domain.limits import holds_place
-from codehub.domain.plan import Claim, Crashed, Halt, Mark, plan
+from codehub.domain.plan import Claim, Crashed, Halt, Mark, SwitchArchive, plan
 from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.status import status_of
@@ -34,6 +34,7 @@ VISIBLE = (
     "standby_ttl_seconds",
     "archive_ttl_seconds",
     "awake_until",
+    "restore_from",
 )
 
 OWN = ("name", "description", "memo")
@@ -96,7 +97,7 @@ def due_lane(ws: WorkspaceView) -> Lane | None:
     match plan(ws, now=ws.last_access_at, policy=POLICY):
         case Claim(operation=operation):
             return lane_of(operation)
-        case Halt() | Mark() | Crashed():
+        case Halt() | Mark() | SwitchArchive() | Crashed():
             return Lane.CONTROL
         case _:
             return None

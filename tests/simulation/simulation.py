@@ -195,6 +195,8 @@ def _at_rest(ws: WorkspaceView) -> bool:
         return ws.observed_status is ObservedStatus.DELETED
     if _in_error(ws):
         return ws.health_status.value == "ERROR" and ws.error_info is not None
+    if ws.restore_from is not None:
+        return False
     return ws.observed_status.value == ws.desired_state.value or _given_up(ws)
 
 

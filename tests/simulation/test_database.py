@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from sqlalchemy import select
 
 from codehub.domain.busy import Busy, BusySign, BusyWith
 from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store import control
@@ -42,6 +43,9 @@ OWNER = UUID(int=9, version=4)
 LOCK = "coordinator:test"
 CALLS = 100
 JOB = BusySign(BusyWith.JOB, "make")
+
+
+CHOSEN = ChosenArchive("key-2", datetime(2030, 1, 1, tzinfo=UTC), "sum", {"bytes": 1})
 
 
 @dataclass
@@ -119,6 +123,11 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "mark_deleted": lambda: side.call("mark_deleted", each) if dice.random() < 0.15 else _nothing(),
         "touch": lambda: side.call("touch", [each]),
         "set_busy": lambda: side.call("set_busy", each, dice.choice((None, Busy(JOB, seen_at, now)))),
+        "set_restore_from": lambda: side.call(
+            "set_restore_from", each, dice.choice((None, ChosenArchive("key-1", now), CHOSEN))
+        ),
+        "switch_archive": lambda: side.call("switch_archive", planned, archive_key="key-2", home=home),
+        "orphans_among": lambda: side.call("orphans_among", ["a", "d"]),
         "recover": lambda: side.call("recover", each, home=home),
         "find": lambda: side.call("find", each),
         "usage_for": lambda: side.call("usage_for", OWNER, actor="user:a", cause="b"),
@@ -149,6 +158,9 @@ async def one_call(side: Side, dice: random.Random) -> Any:
                 [Completion(each, home, now) for each in (claim, *_latest_claims(side, view.id))],
             ),
             "record_failure": lambda: side.call("record_failure", claim, error, home=home),
+            "release": lambda: side.call(
+                "release", claim, error, home=home, return_given_up=dice.choice((None, "key-1"))
+            ),
             "go_terminal": lambda: side.call("go_terminal", claim, error),
             "commit_archive_key": lambda: side.call("commit_archive_key", claim, "key-1", home=home),
             "mark_restored": lambda: side.call("mark_restored", claim, home=home),
@@ -159,7 +171,7 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         result = sorted(
             ((each, replace(row, ids=())) for row in result for each in row.ids), key=itemgetter(0)
         )
-    if isinstance(result, set):
+    if isinstance(result, (set, frozenset)):
         result = sorted(result)
     if name == "claim_all":
         result = dict(sorted(result.items()))

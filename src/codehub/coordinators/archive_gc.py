@@ -145,6 +145,8 @@ class ArchiveGc:
                     archive_key=row.archive_key,
                     op_id=row.op_id,
                     has_volume=row.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING),
+                    chosen=row.restore_from.archive_key if row.restore_from else None,
+                    generations=row.home.generations,
                 )
         return owners
 
@@ -159,7 +161,12 @@ class ArchiveGc:
             batch = due[start : start + DELETE_AT_ONCE]
             async with self._lead.transaction() as session:
                 owners = await self._load_owners(session, {each.workspace_id for each in batch})
-            still = [each for each in batch if _is_still_orphaned(each, owners.get(each.workspace_id))]
+            keep = self._timing.keep_generations
+            still = [
+                each
+                for each in batch
+                if _is_still_orphaned(each, owners.get(each.workspace_id), keep_generations=keep)
+            ]
             self._lead.assert_recent()
             await self._archives.delete(list(_paths(still)))
             async with self._lead.transaction() as session:
@@ -179,13 +186,15 @@ def _operator_detail(found: Sorted) -> dict[str, list[str]]:
     }
 
 
-def _is_still_orphaned(attempt: StoredAttempt, owner: Owner | None) -> bool:
-    """Whether no new archive_key, operation or error protects it since the listing."""
+def _is_still_orphaned(attempt: StoredAttempt, owner: Owner | None, *, keep_generations: int) -> bool:
+    """Whether no new archive_key, operation, error or choice protects it since the listing."""
     if owner is None:
         return False
     if owner.deleted:
         return True
-    return attempt.key != owner.archive_key and attempt.op_id != owner.op_id and not owner.in_error
+    if attempt.key == owner.archive_key or attempt.op_id == owner.op_id or owner.in_error:
+        return False
+    return owner.keeps_by_choice(attempt.key, keep_generations=keep_generations) is None
 
 
 def _paths(attempts: Iterable[StoredAttempt]) -> Iterable[ArchivePath]:

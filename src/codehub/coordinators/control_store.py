@@ -94,7 +94,13 @@ class ReconcilerStore(TermStore, TransitionStore, IntentStore, Protocol):
     async def go_terminal(self, session: Session, claim: ClaimedOperation, error: ErrorInfo) -> bool: ...
 
     async def release(
-        self, session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext
+        self,
+        session: Session,
+        claim: ClaimedOperation,
+        error: ErrorInfo,
+        *,
+        home: HomeContext,
+        return_given_up: str | None = None,
     ) -> bool: ...
 
     async def commit_archive_key(

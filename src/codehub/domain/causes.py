@@ -21,6 +21,8 @@ class CauseCode(StrEnum):
     ASKED_TO_DELETE = "asked_to_delete"
     ASKED_TO_RECOVER = "asked_to_recover"
     RETURNED_TO_ARCHIVE = "returned_to_archive"
+    ASKED_TO_RETURN = "asked_to_return"
+    RETURN_CANCELLED = "return_cancelled"
     KEPT_AWAKE = "kept_awake"
     MAY_SLEEP = "may_sleep"
     LINK_OPENED = "link_opened"
@@ -40,6 +42,8 @@ SENTENCES = {
     CauseCode.ASKED_TO_DELETE: "asked to delete",
     CauseCode.ASKED_TO_RECOVER: "asked to recover",
     CauseCode.RETURNED_TO_ARCHIVE: "gave the home on a lost node up for the last archive",
+    CauseCode.ASKED_TO_RETURN: "asked to return to an earlier archive",
+    CauseCode.RETURN_CANCELLED: "asked to stay with the present home",
     CauseCode.KEPT_AWAKE: "asked to keep awake",
     CauseCode.MAY_SLEEP: "may sleep again",
     CauseCode.LINK_OPENED: "opened the link",

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from codehub.domain import generations
 from codehub.domain.errors import ErrorInfo, FailureCode, Reason
+from codehub.domain.generations import ChosenArchive, Generation, Generations
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 
@@ -70,17 +72,52 @@ def at_archive_commit(
         archive_sha256=sha256,
         archived_at=now,
         archive_failures=0,
+        generations=generations.with_latest(
+            generations.after_commit(_with_current(home)), Generation(archive_key, sha256)
+        ),
+        return_given_up=None,
     )
 
 
-def at_archiving_given_up(home: HomeContext, *, retry_at: datetime) -> HomeContext:
-    """``home_ctx`` when archiving is given up until ``retry_at``."""
-    return replace(home, archive_failures=home.archive_failures + 1, archive_retry_at=retry_at)
+def at_switch(ws: WorkspaceView, chosen: ChosenArchive) -> HomeContext:
+    """``home_ctx`` when the chosen archive becomes the home, in place of the current one.
+
+    Only where no volume counts (``plan``): the marker and the mark go, so that whatever volume is found is restored
+    over or deleted. The archive that was current is kept like a new one.
+    """
+    remembered = _with_current(ws.home)
+    if ws.archive_key is not None:
+        left = generations.find(remembered, ws.archive_key) or Generation(ws.archive_key)
+        remembered = generations.with_latest(remembered, replace(left, left=0))
+    current = generations.find(remembered, chosen.archive_key) or Generation(chosen.archive_key)
+    return replace(
+        ws.home,
+        volume=False,
+        restore_marker=None,
+        sizes=chosen.sizes,
+        archived_key=chosen.archive_key,
+        archive_sha256=chosen.sha256,
+        archived_at=chosen.created_at,
+        generations=generations.with_latest(remembered, replace(current, sha256=chosen.sha256, left=None)),
+        return_given_up=None,
+    )
+
+
+def at_archiving_given_up(
+    home: HomeContext, *, retry_at: datetime, return_given_up: str | None = None
+) -> HomeContext:
+    """``home_ctx`` when archiving is given up until ``retry_at``, and with it a return to an earlier archive."""
+    return replace(
+        home,
+        archive_failures=home.archive_failures + 1,
+        archive_retry_at=retry_at,
+        return_given_up=return_given_up or home.return_given_up,
+    )
 
 
 def at_restored(home: HomeContext, *, archive_key: str) -> HomeContext:
-    """``home_ctx`` when the volume holds all of this archive."""
-    return replace(home, restore_marker=archive_key)
+    """``home_ctx`` when the volume holds all of this archive: it is not damaged."""
+    return replace(home, restore_marker=archive_key, generations=_judged(home, archive_key, damaged=False))
 
 
 def at_completion(ws: WorkspaceView, *, now: datetime) -> HomeContext:
@@ -139,6 +176,15 @@ def at_recovery(ws: WorkspaceView) -> HomeContext:
     )
 
 
+def at_choice(ws: WorkspaceView) -> HomeContext:
+    """``home_ctx`` when a person lifts an error by choosing another archive: remember the one that was damaged."""
+    lifted = at_recovery(ws)
+    error = ws.error_info
+    if error is None or error.reason is not Reason.DATA_LOST or ws.archive_key is None:
+        return lifted
+    return replace(lifted, generations=_judged(lifted, ws.archive_key, damaged=True))
+
+
 def at_return_to_archive(ws: WorkspaceView) -> HomeContext:
     """``home_ctx`` when a person gives a home up that is out of reach: the last archive is the home.
 
@@ -172,4 +218,21 @@ def _is_reported_loss(error: ErrorInfo | None) -> bool:
         error is not None
         and error.operation is Operation.NONE
         and error.context.get("code") == FailureCode.VOLUME_MISSING
+    )
+
+
+def _with_current(home: HomeContext) -> Generations:
+    """The remembered generations, with the current one of a row that was written by an older release."""
+    if home.archived_key is None or generations.find(home.generations, home.archived_key) is not None:
+        return home.generations
+    return generations.with_latest(home.generations, Generation(home.archived_key, home.archive_sha256))
+
+
+def _judged(home: HomeContext, archive_key: str, *, damaged: bool) -> Generations:
+    known = generations.find(_with_current(home), archive_key) or Generation(archive_key)
+    if known.damaged == damaged:
+        return home.generations
+    return tuple(
+        replace(each, damaged=damaged) if each.archive_key == archive_key else each
+        for each in generations.with_latest(_with_current(home), known)
     )

@@ -5,8 +5,9 @@ state only. It never learns how the state came about, so losing every event chan
 
 The order of the cases is itself a rule: an operation in flight comes before anything else (two overlapping
 steps corrupt a volume), deletion before an error (the owner's decision is final),
-an error before convergence (only a person lifts it), trust before progress (a half-restored home is never
-started and never archived).
+an error before convergence (only a person lifts it), a chosen archive before trust and progress (the present home is
+archived, then the chosen one is switched to), trust before progress (a half-restored home is never started and never
+archived).
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from enum import StrEnum
 from codehub.domain import completion, home
 from codehub.domain.endings import Ending, crash_words
 from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.policy import ErrorPolicy, retries_exceeded, retry_at, timed_out
 from codehub.domain.states import LEVEL, DesiredState, ObservedStatus, Operation
 from codehub.domain.workspace import WorkspaceView
@@ -102,6 +104,13 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class SwitchArchive:
+    """Make the chosen archive the home: no volume counts, so nothing that is not archived is left behind."""
+
+    chosen: ChosenArchive
+
+
+@dataclass(frozen=True)
 class Crashed:
     """Record that the container left RUNNING unasked, before it is started again.
 
@@ -114,7 +123,7 @@ class Crashed:
     soon: bool = True
 
 
-Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Mark | Crashed
+Decision = Skip | Claim | Act | Wait | Complete | Fail | Expire | Halt | Mark | SwitchArchive | Crashed
 
 _IDLE = Attempt()
 
@@ -131,6 +140,8 @@ def plan(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, attempt: Atte
         return Skip("deleted")
     if ws.observed_status is ObservedStatus.PENDING and ws.home.volume:
         return Halt(home.volume_vanished(ws, now=now))
+    if ws.restore_from is not None:
+        return _plan_return(ws, ws.restore_from)
     if ws.observed_status is ObservedStatus.STANDBY and not ws.volume_is_trusted:
         return _plan_untrusted(ws, now=now)
     if home.is_unmarked(ws):  # before any step, and also where no step is due
@@ -144,6 +155,18 @@ def _plan_deletion(ws: WorkspaceView) -> Decision:
     if ws.observed_status is ObservedStatus.DELETED:
         return Skip("deleted")
     return Claim(Operation.DELETING)
+
+
+def _plan_return(ws: WorkspaceView, chosen: ChosenArchive) -> Decision:
+    """Stop, archive the present home, then switch: whatever the desired state is, which is met afterwards.
+
+    The pause after an archiving that was given up does not apply: a person asks for this one.
+    """
+    if ws.observed_status is ObservedStatus.RUNNING:
+        return Claim(Operation.STOPPING)
+    if ws.observed_status is ObservedStatus.STANDBY and ws.volume_is_trusted:
+        return Mark() if home.is_unmarked(ws) else Claim(Operation.ARCHIVING)
+    return SwitchArchive(chosen)
 
 
 def _plan_untrusted(ws: WorkspaceView, *, now: datetime) -> Decision:

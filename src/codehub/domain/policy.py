@@ -148,6 +148,8 @@ def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, poli
         if ws.volume_is_trusted
         else "The home is in its archive, but its volume could not be removed"
     )
+    if ws.return_waits_for_archive:
+        where += ", and returning to the earlier archive was given up"
     return Release(
         replace(
             last,

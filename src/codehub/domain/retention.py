@@ -11,14 +11,18 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+from codehub.domain.generations import Generations, left_within
+
 
 class Protection(StrEnum):
     """Why an archive is kept. The first that applies is named."""
 
     CURRENT = "it is the data"
+    CHOSEN = "its person chose to return to it"
     OPERATION = "in progress, or kept by an error"
     ERROR = "recovery needs it"
     GENERATION = "one of the newest generations"
+    LEFT = "current until its person returned to an earlier one"
     ONLY_COPY = "the only copy: neither a volume nor an archive key"
 
 
@@ -43,6 +47,14 @@ class Owner:
     archive_key: str | None
     op_id: UUID | None
     has_volume: bool
+    chosen: str | None = None  # the archive its person chose to return to
+    generations: Generations = ()
+
+    def keeps_by_choice(self, key: str, *, keep_generations: int) -> Protection | None:
+        """Why a person's return to an earlier archive keeps this one."""
+        if key == self.chosen:
+            return Protection.CHOSEN
+        return Protection.LEFT if key in left_within(self.generations, keep_generations) else None
 
 
 @dataclass(frozen=True)
@@ -109,4 +121,6 @@ def _protections(
             found[attempt.key] = Protection.ONLY_COPY
         elif attempt.key in newest:
             found[attempt.key] = Protection.GENERATION
+        elif by_choice := owner.keeps_by_choice(attempt.key, keep_generations=keep_generations):
+            found[attempt.key] = by_choice
     return found

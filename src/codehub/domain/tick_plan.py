@@ -1,7 +1,7 @@
 """Plan one tick of the Reconciler: rows in, transitions out. Pure.
 
 ``plan`` decides for one workspace; ``plan_tick`` decides for all rows of a tick and assigns the free slots.
-A transition is a value: the store writes the first four kinds
+A transition is a value: the store writes the first five kinds
 (``store/workspaces/transitions``), the worker runs the rest.
 
 Invariants: at most one transition per workspace. An operation begins only into a free slot of its lane, while
@@ -30,6 +30,7 @@ from codehub.domain.plan import (
     Halt,
     Mark,
     Skip,
+    SwitchArchive,
     Wait,
     plan,
 )
@@ -72,6 +73,15 @@ class CompleteOperation:
 @dataclass(frozen=True)
 class MarkHome:
     """Mark a whole home that is not marked, then go on as after a completion."""
+
+    workspace: WorkspaceView
+    after: WorkspaceView
+    next_operation: Operation | None = None
+
+
+@dataclass(frozen=True)
+class SwitchHome:
+    """Make the chosen archive the home, then go on as after a completion. Compare-and-set."""
 
     workspace: WorkspaceView
     after: WorkspaceView
@@ -125,7 +135,7 @@ class Unplannable:
     error: Exception
 
 
-Written = BeginOperation | CompleteOperation | MarkHome | HaltWorkspace
+Written = BeginOperation | CompleteOperation | MarkHome | SwitchHome | HaltWorkspace
 Executed = RunAction | FailAction | ExpireAction | RecordCrash
 Transition = Written | Executed | Unplannable
 
@@ -178,7 +188,7 @@ def plan_tick(
     planned = [_plan_row(ws, known.get(ws.id, _NO_ATTEMPT), now=now, policy=policy) for ws in rows]
     count = _SlotCount(slots)
     admitted: dict[UUID, Transition] = {}
-    for kinds in ((RunAction,), (CompleteOperation, MarkHome), (BeginOperation,)):
+    for kinds in ((RunAction,), (CompleteOperation, MarkHome, SwitchHome), (BeginOperation,)):
         for transition in planned:
             if isinstance(transition, kinds) and (fits := _admit(transition, count)) is not None:
                 admitted[fits.workspace.id] = fits
@@ -200,7 +210,8 @@ def _admit(transition: Transition, count: _SlotCount) -> Transition | None:
             return transition if count.take(transition.workspace.operation) else None
         case BeginOperation():
             return transition if count.slots.observed and count.take(transition.operation) else None
-        case CompleteOperation(next_operation=following) | MarkHome(next_operation=following):
+        case CompleteOperation() | MarkHome() | SwitchHome():
+            following = transition.next_operation
             if following is None or (count.slots.observed and count.take(following)):
                 return transition
             return replace(transition, next_operation=None)
@@ -238,6 +249,10 @@ def _transition(
         case Mark():
             after = replace(ws, home=home.marked(ws.home))
             return MarkHome(ws, after, _next_operation(after, attempt, now=now, policy=policy))
+        case SwitchArchive(chosen=chosen):
+            kept = home.at_switch(ws, chosen)
+            after = replace(ws, archive_key=chosen.archive_key, home=kept, restore_from=None)
+            return SwitchHome(ws, after, _next_operation(after, attempt, now=now, policy=policy))
         case Halt(error=error):
             return HaltWorkspace(ws, error)
         case Fail(failure=failure):

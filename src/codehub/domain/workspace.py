@@ -12,6 +12,7 @@ from uuid import UUID
 
 from codehub.domain.busy import Busy
 from codehub.domain.errors import ErrorInfo, FailureCode, Reason
+from codehub.domain.generations import ChosenArchive, Generation, Generations
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 
 
@@ -27,6 +28,8 @@ class HomeContext:
     ``archived_key``, ``archive_sha256``: the checksum that was committed together with that key; ``archived_at``: when.
     ``archive_failures``: how often in a row archiving was given up; ``archive_retry_at``: not retried
     before.
+    ``generations``: the latest archives, newest first. ``return_given_up``: why the last return to one of them was
+    given up; until the home is archived again.
     """
 
     restore_marker: str | None = None
@@ -39,6 +42,8 @@ class HomeContext:
     archived_at: datetime | None = None
     archive_failures: int = 0
     archive_retry_at: datetime | None = None
+    generations: Generations = ()
+    return_given_up: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -52,6 +57,8 @@ class HomeContext:
             "archived_at": self.archived_at.isoformat() if self.archived_at else None,
             "archive_failures": self.archive_failures,
             "archive_retry_at": self.archive_retry_at.isoformat() if self.archive_retry_at else None,
+            "generations": [each.as_json() for each in self.generations],
+            "return_given_up": self.return_given_up,
         }
 
     @classmethod
@@ -70,6 +77,8 @@ class HomeContext:
             archived_at=datetime.fromisoformat(archived_at) if archived_at else None,
             archive_failures=int(value.get("archive_failures", 0)),
             archive_retry_at=datetime.fromisoformat(archive_retry_at) if archive_retry_at else None,
+            generations=tuple(Generation.from_json(each) for each in value.get("generations") or ()),
+            return_given_up=value.get("return_given_up"),
         )
 
 
@@ -101,6 +110,7 @@ class WorkspaceView:
     awake_until: datetime | None = None
     active_until: datetime | None = None
     busy: Busy | None = None
+    restore_from: ChosenArchive | None = None
     deleted_at: datetime | None = None
     version: int = 1
 
@@ -157,6 +167,28 @@ class WorkspaceView:
             and error is not None
             and error.context.get("code") == FailureCode.HOME_NODE_UNAVAILABLE
         )
+
+    @property
+    def may_return(self) -> bool:
+        """Whether its person may choose an earlier archive now.
+
+        Not while an error says that what exists is not what should (a vanished volume, a container nobody knows): an
+        administrator has to look first. An archive that cannot be restored, or a home that does not start, is what
+        earlier archives are for.
+        """
+        error = self.error_info
+        if not self.in_error:
+            return True
+        return (
+            error is not None
+            and error.operation in (Operation.PROVISIONING, Operation.RESTORING, Operation.STARTING)
+            and error.context.get("code") not in (FailureCode.VOLUME_USED_ELSEWHERE, FailureCode.NAME_TAKEN)
+        )
+
+    @property
+    def return_waits_for_archive(self) -> bool:
+        """Whether a return to an earlier archive waits for the present home to be archived."""
+        return self.restore_from is not None and self.volume_is_trusted
 
     @property
     def archived_at(self) -> datetime | None:

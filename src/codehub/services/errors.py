@@ -47,6 +47,15 @@ class HomeNotGivenUp(CodeHubError):
         )
 
 
+class ArchiveNotRestorable(CodeHubError):
+    """The workspace cannot return to this archive now. Says why."""
+
+    code = "archive_not_restorable"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was changed. {why}")
+
+
 class NotForOwners(CodeHubError):
     """Only an administrator lifts this error: its cause is outside the home."""
 

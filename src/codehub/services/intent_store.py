@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from codehub.domain.busy import Busy
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.session import Session
@@ -78,6 +79,12 @@ class IntentStore(Protocol):
     async def set_awake_until(self, session: Session, workspace_id: UUID, until: datetime | None) -> bool: ...
 
     async def set_busy(self, session: Session, workspace_id: UUID, busy: Busy | None) -> bool: ...
+
+    async def set_restore_from(
+        self, session: Session, workspace_id: UUID, chosen: ChosenArchive | None
+    ) -> bool: ...
+
+    async def orphans_among(self, session: Session, paths: Collection[str]) -> frozenset[str]: ...
 
     async def recover(self, session: Session, workspace_id: UUID, *, home: HomeContext) -> bool: ...
 

@@ -95,7 +95,7 @@ async def create(
     cause = Cause(CauseCode.CREATED)
     if new.start:
         await store.lock_limits(session)
-        await _take_place(store, session, owner_id, limits, actor=actor, cause=cause)
+        await take_place(store, session, owner_id, limits, actor=actor, cause=cause)
     else:
         await _set_audit_context(store, session, actor, cause)
     record = await store.create(
@@ -137,7 +137,7 @@ async def start(
     if holds_place(record.view):  # one that failed to stop still holds its place
         await _set_audit_context(store, session, actor, cause)
     else:
-        await _take_place(store, session, record.view.owner_id, limits, actor=actor, cause=cause)
+        await take_place(store, session, record.view.owner_id, limits, actor=actor, cause=cause)
     if lifts_error:  # a failed archiving must not keep the owner from starting
         await _lift(store, session, record, actor=actor)
     return await _set_desired_state(store, session, record, DesiredState.RUNNING, actor=actor)
@@ -282,7 +282,7 @@ async def recover(
         raise NotForOwners
     cause = Cause(CauseCode.ASKED_TO_RECOVER)
     if view.desired_state is DesiredState.RUNNING and not holds_place(view):
-        await _take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
+        await take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
     else:
         await _set_audit_context(store, session, actor, cause)
     await _lift(store, session, record, actor=actor)
@@ -311,7 +311,7 @@ async def return_to_archive(
         raise HomeNotGivenUp
     cause = Cause(CauseCode.RETURNED_TO_ARCHIVE)
     if view.desired_state is DesiredState.RUNNING and not holds_place(view):
-        await _take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
+        await take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
     else:
         await _set_audit_context(store, session, actor, cause)
     await store.recover(session, view.id, home=at_return_to_archive(view))
@@ -366,7 +366,7 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
     return record
 
 
-async def _take_place(
+async def take_place(
     store: IntentStore, session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
 ) -> None:
     """Set actor and cause, and raise ``LimitReached`` unless one more may run.

@@ -5,7 +5,7 @@ Each function is defined, and its guarantees are documented, in the module it is
 """
 
 from codehub.store.accounts.audit import append as append_audit
-from codehub.store.cluster.orphans import forget, load_owners, replace_seen
+from codehub.store.cluster.orphans import forget, load_owners, orphans_among, replace_seen
 from codehub.store.cluster.terms import (
     acquire_term,
     hold_term,
@@ -31,6 +31,7 @@ from codehub.store.workspaces.claims import (
     record_failure,
     release,
     set_error_without_operation,
+    switch_archive,
 )
 from codehub.store.workspaces.due import load_in_flight, load_work
 from codehub.store.workspaces.events import append_note
@@ -41,6 +42,7 @@ from codehub.store.workspaces.intents import (
     set_awake_until,
     set_busy,
     set_desired,
+    set_restore_from,
     touch,
     update_details,
 )
@@ -97,6 +99,7 @@ __all__ = [
     "mark_home",
     "mark_restored",
     "now",
+    "orphans_among",
     "read_terms",
     "record_crash",
     "record_error",
@@ -113,8 +116,10 @@ __all__ = [
     "set_desired",
     "set_error_without_operation",
     "set_invariant_error",
+    "set_restore_from",
     "stamp_coarse",
     "stamp_in_flight",
+    "switch_archive",
     "touch",
     "update_details",
     "usage_for",

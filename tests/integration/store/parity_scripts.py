@@ -5,12 +5,13 @@ every script, as to the leader that made it and to one that took over. The term 
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from codehub.domain.busy import Busy, BusySign, BusyWith
 from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext
 from codehub.store.workspaces.bulk_claims import Completion
@@ -21,6 +22,7 @@ from tests.integration.store.interleaving import LOCK, OWNER, Party, Script, Sid
 
 AT_REST, IN_FLIGHT, NEW_A, NEW_B = (UUID(int=number, version=4) for number in (1, 2, 3, 4))
 HOME = HomeContext(volume=True)
+CHOSEN = ChosenArchive("key", datetime(2030, 1, 1, tzinfo=UTC))
 EARLIER = timedelta(seconds=1)
 LATER = timedelta(hours=1)
 
@@ -156,6 +158,12 @@ ROWS_AT_REST: dict[str, Script] = {
     "observes": (call("write_observations", _seen(AT_REST, RUNNING), observed_at=_at), commit),
     "observes later": (call("write_observations", _seen(AT_REST, GONE), observed_at=_later), commit),
     "stamps coarsely": (call("stamp_coarse", observed_at=_later, older_than=_at), commit),
+    "is to return": (call("find_locked", AT_REST), call("set_restore_from", AT_REST, CHOSEN), commit),
+    "switches": (
+        read(AT_REST),
+        call("switch_archive", _at_rest, archive_key="key", home=HomeContext()),
+        commit,
+    ),
     "marks": (read(AT_REST), call("mark_home", _at_rest, home=HomeContext()), commit),
 }
 
@@ -169,6 +177,11 @@ ROWS_IN_FLIGHT: dict[str, Script] = {
     ),
     "fails": (_failing, commit),
     "fails after a look": (read(IN_FLIGHT), _failing, commit),
+    "is to return": (call("set_restore_from", IN_FLIGHT, CHOSEN), commit),
+    "gives up for a while": (
+        call("release", _claim, an_error, home=HOME, return_given_up=CHOSEN.archive_key),
+        commit,
+    ),
     "gives up": (call("go_terminal", _claim, lambda p: an_error(p, terminal=True)), commit),
     "catches up": (call("catch_up", _claim, seen_op_seq=7), commit),
     "commits an archive": (call("commit_archive_key", _claim, "key", home=HOME), commit),
@@ -237,4 +250,5 @@ ORPHANS: dict[str, Script] = {
     "sees none": (call("replace_seen", []), commit),
     "sees others, in vain": (call("replace_seen", ["c", "d"]), rollback),
     "forgets": (call("forget", ["a", "b"]), commit),
+    "asks": (call("orphans_among", ["a", "c"]), commit),
 }

@@ -43,6 +43,7 @@ VISIBLE: dict[str, Any] = {
     "standby_ttl_seconds": 301,
     "archive_ttl_seconds": 86401,
     "awake_until": THEN,
+    "restore_from": {"archive_key": "key", "created_at": "2030-01-01T00:00:00+00:00"},
 }
 HIDDEN: dict[str, Any] = {
     "last_access_at": THEN,

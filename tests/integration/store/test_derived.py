@@ -16,8 +16,9 @@ from sqlmodel import col, select
 
 from codehub.domain import ttl
 from codehub.domain.errors import ErrorInfo, Reason
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.limits import holds_place
-from codehub.domain.plan import Claim, Crashed, Halt, Mark, plan
+from codehub.domain.plan import Claim, Crashed, Halt, Mark, SwitchArchive, plan
 from codehub.domain.policy import ErrorPolicy
 from codehub.domain.states import (
     STORAGE_OPERATIONS,
@@ -48,7 +49,7 @@ HOMES: tuple[dict[str, Any] | None, ...] = (
 def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
     info = ErrorInfo(Reason.MISMATCH, "no", True, Operation.NONE, 0, now, {})
     errors = (None, {**info.as_json(), "is_terminal": False}, info.as_json())
-    for desired, observed, health, operation, deleted_at, error, key, home in product(
+    for desired, observed, health, operation, deleted_at, error, key, home, chosen in product(
         DesiredState,
         ObservedStatus,
         HealthStatus,
@@ -57,6 +58,7 @@ def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
         errors,
         (None, "key"),
         HOMES,
+        (None, ChosenArchive("key", now).as_json()),
     ):
         workspace_id = uuid7()
         yield {
@@ -75,6 +77,7 @@ def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
             "error_info": error,
             "archive_key": key,
             "home_ctx": home,
+            "restore_from": chosen,
             "last_access_at": now - timedelta(days=2),
         }
 
@@ -122,7 +125,7 @@ def lane_by_the_plan(ws: Any, now: Any) -> str | None:
     match plan(ws, now=now, policy=ErrorPolicy()):
         case Claim(operation=operation):
             return "storage" if operation in STORAGE_OPERATIONS else "control"
-        case Halt() | Mark() | Crashed():
+        case Halt() | Mark() | SwitchArchive() | Crashed():
             return "control"
         case _:
             return None

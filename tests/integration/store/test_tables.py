@@ -17,6 +17,7 @@ WRITERS = {
         "awake_until",
         "active_until",
         "busy",
+        "restore_from",
         "deleted_at",
     },
     Writer.OBSERVER: {"observed_status", "health_status", "observed_at"},

@@ -37,6 +37,7 @@ from codehub.domain.tick_plan import (
     RecordCrash,
     RunAction,
     Slots,
+    SwitchHome,
     Transition,
     Unplannable,
     Written,
@@ -230,6 +231,13 @@ class Reconciler:
             log.info("completion dropped: another owner", workspace_id=str(ws.id), op_id=str(ws.op_id))
         for mark in applied.marked:
             log.info("home marked", workspace_id=str(mark.workspace.id))
+        for switch in applied.switched:
+            log.info(
+                "archive switched",
+                workspace_id=str(switch.workspace.id),
+                archive_key=switch.after.archive_key,
+                left=switch.workspace.archive_key,
+            )
 
     def _act(self, planned: Sequence[Transition], applied: Applied) -> int:
         """After the commit: start actions beside the loop; returns how many were started."""
@@ -247,8 +255,10 @@ class Reconciler:
                     self._worker.examine_crash(ws, crash)
                 case Unplannable(workspace=ws, error=bug):
                     log.error("workspace cannot be planned", workspace_id=str(ws.id), exc_info=bug)
-                case RunAction() | BeginOperation() | CompleteOperation() | MarkHome() | HaltWorkspace():
+                case RunAction() | BeginOperation() | CompleteOperation():
                     pass  # started above, or written by ``transitions``
+                case MarkHome() | SwitchHome() | HaltWorkspace():
+                    pass  # written by ``transitions``
                 case _:
                     assert_never(transition)
         return len(started)

@@ -267,8 +267,17 @@ class Worker:
         )
         claim = ClaimedOperation.of(ws)
         if retry_at is not None:
-            kept = home.at_archiving_given_up(ws.home, retry_at=retry_at)
-            release = partial(self._store.release, claim=claim, error=error, home=kept)
+            given_up = ws.restore_from if ws.return_waits_for_archive else None
+            kept = home.at_archiving_given_up(
+                ws.home, retry_at=retry_at, return_given_up=error.message if given_up else None
+            )
+            release = partial(
+                self._store.release,
+                claim=claim,
+                error=error,
+                home=kept,
+                return_given_up=given_up.archive_key if given_up else None,
+            )
             return await self._write(
                 ws, partial(self._in_transaction, release, error.message), Outcome.RETRYING
             )

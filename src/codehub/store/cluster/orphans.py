@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, false, func
+from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, false, func, type_coerce
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import HealthStatus, ObservedStatus
-from codehub.store.db.records import record
+from codehub.domain.workspace import HomeContext
+from codehub.store.db.records import FromJson, record
 from codehub.store.db.session import Session
 from codehub.store.db.statements import json_flag, rows_written, uuid_array
 from codehub.store.schema.tables import ArchiveOrphan, Workspace
 from codehub.store.schema.tables import archive_orphans as o
+from codehub.store.workspaces.records import chosen_archive, home_context
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,16 @@ class ArchiveOwner:
     health_status: HealthStatus
     is_terminal: bool
     deleted_at: datetime | None
+    restore_from: ChosenArchive | None
+    home: HomeContext
 
 
 _OWNER = record(
     ArchiveOwner,
     Workspace,
     is_terminal=func.coalesce(json_flag(col(Workspace.error_info), "is_terminal"), false()),
+    restore_from=type_coerce(col(Workspace.restore_from), FromJson(chosen_archive)),
+    home=type_coerce(col(Workspace.home_ctx), FromJson(home_context)),
 )
 
 
@@ -62,6 +69,16 @@ async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str,
 async def forget(session: Session, paths: Collection[str]) -> int:
     """Remove the rows of deleted archives."""
     return await rows_written(session, delete(o).where(col(ArchiveOrphan.path) == any_(_texts(paths))))
+
+
+async def orphans_among(session: Session, paths: Collection[str]) -> frozenset[str]:
+    """Which of these archives the GC is about to delete, as of its last cycle.
+
+    An archive that is not among them when it is chosen, in one transaction, is safe: the GC deletes only what an
+    earlier cycle recorded, and reads what is chosen before it deletes.
+    """
+    statement = select(col(ArchiveOrphan.path)).where(col(ArchiveOrphan.path) == any_(_texts(paths)))
+    return frozenset(await session.exec(statement))
 
 
 async def list_all(session: Session, *, limit: int = 1000) -> list[tuple[str, datetime]]:

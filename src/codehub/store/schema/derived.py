@@ -19,6 +19,7 @@ times are added in UTC.
 
 MARKED = "coalesce((home_ctx ->> 'volume') = 'true', false)"
 TRUSTED = "(archive_key IS NULL OR (home_ctx ->> 'restore_marker') IS NOT DISTINCT FROM archive_key)"
+CHOSEN = "restore_from IS NOT NULL"
 TERMINAL = "coalesce((error_info ->> 'is_terminal') = 'true', false)"
 
 DUE_LANE = f"""
@@ -27,15 +28,17 @@ CASE
   WHEN deleted_at IS NOT NULL THEN CASE WHEN observed_status <> 'DELETED' THEN 'control' END
   WHEN health_status = 'ERROR' OR {TERMINAL} THEN NULL
   WHEN observed_status = 'PENDING' THEN CASE
-    WHEN {MARKED} THEN 'control'
+    WHEN {MARKED} OR {CHOSEN} THEN 'control'
     WHEN desired_state = 'PENDING' THEN NULL
     WHEN archive_key IS NULL THEN 'control'
     ELSE 'storage' END
   WHEN observed_status = 'STANDBY' THEN CASE
-    WHEN NOT {TRUSTED} THEN 'storage'
-    WHEN NOT {MARKED} OR desired_state = 'RUNNING' THEN 'control'
+    WHEN NOT {TRUSTED} THEN CASE WHEN {CHOSEN} THEN 'control' ELSE 'storage' END
+    WHEN NOT {MARKED} THEN 'control'
+    WHEN {CHOSEN} THEN 'storage'
+    WHEN desired_state = 'RUNNING' THEN 'control'
     WHEN desired_state = 'PENDING' THEN 'storage' END
-  WHEN observed_status = 'RUNNING' AND (desired_state <> 'RUNNING' OR {TRUSTED} AND NOT {MARKED})
+  WHEN observed_status = 'RUNNING' AND ({CHOSEN} OR desired_state <> 'RUNNING' OR {TRUSTED} AND NOT {MARKED})
     THEN 'control'
 END
 """

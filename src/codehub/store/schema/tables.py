@@ -95,6 +95,7 @@ class Workspace(SQLModel, table=True):
     awake_until: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     active_until: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     busy: Json | None = _of(Writer.API, jsonb, nullable=True)
+    restore_from: Json | None = _of(Writer.API, jsonb, nullable=True)
     deleted_at: datetime | None = _of(Writer.API, timestamptz, nullable=True)
 
     observed_status: ObservedStatus = _of(Writer.OBSERVER, observed_status_type, server_default="PENDING")

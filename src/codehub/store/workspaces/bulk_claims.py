@@ -20,7 +20,7 @@ from sqlmodel import col
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session
-from codehub.store.db.statements import clock, param_rows, params
+from codehub.store.db.statements import clock, json_text, param_rows, params
 from codehub.store.schema.tables import (
     Workspace,
     desired_state_type,
@@ -70,6 +70,7 @@ _PLANNED = param_rows(
     health_status=health_status_type,
     archive_key=Text(),
     deleted_at=DateTime(timezone=True),
+    restore_from=Text(),
     has_error=Boolean(),
     home=jsonb,
 )
@@ -85,6 +86,7 @@ _CLAIM = (
         col(Workspace.health_status) == _PLANNED.c.health_status,
         col(Workspace.archive_key).is_not_distinct_from(_PLANNED.c.archive_key),
         col(Workspace.deleted_at).is_not_distinct_from(_PLANNED.c.deleted_at),
+        json_text(col(Workspace.restore_from), "archive_key").is_not_distinct_from(_PLANNED.c.restore_from),
         col(Workspace.error_info).is_not(None) == _PLANNED.c.has_error,
     )
     .values(
@@ -147,6 +149,7 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Works
         health_status=[ws.health_status for ws in views],
         archive_key=[ws.archive_key for ws in views],
         deleted_at=[ws.deleted_at for ws in views],
+        restore_from=[ws.restore_from.archive_key if ws.restore_from else None for ws in views],
         has_error=[ws.error_info is not None for ws in views],
         home=[step.home.as_json() for step in steps],
     )

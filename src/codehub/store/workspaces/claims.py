@@ -26,6 +26,7 @@ from codehub.store.db.session import Session
 from codehub.store.db.statements import clock, rows_written
 from codehub.store.schema.tables import Workspace
 from codehub.store.schema.tables import workspaces as w
+from codehub.store.workspaces.intents import RETURNED, giving_up_return, is_chosen
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,19 @@ async def go_terminal(session: Session, claim: ClaimedOperation, error: ErrorInf
     )
 
 
-async def release(session: Session, claim: ClaimedOperation, error: ErrorInfo, *, home: HomeContext) -> bool:
+async def release(
+    session: Session,
+    claim: ClaimedOperation,
+    error: ErrorInfo,
+    *,
+    home: HomeContext,
+    return_given_up: str | None = None,
+) -> bool:
     """End an archiving that is retried later (``domain/policy.Release``). Fenced.
 
     Called after its storage job is confirmed gone. The error is not terminal: the current desired state is
-    planned at once. op_id stays, as in ``go_terminal``.
+    planned at once. op_id stays, as in ``go_terminal``. ``return_given_up``: the chosen archive that this archiving
+    was for; returning to it is given up in the same statement.
     """
     return await _write(
         session,
@@ -112,6 +121,7 @@ async def release(session: Session, claim: ClaimedOperation, error: ErrorInfo, *
         error_count=error.error_count,
         last_retry_at=None,
         home_ctx=home.as_json(),
+        **(giving_up_return(return_given_up) if return_given_up is not None else {}),
     )
 
 
@@ -184,6 +194,23 @@ async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeCon
     return await rows_written(session, statement) == 1
 
 
+async def switch_archive(
+    session: Session, workspace: WorkspaceView, *, archive_key: str, home: HomeContext
+) -> bool:
+    """Make the chosen archive the home, and the wish met. Compare-and-set.
+
+    ``home`` comes from ``domain/home.at_switch``. One statement: a process that dies before it has changed nothing, one
+    that dies after it leaves a row whose next step is an ordinary restore.
+    """
+    statement = (
+        update(w)
+        .where(_as_planned(workspace))
+        .values(archive_key=archive_key, home_ctx=home.as_json())
+        .values(RETURNED)
+    )
+    return await rows_written(session, statement) == 1
+
+
 async def _write(session: Session, claim: ClaimedOperation, **values: object) -> bool:
     statement = update(w).where(_fence(claim)).values(**values)
     return await rows_written(session, statement) == 1
@@ -212,6 +239,7 @@ def _as_planned(workspace: WorkspaceView) -> ColumnElement[bool]:
         col(Workspace.health_status) == workspace.health_status,
         col(Workspace.archive_key).is_not_distinct_from(workspace.archive_key),
         col(Workspace.deleted_at).is_not_distinct_from(workspace.deleted_at),
+        is_chosen(workspace.restore_from.archive_key if workspace.restore_from else None),
         col(Workspace.error_info).is_(None)
         if workspace.error_info is None
         else col(Workspace.error_info).is_not(None),

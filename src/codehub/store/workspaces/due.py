@@ -39,11 +39,12 @@ _BACKED_OFF = or_(
     col(Workspace.last_retry_at).is_(None), col(Workspace.last_retry_at) <= bindparam("retried_before")
 )
 # An archiving that was given up is retried hours later: until then it must not take the place of due rows. A row
-# that was deleted, or whose desired state is no longer PENDING, is due at once.
+# that was deleted, whose desired state is no longer PENDING, or that is to return to another archive is due at once.
 _ARCHIVE_RETRY_AT = cast(json_text(col(Workspace.home_ctx), "archive_retry_at"), timestamptz)
 _NOT_GIVEN_UP = or_(
     col(Workspace.deleted_at).is_not(None),
     col(Workspace.desired_state) != DesiredState.PENDING,
+    col(Workspace.restore_from).is_not(None),
     _ARCHIVE_RETRY_AT.is_(None),
     clock() >= _ARCHIVE_RETRY_AT,
 )

@@ -9,17 +9,18 @@ from datetime import datetime
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, or_, text, update
+from sqlalchemy import ARRAY, ColumnElement, Uuid, any_, bindparam, case, null, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlmodel import col
 
 from codehub.domain.busy import Busy
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session
-from codehub.store.db.statements import clock, rows_written, uuid_array
+from codehub.store.db.statements import clock, json_text, rows_written, uuid_array
 from codehub.store.errors import NameTaken
 from codehub.store.schema.tables import NOT_GONE, Workspace, desired_state_type
 from codehub.store.schema.tables import workspaces as w
@@ -44,6 +45,21 @@ _CREATE = (
 
 USED_NOW = {"last_access_at": clock()}
 """Values for a write that counts as use, beside its own."""
+
+RETURNED = {"restore_from": None}
+"""Values for the Reconciler's switch to a chosen archive: the wish is met by the same statement."""
+
+_IS_CHOSEN = json_text(col(Workspace.restore_from), "archive_key")
+
+
+def is_chosen(archive_key: str | None) -> ColumnElement[bool]:
+    """Whether exactly this archive (or none) is chosen to be returned to."""
+    return _IS_CHOSEN.is_not_distinct_from(archive_key)
+
+
+def giving_up_return(archive_key: str) -> dict[str, object]:
+    """Values for a write that gives the return to this archive up; another wish, made meanwhile, stays."""
+    return {"restore_from": case((is_chosen(archive_key), null()), else_=col(Workspace.restore_from))}
 
 
 def _desired_state_update(*, expecting: bool, touching: bool) -> ReturningUpdate[WorkspaceRecord]:
@@ -162,6 +178,17 @@ async def set_awake_until(session: Session, workspace_id: UUID, until: datetime 
         update(w)
         .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
         .values(awake_until=until, last_access_at=clock())
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def set_restore_from(session: Session, workspace_id: UUID, chosen: ChosenArchive | None) -> bool:
+    """Choose the archive to return to, or cancel that; counts as use. False: no such workspace."""
+    statement = (
+        update(w)
+        .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
+        .values(restore_from=chosen.as_json() if chosen is not None else None)
+        .values(USED_NOW)
     )
     return await rows_written(session, statement) == 1
 

@@ -13,6 +13,7 @@ from sqlmodel import col
 
 from codehub.domain.busy import Busy
 from codehub.domain.errors import ErrorInfo
+from codehub.domain.generations import ChosenArchive
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.records import FromJson, record
 from codehub.store.schema.tables import Workspace
@@ -33,7 +34,7 @@ class WorkspaceRecord:
     status: str
 
 
-def _home(value: Mapping[str, object] | None) -> HomeContext:
+def home_context(value: Mapping[str, object] | None) -> HomeContext:
     return HomeContext.from_json(value) if value else _NO_HOME
 
 
@@ -45,11 +46,16 @@ def _busy(value: Mapping[str, object] | None) -> Busy | None:
     return Busy.from_json(value) if value is not None else None
 
 
+def chosen_archive(value: Mapping[str, object] | None) -> ChosenArchive | None:
+    return ChosenArchive.from_json(value) if value is not None else None
+
+
 VIEW = record(
     WorkspaceView,
     Workspace,
     busy=type_coerce(col(Workspace.busy), FromJson(_busy)),
     error_info=type_coerce(col(Workspace.error_info), FromJson(_error)),
-    home=type_coerce(col(Workspace.home_ctx), FromJson(_home)),
+    home=type_coerce(col(Workspace.home_ctx), FromJson(home_context)),
+    restore_from=type_coerce(col(Workspace.restore_from), FromJson(chosen_archive)),
 )
 RECORD = record(WorkspaceRecord, Workspace, view=VIEW)

@@ -17,7 +17,14 @@ from uuid import UUID
 from codehub.domain import home
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.states import Operation
-from codehub.domain.tick_plan import BeginOperation, CompleteOperation, HaltWorkspace, MarkHome, Written
+from codehub.domain.tick_plan import (
+    BeginOperation,
+    CompleteOperation,
+    HaltWorkspace,
+    MarkHome,
+    SwitchHome,
+    Written,
+)
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.session import Session
 from codehub.store.workspaces.bulk_claims import Completion, Step
@@ -44,6 +51,10 @@ class TransitionStore(Protocol):
 
     async def mark_home(self, session: Session, workspace: WorkspaceView, *, home: HomeContext) -> bool: ...
 
+    async def switch_archive(
+        self, session: Session, workspace: WorkspaceView, *, archive_key: str, home: HomeContext
+    ) -> bool: ...
+
     async def set_error_without_operation(
         self, session: Session, workspace: WorkspaceView, error: ErrorInfo, *, home: HomeContext
     ) -> bool: ...
@@ -56,12 +67,13 @@ class Applied:
     begun: Sequence[WorkspaceView] = ()
     completed: Sequence[CompleteOperation] = ()
     marked: Sequence[MarkHome] = ()
+    switched: Sequence[SwitchHome] = ()
     halted: Sequence[HaltWorkspace] = ()
     dropped: Sequence[CompleteOperation] = ()
 
     @property
     def changed(self) -> int:
-        return len(self.begun) + len(self.completed) + len(self.marked) + len(self.halted)
+        return sum(map(len, (self.begun, self.completed, self.marked, self.switched, self.halted)))
 
 
 async def apply(
@@ -83,14 +95,14 @@ def _is_one_statement(transitions: Sequence[Written]) -> bool:
     if len(transitions) > 1:  # the rows are locked first
         return False
     match transitions[0]:
-        case CompleteOperation(next_operation=following) | MarkHome(next_operation=following):
-            return following is None
+        case CompleteOperation() | MarkHome() | SwitchHome():
+            return transitions[0].next_operation is None
         case _:
             return True
 
 
 async def _write(store: TransitionStore, session: Session, transitions: Sequence[Written]) -> Applied:
-    """Write completions, then halts and marks, then all claims in one statement."""
+    """Write completions, then halts, marks and switches, then all claims in one statement."""
     completions = [each for each in transitions if isinstance(each, CompleteOperation)]
     written = await _complete(store, session, completions)
     completed = [each for each in completions if each.workspace.id in written]
@@ -107,7 +119,10 @@ async def _write(store: TransitionStore, session: Session, transitions: Sequence
         for each in transitions
         if isinstance(each, MarkHome) and await store.mark_home(session, each.workspace, home=each.after.home)
     ]
-    continued: list[CompleteOperation | MarkHome] = [*completed, *marked]
+    switched = [
+        each for each in transitions if isinstance(each, SwitchHome) and await _switch(store, session, each)
+    ]
+    continued: list[CompleteOperation | MarkHome | SwitchHome] = [*completed, *marked, *switched]
     steps = [_step(each.after, each.next_operation) for each in continued if each.next_operation is not None]
     steps += [
         _step(each.workspace, each.operation) for each in transitions if isinstance(each, BeginOperation)
@@ -118,8 +133,17 @@ async def _write(store: TransitionStore, session: Session, transitions: Sequence
         begun=[begun[step.workspace.id] for step in steps if step.workspace.id in begun],
         completed=completed,
         marked=marked,
+        switched=switched,
         halted=halted,
         dropped=[each for each in completions if each.workspace.id not in written],
+    )
+
+
+async def _switch(store: TransitionStore, session: Session, switch: SwitchHome) -> bool:
+    after = switch.after
+    assert after.archive_key is not None, "an archive was chosen"
+    return await store.switch_archive(
+        session, switch.workspace, archive_key=after.archive_key, home=after.home
     )
 
 
