@@ -26,6 +26,8 @@ export function aWorkspace(change: Partial<Workspace> = {}): Workspace {
     op_acted_at: null,
     archive_key: null,
     archived_at: null,
+    restore_from: null,
+    return_given_up: null,
     node_local_home: false,
     error_count: 0,
     error_info: null,

@@ -66,6 +66,11 @@ KINDS: Mapping[str, Kind] = {
         "The home is not given up",
         "Nothing was changed: the home is not on a node that is unavailable, or that is not its last archive.",
     ),
+    "archive_not_restorable": Kind(
+        409,
+        "It cannot return to this archive",
+        "Nothing was changed. The workspace is at this archive already.",
+    ),
     "not_running": Kind(409, "It does not run", "thesis is asleep. To wake it: codehub ssh --wake thesis"),
     "waking": Kind(409, "It is starting", "thesis is starting. Try again in a moment."),
     "file_conflict": Kind(409, "Not with what is there", "mkdir notes: file exists"),

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from codehub.api.live.progress import NOTHING_KNOWN, ProgressCache
 from codehub.api.schemas.activity import Activity, Awake, NextChange, Work
 from codehub.api.schemas.base import Page
-from codehub.api.schemas.workspaces import ErrorInfo, Workspace
+from codehub.api.schemas.workspaces import ErrorInfo, ReturnTarget, Workspace
 from codehub.domain import ttl
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
@@ -96,6 +96,8 @@ class WorkspaceRenderer:
             "archive_key": view.archive_key,
             "archived_at": view.archived_at,
             "node_local_home": self._ties_home_to_node(view.image_ref),
+            "restore_from": _return_target(record),
+            "return_given_up": view.home.return_given_up,
             "error_count": view.error_count,
             "error_info": _error_info(record),
             "last_retry_at": view.last_retry_at,
@@ -137,6 +139,13 @@ def _awake(awake: ttl.Awake) -> Awake:
     if awake.busy is not None and awake.until is not None:
         work = {"what": awake.busy.what, "name": awake.busy.name, "until": awake.until}
     return {"because": awake.because, "since": awake.since, "work": work}
+
+
+def _return_target(record: WorkspaceRecord) -> ReturnTarget | None:
+    chosen = record.view.restore_from
+    if chosen is None or record.view.deleted_at is not None:
+        return None
+    return {"archive_key": chosen.archive_key, "created_at": chosen.created_at}
 
 
 def _error_info(record: WorkspaceRecord) -> ErrorInfo | None:

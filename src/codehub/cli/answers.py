@@ -71,6 +71,11 @@ class Activity(TypedDict):
     next: NextChange | None
 
 
+class ReturnTarget(TypedDict):
+    archive_key: str
+    created_at: str
+
+
 class Workspace(TypedDict):
     id: str
     owner_id: str
@@ -88,6 +93,7 @@ class Workspace(TypedDict):
     operation: str
     op_started_at: str | None
     archive_key: str | None
+    restore_from: ReturnTarget | None
     archived_at: NotRequired[str | None]  # not told by servers of earlier versions
     node_local_home: NotRequired[bool]
     error_count: int
@@ -118,6 +124,11 @@ class ArchiveGeneration(TypedDict):
     files: int
     sha256: str
     created_at: str
+    # Not told by servers of earlier versions.
+    current: NotRequired[bool]
+    chosen: NotRequired[bool]
+    damaged: NotRequired[bool]
+    expiring: NotRequired[bool]
 
 
 class Coordinator(TypedDict):

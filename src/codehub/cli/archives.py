@@ -1,8 +1,9 @@
-"""Commands ``codehub ws archives`` and ``codehub ws download``: a workspace's archives, as files."""
+"""Commands ``codehub ws archives``, ``ws download`` and ``ws restore``: a workspace's archives."""
 
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from codehub.cli.answers import ArchiveGeneration, Workspace
 
 FILE = typer.Argument(None, help="Where to. Default: NAME-DATE.tar.zst here.", show_default=False)
+GENERATION = typer.Argument(
+    None, help="Its number in `codehub ws archives` (1: the newest) or its key.", show_default=False
+)
 ARCHIVE = typer.Option(None, "--archive", help="Its key, of `codehub ws archives`. Default: the newest.")
 
 
@@ -30,6 +34,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     app.command(name="archives")(list_archives)
     app.command()(download)
+    app.command()(restore)
 
 
 def list_archives(workspace: str = WORKSPACE, json: bool = JSON) -> None:
@@ -50,19 +55,87 @@ def list_archives(workspace: str = WORKSPACE, json: bool = JSON) -> None:
 def archives_table(found: list["ArchiveGeneration"], *, current: str | None, now: "datetime") -> Table:
     """Build the table of archives."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("made", "size", "files", ""):
+    for title in ("", "made", "size", "files", ""):
         table.add_column(title, no_wrap=True)
     table.add_column("key", overflow="fold")
-    for each in found:
+    for number, each in enumerate(found, 1):
         row = (
+            str(number),
             ago(each["created_at"], now=now),
             size(each["bytes"]),
             f"{each['files']:,}",
-            "current" if each["key"] == current else "",
+            _notes(each, current),
             each["key"],
         )
         table.add_row(*map(Text, row))
     return table
+
+
+def restore(
+    workspace: str = WORKSPACE,
+    generation: str | None = GENERATION,
+    start: bool = typer.Option(
+        False, "--start", help="Start it afterwards. Else it comes back as it is wanted."
+    ),
+    cancel: bool = typer.Option(
+        False, "--cancel", help="Stay with the present home, while the return waits."
+    ),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    json: bool = JSON,
+) -> None:
+    """Return a home to an earlier archive. The present files are archived first, so that you can come back."""
+    with connect() as client:
+        ws = get_workspace(client, workspace)
+        if cancel:
+            answer = client.cancel_restore(ws["id"])
+        else:
+            if generation is None:
+                raise CommandError("Which one? See `codehub ws archives`.", ExitCode.USAGE)
+            found = client.archives(ws["id"])
+            chosen = _choose(found, _key_of(found, generation))
+            if not yes:
+                _confirm_return(ws, ago(chosen["created_at"], now=client.now))
+            answer = client.restore(ws["id"], archive_key=chosen["key"], start=start)
+        now = client.now
+    if json:
+        print_json(answer)
+        return
+    name, target = clean(ws["name"]), answer["restore_from"]
+    if target is None:
+        out.print(f"{name} stays with its present home.", markup=False)
+    else:
+        made = ago(target["created_at"], now=now)
+        out.print(
+            f"{name} will return to the archive made {made}. Its present files are archived first.",
+            markup=False,
+        )
+
+
+def _key_of(found: "list[ArchiveGeneration]", generation: str) -> str:
+    """The key of a number in the list (1 is the newest), or the key as it is."""
+    if generation.isdecimal() and 1 <= int(generation) <= len(found):
+        return found[int(generation) - 1]["key"]
+    return generation
+
+
+def _confirm_return(ws: "Workspace", made: str) -> None:
+    if not sys.stdin.isatty():
+        raise CommandError("Nobody is there to confirm it. If you are sure, add --yes.", ExitCode.USAGE)
+    err.print(
+        "Its present files are archived first, so that you can come back. If it runs, it is stopped for that."
+    )
+    if not typer.confirm(f"Return {clean(ws['name'])} to the archive made {made}?", err=True):
+        raise CommandError("Nothing was changed.")
+
+
+def _notes(archive: "ArchiveGeneration", current: str | None) -> str:
+    notes = {
+        "current": archive["key"] == current,
+        "to be restored": archive.get("chosen", False),
+        "damaged": archive.get("damaged", False),
+        "removed soon": archive.get("expiring", False),
+    }
+    return ", ".join(note for note, applies in notes.items() if applies)
 
 
 def download(

@@ -182,6 +182,14 @@ class Client:
         path = f"/workspaces/{workspace_id}/return-to-archive"
         return cast(Workspace, self._call("POST", path, body={"archive_key": archive_key}))
 
+    def restore(self, workspace_id: str, *, archive_key: str, start: bool) -> Workspace:
+        _, op_id, attempt, _ = archive_key.split("/")
+        body = {"op_id": op_id, "attempt": attempt, "start": start}
+        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/restore", body=body))
+
+    def cancel_restore(self, workspace_id: str) -> Workspace:
+        return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}/restore"))
+
     def act(self, workspace_id: str, action: WorkspaceAction) -> Workspace:
         return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{action}"))
 

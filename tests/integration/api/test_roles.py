@@ -46,6 +46,7 @@ def admins(status: int) -> tuple[int, int, int, int, int, int]:
 
 OPEN = (200,) * 6
 WS = "/api/v1/workspaces/{workspace_id}"
+NO_ARCHIVE = {"op_id": str(UUID(int=7)), "attempt": "0" * 32}
 TABLE = [
     Call("GET", "/api/v1/auth/session", everyone(200)),
     Call("POST", "/api/v1/auth/login", (401,) * 6),
@@ -68,6 +69,8 @@ TABLE = [
     Call("POST", WS + "/keep-awake", mine(202), {"hours": 1}),
     Call("POST", WS + "/recover", mine(202)),  # without an error; with one: test_who_may_lift_an_error
     Call("POST", WS + "/return-to-archive", mine(409), {"archive_key": "one"}),  # test_return_to_archive
+    Call("POST", WS + "/restore", mine(404), NO_ARCHIVE),  # there is none; where there is: test_restore
+    Call("DELETE", WS + "/restore", mine(202)),
     Call("GET", WS + "/history", mine(200)),
     Call("GET", WS + "/archives", mine(200)),
     Call("GET", WS + "/archives/{op_id}/{attempt}/home.tar.zst", mine(200)),

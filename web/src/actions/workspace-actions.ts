@@ -17,6 +17,8 @@ export interface WorkspaceActions {
   keepAwake: (ws: Workspace, hours: number) => Promise<boolean>;
   recover: (ws: Workspace) => Promise<boolean>;
   returnToArchive: (ws: Workspace, archiveKey: string) => Promise<boolean>;
+  restore: (ws: Workspace, archiveKey: string, start: boolean) => Promise<boolean>;
+  stay: (ws: Workspace) => Promise<boolean>;
   remove: (ws: Workspace) => Promise<boolean>;
   edit: (ws: Workspace, change: WorkspaceEdit) => Promise<void>;
 }
@@ -47,6 +49,11 @@ export function useWorkspaceActions(): WorkspaceActions {
       recover: (ws) => post(ws, "recover"),
       keepAwake: (ws, hours) => post(ws, "keep-awake", { hours }),
       returnToArchive: (ws, archiveKey) => post(ws, "return-to-archive", { archive_key: archiveKey }),
+      restore: (ws, archiveKey, start) => {
+        const [, op_id, attempt] = archiveKey.split("/");
+        return post(ws, "restore", { op_id, attempt, start });
+      },
+      stay: (ws) => ask(ws, "restore", () => call<Workspace>("DELETE", `/workspaces/${ws.id}/restore`)),
       remove: (ws) => ask(ws, "delete", () => call<Workspace | undefined>("DELETE", `/workspaces/${ws.id}`)),
       edit: async (ws, change) => {
         // Names and notes are the person's own words: showing them at once cannot mislead anybody.

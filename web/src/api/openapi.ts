@@ -28,17 +28,41 @@ export interface components {
      *       "bytes": 1048576,
      *       "files": 120,
      *       "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-     *       "created_at": "2025-01-01T09:00:00+00:00"
+     *       "created_at": "2025-01-01T09:00:00+00:00",
+     *       "current": false,
+     *       "chosen": false,
+     *       "damaged": false,
+     *       "expiring": false
      *     }
      */
     ArchiveGeneration: {
       /** Bytes */
       bytes: number;
       /**
+       * Chosen
+       * @description The workspace is to return to it
+       */
+      chosen: boolean;
+      /**
        * Created At
        * Format: date-time
        */
       created_at: string;
+      /**
+       * Current
+       * @description It is the archive the workspace is restored from
+       */
+      current: boolean;
+      /**
+       * Damaged
+       * @description A restore found it missing or damaged
+       */
+      damaged: boolean;
+      /**
+       * Expiring
+       * @description Not kept any longer: it is about to be removed and cannot be chosen
+       */
+      expiring: boolean;
       /** Files */
       files: number;
       /** Key */
@@ -116,6 +140,8 @@ export interface components {
       | "asked_to_delete"
       | "asked_to_recover"
       | "returned_to_archive"
+      | "asked_to_return"
+      | "return_cancelled"
       | "kept_awake"
       | "may_sleep"
       | "link_opened"
@@ -880,6 +906,40 @@ export interface components {
      */
     Reason: "Mismatch" | "Unreachable" | "ActionFailed" | "Timeout" | "RetryExceeded" | "DataLost";
     /**
+     * RestoreArchive
+     * @description The archive to return to: the parts of its `key` after the workspace.
+     * @example {
+     *       "op_id": "7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01",
+     *       "attempt": "0190c7a25b1e7c3d9f003a5d2c1b4e6f",
+     *       "start": true
+     *     }
+     */
+    RestoreArchive: {
+      /** Attempt */
+      attempt: string;
+      /**
+       * Op Id
+       * Format: uuid
+       */
+      op_id: string;
+      /**
+       * Start
+       * @description Start it afterwards (desired state RUNNING)
+       * @default false
+       */
+      start: boolean;
+    };
+    /** ReturnTarget */
+    ReturnTarget: {
+      /** Archive Key */
+      archive_key: string;
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+    };
+    /**
      * ReturnToArchive
      * @example {
      *       "archive_key": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f/7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01/0190c7a25b1e7c3d9f003a5d2c1b4e6f/home.tar.zst"
@@ -1219,6 +1279,8 @@ export interface components {
      *       "archive_key": null,
      *       "archived_at": null,
      *       "node_local_home": false,
+     *       "restore_from": null,
+     *       "return_given_up": null,
      *       "error_count": 0,
      *       "error_info": null,
      *       "last_retry_at": null,
@@ -1328,6 +1390,13 @@ export interface components {
        * @description Percent of the running operation, if known
        */
       progress: number | null;
+      /** @description The earlier archive it is to return to, once its present home is archived */
+      restore_from: components["schemas"]["ReturnTarget"] | null;
+      /**
+       * Return Given Up
+       * @description Why the last return to an earlier archive was given up; null once the home is archived again
+       */
+      return_given_up: string | null;
       /** Standby Ttl Seconds */
       standby_ttl_seconds: number;
       /** @description Desired state, observation, health and operation in one word */

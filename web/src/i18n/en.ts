@@ -86,6 +86,7 @@ export const en = {
       recover: "Asking to recover…",
       "keep-awake": "Asking…",
       "return-to-archive": "Asking for the archive…",
+      restore: "Asking to return to an archive…",
     },
     wanted: { RUNNING: "Start requested", STANDBY: "Stop requested", PENDING: "Archive requested" },
     then: { RUNNING: "Starts next", STANDBY: "Sleeps next", PENDING: "Archived next" },
@@ -250,6 +251,24 @@ export const en = {
     type: (name: string) => `Type ${name} to confirm`,
     submit: "Delete for good",
   },
+  restore: {
+    title: (name: string, when: string) => `Return ${name} to ${when}?`,
+    archivedFirst:
+      "Your present files are archived first, so that you can come back. If they cannot be archived, everything stays as it is.",
+    nothingToArchive: "The archive it has now is kept, so that you can come back.",
+    stops: "The workspace is stopped for that, and started again afterwards.",
+    open: "Open it afterwards",
+    submit: "Return to this archive",
+    button: "Restore",
+    buttonFor: (when: string) => `Restore the archive of ${when}`,
+    willReturn: (when: string) => `Will return to ${when}`,
+    stay: "Stay with the present files",
+    givenUp: "Returning to the earlier archive was given up; your files are as they were.",
+    chosen: "to be restored",
+    damaged: "damaged",
+    expiring: "removed soon",
+    fromTrouble: "Choose an earlier archive of this workspace",
+  },
   giveUp: {
     title: (name: string) => `Go back to the last archive of ${name}?`,
     text: "Everything written since that archive is lost, also if the machine comes back later. If it may come back, wait: nothing is lost then.",
@@ -359,6 +378,9 @@ export const en = {
       DELETED: "Deleted",
     },
     archived: "Archive written and checked",
+    returnAsked: "Return to an earlier archive requested",
+    returned: "The chosen archive is the home now",
+    stayed: "Return to an earlier archive cancelled",
     error: "Failed",
     retry: "Failed, will try again",
     recovered: "Error cleared",
@@ -684,6 +706,7 @@ export const en = {
     too_many_keys: "You have as many keys as one may have. Remove one first.",
     username_taken: "There is already somebody of that name.",
     home_not_given_up: "Nothing was changed: the home can be reached again, or there is a newer archive.",
+    archive_not_restorable: "Nothing was changed: the workspace cannot return to this archive now.",
     limit_user: (used: number | null, allowed: number | null) =>
       used === null || allowed === null
         ? "You run as many workspaces as you may. Put one to sleep first."

@@ -79,6 +79,7 @@ export const ko: Messages = {
       recover: "복구 요청 중…",
       "keep-awake": "요청 중…",
       "return-to-archive": "보관본 요청 중…",
+      restore: "보관본으로 돌아가기 요청 중…",
     },
     wanted: { RUNNING: "시작 요청됨", STANDBY: "중지 요청됨", PENDING: "보관 요청됨" },
     then: { RUNNING: "이어서 시작합니다", STANDBY: "이어서 잠듭니다", PENDING: "이어서 보관됩니다" },
@@ -240,6 +241,24 @@ export const ko: Messages = {
     type: (name) => `확인을 위해 ${name} 입력`,
     submit: "완전히 삭제",
   },
+  restore: {
+    title: (name, when) => `${name}을(를) ${when} 상태로 되돌릴까요?`,
+    archivedFirst:
+      "지금의 파일을 먼저 보관하므로 다시 돌아올 수 있습니다. 보관할 수 없으면 모든 것이 그대로 남습니다.",
+    nothingToArchive: "지금의 보관본은 남아 있으므로 다시 돌아올 수 있습니다.",
+    stops: "이를 위해 워크스페이스를 멈췄다가 다시 시작합니다.",
+    open: "그 뒤에 열기",
+    submit: "이 보관본으로 되돌리기",
+    button: "되돌리기",
+    buttonFor: (when) => `${when} 보관본으로 되돌리기`,
+    willReturn: (when) => `${when} 상태로 돌아갑니다`,
+    stay: "지금 파일 유지",
+    givenUp: "이전 보관본으로 돌아가지 못했습니다. 파일은 그대로입니다.",
+    chosen: "되돌릴 예정",
+    damaged: "손상됨",
+    expiring: "곧 삭제됨",
+    fromTrouble: "이 워크스페이스의 이전 보관본 고르기",
+  },
   giveUp: {
     title: (name) => `${name}의 마지막 보관본으로 돌아갈까요?`,
     text: "그 보관 이후에 쓴 것은 나중에 기기가 돌아와도 모두 사라집니다. 기기가 돌아올 수 있다면 기다리세요. 그러면 아무것도 사라지지 않습니다.",
@@ -348,6 +367,9 @@ export const ko: Messages = {
       DELETED: "삭제됨",
     },
     archived: "보관본을 쓰고 확인함",
+    returnAsked: "이전 보관본으로 돌아가기를 요청함",
+    returned: "선택한 보관본이 이제 홈입니다",
+    stayed: "이전 보관본으로 돌아가기를 취소함",
     error: "실패",
     retry: "실패, 다시 시도 예정",
     recovered: "오류 해제",
@@ -672,6 +694,7 @@ export const ko: Messages = {
     too_many_keys: "키를 더 추가할 수 없습니다. 먼저 하나를 삭제하세요.",
     username_taken: "같은 이름의 사용자가 이미 있습니다.",
     home_not_given_up: "바뀐 것이 없습니다. 홈에 다시 닿을 수 있거나 더 새로운 보관본이 있습니다.",
+    archive_not_restorable: "바뀐 것이 없습니다. 지금은 이 보관본으로 돌아갈 수 없습니다.",
     limit_user: (used, allowed) =>
       used === null || allowed === null
         ? "실행할 수 있는 만큼 실행 중입니다. 먼저 하나를 재우세요."

@@ -1,7 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import type { Workspace } from "../api/types";
+import { useState } from "react";
+import type { ArchiveGeneration, Workspace } from "../api/types";
 import { archiveAddress, archivesQuery } from "../api/queries";
 import { useLanguage, useMessages } from "../i18n";
+import { RestoreDialog, ReturnNotice } from "../ui/restore";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
 import { bytes } from "../words/size";
@@ -15,8 +17,15 @@ export function Archives({ workspace }: { workspace: Workspace }) {
   const base = archivesQuery(workspace.id);
   const { data, error, isError } = useQuery({
     ...base,
-    queryKey: [...base.queryKey, workspace.archive_key] as never,
+    queryKey: [
+      ...base.queryKey,
+      workspace.archive_key,
+      workspace.restore_from?.archive_key,
+      workspace.status,
+    ] as never,
   });
+  const [choosing, setChoosing] = useState<ArchiveGeneration | null>(null);
+  const chosen = workspace.restore_from?.archive_key;
   return (
     <section className="panel" aria-labelledby="archives">
       <h2 id="archives">{m.detail.archives}</h2>
@@ -29,6 +38,7 @@ export function Archives({ workspace }: { workspace: Workspace }) {
       ) : (
         <>
           <p className="panel__lead">{m.detail.archivesLead}</p>
+          <ReturnNotice workspace={workspace} />
           <ul className="generations">
             {data.map((archive) => (
               <li key={archive.key} title={archive.key}>
@@ -36,6 +46,9 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 <span>{m.detail.files(new Intl.NumberFormat(language).format(archive.files))}</span>
                 <Ago at={archive.created_at} />
                 {archive.key === workspace.archive_key && <span className="tag">{m.detail.current}</span>}
+                {archive.key === chosen && <span className="tag">{m.restore.chosen}</span>}
+                {archive.damaged && <span className="tag">{m.restore.damaged}</span>}
+                {archive.expiring && <span className="tag">{m.restore.expiring}</span>}
                 <a
                   className="generations__download"
                   aria-label={m.detail.downloadOf(dateTime(language, archive.created_at))}
@@ -44,10 +57,23 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 >
                   {m.detail.download}
                 </a>
+                {workspace.deleted_at === null && archive.key !== chosen && !archive.expiring && (
+                  <button
+                    type="button"
+                    className="button button--small"
+                    aria-label={m.restore.buttonFor(dateTime(language, archive.created_at))}
+                    onClick={() => setChoosing(archive)}
+                  >
+                    {m.restore.button}…
+                  </button>
+                )}
               </li>
             ))}
           </ul>
         </>
+      )}
+      {choosing && (
+        <RestoreDialog workspace={workspace} archive={choosing} onClose={() => setChoosing(null)} />
       )}
     </section>
   );

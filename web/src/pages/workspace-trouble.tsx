@@ -38,6 +38,11 @@ export function Trouble({
         {advice}
         {info.is_terminal && !admin && !forOwner && ` ${m.trouble.askAdmin}`}
       </p>
+      {info.is_terminal && ["PROVISIONING", "RESTORING", "STARTING"].includes(info.operation) && (
+        <p>
+          <a href="#archives">{m.restore.fromTrouble}</a>
+        </p>
+      )}
       {files.length > 0 && (
         <>
           <p>{m.trouble.files}</p>

@@ -13,6 +13,8 @@ export const SAID_BY_THE_CHANGE = [
   "asked_to_archive",
   "asked_to_delete",
   "asked_to_recover",
+  "asked_to_return",
+  "return_cancelled",
   "kept_awake",
   "may_sleep",
 ] as const satisfies readonly CauseCode[];

@@ -62,6 +62,7 @@ const RULES: Rule[] = [
   (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "desired"] : null),
   (m, c) => (c.error_info && !isEmpty(c.error_info) ? failure(m, c.error_info[1]) : null),
   (m, c) => (c.error_info && isEmpty(c.error_info) && !c.operation ? [m.history.recovered, "good"] : null),
+  (m, c) => (c.restore_from ? returning(m, c) : null),
   (m, c) => (c.desired_state ? named(m.history.desired, c.desired_state[1], "desired") : null),
   (m, c) => (c.archive_key && !isEmpty(c.archive_key) ? [m.history.archived, "good"] : null),
   (m, c) =>
@@ -77,6 +78,11 @@ const RULES: Rule[] = [
 ];
 
 const EDITS = ["description", "memo", "standby_ttl_seconds", "archive_ttl_seconds", "image_ref"];
+
+function returning(m: Messages, c: Record<string, Change>): [string, Tone] {
+  if (!isEmpty(c.restore_from)) return [m.history.returnAsked, "desired"];
+  return c.archive_key ? [m.history.returned, "good"] : [m.history.stayed, "plain"];
+}
 
 function named(words: Record<string, string>, key: unknown, tone: Tone): [string, Tone] | null {
   const text = words[String(key)];

@@ -4,7 +4,7 @@
  */
 import type { DesiredState, Operation, Workspace } from "../api/types";
 import type { Language, Messages } from "../i18n/messages";
-import { clockTime, duration } from "./time";
+import { clockTime, dateTime, duration } from "./time";
 
 /** Where a running operation leads; a desired state beyond it is still to come. */
 const LEADS_TO: Record<Operation, DesiredState | null> = {
@@ -49,6 +49,7 @@ export interface Circumstances {
 /** "Sleeps in 4 min" and its kin: the promise of the server, in the server's time. */
 export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempts }: Circumstances): string {
   if (ws.error_info?.is_terminal || ws.health_status === "ERROR") return m.next.needsPerson;
+  if (ws.restore_from) return m.restore.willReturn(dateTime(language, ws.restore_from.created_at));
   const pending = pendingWords(m, ws);
   const nextTryAt = ws.operation === "NONE" ? ws.error_info?.context.next_try_at : null;
   if (typeof nextTryAt === "string" && ws.desired_state === "PENDING")

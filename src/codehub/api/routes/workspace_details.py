@@ -25,9 +25,10 @@ from codehub.api.schemas.workspace_details import ArchiveGeneration, HistoryEntr
 from codehub.api.state import AppState, State
 from codehub.archives.keys import ArchivePath
 from codehub.domain import causes
-from codehub.domain.errors import EffectError, FailureCode
+from codehub.domain.errors import EffectError, FailureCode, Reason
 from codehub.services.identity import Principal
 from codehub.services.inside import record_use
+from codehub.store.cluster import orphans
 from codehub.store.workspaces import events
 
 router = api_router("/workspaces/{workspace_id}", "workspaces")
@@ -58,8 +59,14 @@ async def history(
 )
 async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[ArchiveGeneration]:
     """Committed archives, newest first."""
-    await find_visible(workspace_id, caller, state)
+    view = (await find_visible(workspace_id, caller, state)).view
     found = await state.deps.archives.find_committed(workspace_id)
+    async with state.reading() as session:
+        expiring = await orphans.orphans_among(session, [each.path.key for each in found])
+    chosen = view.restore_from.archive_key if view.restore_from is not None else None
+    damaged = {each.archive_key for each in view.home.generations if each.damaged}
+    if view.error_info is not None and view.error_info.reason is Reason.DATA_LOST:
+        damaged.add(str(view.archive_key))
     items = [
         ArchiveGeneration(
             key=each.path.key,
@@ -67,6 +74,10 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[Arc
             files=each.meta.files,
             sha256=each.meta.sha256,
             created_at=each.meta.created_at,
+            current=each.path.key == view.archive_key,
+            chosen=each.path.key == chosen,
+            damaged=each.path.key in damaged,
+            expiring=each.path.key in expiring,
         )
         for each in found
     ]

@@ -45,7 +45,7 @@ _VISIBLE = ("unauthorized", "not_found", "validation_failed")
 _CHANGED = (*_VISIBLE, "csrf", "deleted")
 
 
-def _answers(status: int, *codes: str) -> dict[str, Any]:
+def answers(status: int, *codes: str) -> dict[str, Any]:
     """Arguments of a route that renders a workspace itself, without a response model."""
     described = {status: {"model": Workspace, "description": "The workspace"}}
     return {
@@ -88,7 +88,7 @@ async def list_workspaces(
 @router.post(
     "",
     summary="Create a workspace",
-    **_answers(
+    **answers(
         201,
         "unauthorized",
         "csrf",
@@ -118,12 +118,12 @@ async def create_workspace(body: NewWorkspace, caller: Caller, state: State) -> 
     return await state.answer(record, status=201)
 
 
-@router.get("/{workspace_id}", summary="One workspace", **_answers(200, *_VISIBLE))
+@router.get("/{workspace_id}", summary="One workspace", **answers(200, *_VISIBLE))
 async def get_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     return await state.answer(await find_visible(workspace_id, caller, state))
 
 
-@router.patch("/{workspace_id}", summary="Change its details", **_answers(200, *_CHANGED, "name_taken"))
+@router.patch("/{workspace_id}", summary="Change its details", **answers(200, *_CHANGED, "name_taken"))
 async def edit_workspace(workspace_id: UUID, body: WorkspaceChange, caller: Caller, state: State) -> Response:
     changes = body.model_dump(exclude_unset=True)
     async with state.sessions.begin() as session:
@@ -133,7 +133,7 @@ async def edit_workspace(workspace_id: UUID, body: WorkspaceChange, caller: Call
     return await state.answer(record)
 
 
-@router.delete("/{workspace_id}", summary="Delete it", **_answers(202, *_VISIBLE, "csrf"))
+@router.delete("/{workspace_id}", summary="Delete it", **answers(202, *_VISIBLE, "csrf"))
 async def delete_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     """Container and volume are deleted at once, archives later, by the archive GC."""
     async with state.sessions.begin() as session:
@@ -144,7 +144,7 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, state: State) -> 
 @router.post(
     "/{workspace_id}/start",
     summary="Start it: desired state RUNNING",
-    **_answers(202, *_CHANGED, "limit_user", "limit_global"),
+    **answers(202, *_CHANGED, "limit_user", "limit_global"),
 )
 async def start_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     start = partial(
@@ -155,7 +155,7 @@ async def start_workspace(workspace_id: UUID, caller: Caller, state: State) -> R
 
 
 @router.post(
-    "/{workspace_id}/stop", summary="Stop it: desired state STANDBY", **_answers(202, *_CHANGED, "archived")
+    "/{workspace_id}/stop", summary="Stop it: desired state STANDBY", **answers(202, *_CHANGED, "archived")
 )
 async def stop_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     async with state.sessions.begin() as session:
@@ -164,7 +164,7 @@ async def stop_workspace(workspace_id: UUID, caller: Caller, state: State) -> Re
 
 
 @router.post(
-    "/{workspace_id}/archive", summary="Archive it: desired state PENDING", **_answers(202, *_CHANGED)
+    "/{workspace_id}/archive", summary="Archive it: desired state PENDING", **answers(202, *_CHANGED)
 )
 async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     async with state.sessions.begin() as session:
@@ -175,7 +175,7 @@ async def archive_workspace(workspace_id: UUID, caller: Caller, state: State) ->
 @router.post(
     "/{workspace_id}/keep-awake",
     summary="Keep it awake for some hours",
-    **_answers(202, *_CHANGED),
+    **answers(202, *_CHANGED),
 )
 async def keep_awake(
     workspace_id: UUID, caller: Caller, state: State, body: KeepAwake | None = None
@@ -190,7 +190,7 @@ async def keep_awake(
 @router.post(
     "/{workspace_id}/recover",
     summary="Lift an error",
-    **_answers(202, *_CHANGED, "forbidden", "limit_user", "limit_global"),
+    **answers(202, *_CHANGED, "forbidden", "limit_user", "limit_global"),
 )
 async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
     """Owners may lift errors that stopped an archiving, administrators all errors.
@@ -207,7 +207,7 @@ async def recover_workspace(workspace_id: UUID, caller: Caller, state: State) ->
 @router.post(
     "/{workspace_id}/return-to-archive",
     summary="Give its home on a lost node up",
-    **_answers(202, *_CHANGED, "home_not_given_up", "limit_user", "limit_global"),
+    **answers(202, *_CHANGED, "home_not_given_up", "limit_user", "limit_global"),
 )
 async def return_to_archive(
     workspace_id: UUID, body: ReturnToArchive, caller: Caller, state: State

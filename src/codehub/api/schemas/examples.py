@@ -32,6 +32,8 @@ WORKSPACE: dict[str, Any] = {
     "archive_key": None,
     "archived_at": None,
     "node_local_home": False,
+    "restore_from": None,
+    "return_given_up": None,
     "error_count": 0,
     "error_info": None,
     "last_retry_at": None,
@@ -97,7 +99,12 @@ ARCHIVE: dict[str, Any] = {
     "files": 120,
     "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "created_at": "2025-01-01T09:00:00+00:00",
+    "current": False,
+    "chosen": False,
+    "damaged": False,
+    "expiring": False,
 }
+RESTORE: dict[str, Any] = {"op_id": _KEY.split("/")[1], "attempt": _KEY.split("/")[2], "start": True}
 AUDIT_ENTRY: dict[str, Any] = {
     "seq": 7,
     "at": "2025-01-01T12:00:00+00:00",

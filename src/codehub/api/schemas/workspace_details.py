@@ -2,11 +2,12 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
 from codehub.api.schemas import examples
-from codehub.api.schemas.base import ResponseBody
+from codehub.api.schemas.base import RequestBody, ResponseBody
 from codehub.domain.causes import CauseCode
 
 
@@ -31,3 +32,17 @@ class ArchiveGeneration(ResponseBody):
     files: int
     sha256: str
     created_at: datetime
+    current: bool = Field(description="It is the archive the workspace is restored from")
+    chosen: bool = Field(description="The workspace is to return to it")
+    damaged: bool = Field(description="A restore found it missing or damaged")
+    expiring: bool = Field(description="Not kept any longer: it is about to be removed and cannot be chosen")
+
+
+class RestoreArchive(RequestBody):
+    """The archive to return to: the parts of its `key` after the workspace."""
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.RESTORE})
+
+    op_id: UUID
+    attempt: str = Field(pattern="^[0-9a-f]{32}$")
+    start: bool = Field(False, strict=True, description="Start it afterwards (desired state RUNNING)")

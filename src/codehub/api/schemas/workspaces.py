@@ -30,6 +30,11 @@ class ErrorInfo(TypedDict):
     occurred_at: datetime
 
 
+class ReturnTarget(TypedDict):
+    archive_key: str
+    created_at: datetime
+
+
 @with_config(ConfigDict(json_schema_extra={"example": examples.WORKSPACE}))
 class Workspace(TypedDict):
     id: UUID
@@ -65,6 +70,16 @@ class Workspace(TypedDict):
         Field(
             description="Its home is on one node of the cluster: if that node is lost, so is what was written since "
             "`archived_at`"
+        ),
+    ]
+    restore_from: Annotated[
+        ReturnTarget | None,
+        Field(description="The earlier archive it is to return to, once its present home is archived"),
+    ]
+    return_given_up: Annotated[
+        str | None,
+        Field(
+            description="Why the last return to an earlier archive was given up; null once the home is archived again"
         ),
     ]
     error_count: int
