@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { ArchiveGeneration, Workspace } from "../api/types";
 import { archiveAddress, archivesQuery } from "../api/queries";
@@ -21,8 +21,9 @@ export function Archives({ workspace }: { workspace: Workspace }) {
       ...base.queryKey,
       workspace.archive_key,
       workspace.restore_from?.archive_key,
-      workspace.status,
+      workspace.op_seq,
     ] as never,
+    placeholderData: keepPreviousData,
   });
   const [choosing, setChoosing] = useState<ArchiveGeneration | null>(null);
   const chosen = workspace.restore_from?.archive_key;
