@@ -1,7 +1,7 @@
 """Return to an earlier archive: choose one, or cancel that while it waits.
 
-A choice is a wish in the row (``restore_from``): the Reconciler archives the present home and then makes the chosen
-archive the home, with one statement that also clears the wish (``domain/plan``). The rules of ``services/workspaces``
+A choice is an intent in the row (``restore_from``): the Reconciler archives the present home and then makes the chosen
+archive the home, with one statement that also clears the intent (``domain/plan``). The rules of ``services/workspaces``
 hold here too: one use case, one transaction, limits locked before the row, checks before writes.
 """
 

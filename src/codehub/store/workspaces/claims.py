@@ -197,7 +197,7 @@ async def mark_home(session: Session, workspace: WorkspaceView, *, home: HomeCon
 async def switch_archive(
     session: Session, workspace: WorkspaceView, *, archive_key: str, home: HomeContext
 ) -> bool:
-    """Make the chosen archive the home, and the wish met. Compare-and-set.
+    """Make the chosen archive the home, and the intent met. Compare-and-set.
 
     ``home`` comes from ``domain/home.at_switch``. One statement: a process that dies before it has changed nothing, one
     that dies after it leaves a row whose next step is an ordinary restore.

@@ -47,7 +47,7 @@ USED_NOW = {"last_access_at": clock()}
 """Values for a write that counts as use, beside its own."""
 
 RETURNED = {"restore_from": None}
-"""Values for the Reconciler's switch to a chosen archive: the wish is met by the same statement."""
+"""Values for the Reconciler's switch to a chosen archive: the intent is met by the same statement."""
 
 _IS_CHOSEN = json_text(col(Workspace.restore_from), "archive_key")
 
@@ -58,7 +58,7 @@ def is_chosen(archive_key: str | None) -> ColumnElement[bool]:
 
 
 def giving_up_return(archive_key: str) -> dict[str, object]:
-    """Values for a write that gives the return to this archive up; another wish, made meanwhile, stays."""
+    """Values for a write that gives the return to this archive up; another intent, made meanwhile, stays."""
     return {"restore_from": case((is_chosen(archive_key), null()), else_=col(Workspace.restore_from))}
 
 

@@ -8,7 +8,7 @@ a generated column. That rewrites the table, once, under a lock; some seconds fo
 from alembic import op
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
