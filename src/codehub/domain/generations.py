@@ -1,8 +1,8 @@
 """The archives of one workspace that its row remembers, and the one a person chose to return to.
 
 A *generation* is one committed archive. The row remembers the latest ones with their checksums, so that an older one is
-restored as strictly bound as the current one. ``ChosenArchive`` is an intent (``workspaces.restore_from``): services write
-it, and the Reconciler clears it with the statement that makes the chosen archive the home.
+restored as strictly bound as the current one. ``ChosenArchive`` is an intent (``workspaces.restore_from``): services
+write it, and the Reconciler clears it with the statement that makes the chosen archive the home.
 """
 
 from collections.abc import Mapping, Sequence
