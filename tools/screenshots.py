@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-from playwright.async_api import Page, ViewportSize, async_playwright
+from playwright.async_api import Page, ViewportSize, async_playwright, expect
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -96,6 +96,7 @@ async def _photograph(page: Page, url: str) -> None:
     await page.screenshot(path=IMAGES / "list.png")
     await page.goto(f"{url}/workspaces/{await _id(page, 'thesis')}")
     await page.locator(".timeline__item").first.wait_for()
+    await expect(page.get_by_text("Loading…")).to_have_count(0)  # what listens inside is asked for last
     await page.screenshot(path=IMAGES / "workspace.png")
 
 
