@@ -20,6 +20,8 @@ def comparable(value: Any, labels: dict[Any, str]) -> Any:
             return {key: comparable(item, labels) for key, item in value.items()}
         case list() | tuple() | set():
             return [comparable(item, labels) for item in value]
+        case frozenset():  # of paths: their order says nothing
+            return sorted(value)
         case ErrorInfo():
             return comparable(value.as_json() | {"occurred_at": None}, labels)
         case str() | int() | float() | None:
