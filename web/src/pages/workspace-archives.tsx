@@ -58,7 +58,7 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 >
                   {m.detail.download}
                 </a>
-                {workspace.deleted_at === null && archive.key !== chosen && !archive.expiring && (
+                {offersRestore(workspace, archive) && (
                   <button
                     type="button"
                     className="button button--small"
@@ -78,4 +78,11 @@ export function Archives({ workspace }: { workspace: Workspace }) {
       )}
     </section>
   );
+}
+
+/** Not of what it is at already: an archived workspace has nothing but its current archive. */
+function offersRestore(workspace: Workspace, archive: ArchiveGeneration): boolean {
+  if (workspace.deleted_at !== null || archive.expiring) return false;
+  if (archive.key === workspace.restore_from?.archive_key) return false;
+  return !(workspace.status === "archived" && archive.key === workspace.archive_key);
 }
