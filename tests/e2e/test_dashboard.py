@@ -198,7 +198,7 @@ async def test_the_keyboard_is_enough(ann: Visit) -> None:
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("menuitem", name="Details")).to_be_focused()
     await page.keyboard.press("ArrowDown")
-    await expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
+    await expect(page.get_by_role("menuitem", name="Files")).to_be_focused()
     await page.keyboard.press("Escape")
     await expect(menu).to_be_focused()
     await page.keyboard.press("Enter")
@@ -239,7 +239,7 @@ async def test_a_token_is_shown_once_and_works_until_revoked(ann: Visit) -> None
 
 async def test_language_and_theme_are_remembered(ann: Visit) -> None:
     await ann.page.goto("/account")
-    await ann.page.get_by_label("한국어").check()
+    await ann.page.get_by_label("한국어").click()
     await ann.page.get_by_label("어둡게").check()
     await ann.page.goto("/")
     await expect(ann.page.get_by_role("heading", name="첫 워크스페이스")).to_be_visible()

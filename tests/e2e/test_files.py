@@ -246,7 +246,7 @@ async def test_on_a_phone_in_korean_and_in_the_dark(ann: Visit) -> None:
     await upload(page, payload("보고서.txt", "안녕".encode()))
     await expect(row(page, "보고서.txt")).to_be_visible()
     await page.goto("/account")
-    await page.get_by_label("한국어").check()
+    await page.get_by_label("한국어").click()
     await page.get_by_label("어둡게").check()
     await page.set_viewport_size({"width": 390, "height": 844})
     await page.goto(address)
