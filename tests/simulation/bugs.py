@@ -292,7 +292,7 @@ def leaking_slots() -> list[Patch]:
     return [(executions.Executions, "start", leak)]
 
 
-@_bug(cancel=0.4, slow=0.1)
+@_bug(cut=0.4)
 def a_cut_action_keeps_its_slot() -> list[Patch]:
     start = executions.Executions.start
 

@@ -43,6 +43,9 @@ KINDS = (
 NO_NODE, NO_NODE_SEEDS = "node", 0.25
 """A cluster without room, drawn apart from the others: they stay what they were for every seed."""
 
+ACTIONS_CUT = "cut"
+"""Actions are cancelled and their leader lives on: for hunts alone, every seed has it as half of ``cancel``."""
+
 
 @dataclass
 class Chaos:
@@ -75,6 +78,9 @@ class Chaos:
         if self.trace is not None:
             self.trace(what)
 
+    def _cancels(self) -> bool:
+        return self.strikes("cancel") or self.strikes(ACTIONS_CUT)
+
     async def gate(self, what: str) -> None:
         """An await point: time may pass here, and the process may not get beyond it."""
         if not self.on:
@@ -89,7 +95,7 @@ class Chaos:
             self.say(f"{process} is frozen for {seconds:.0f} s at {what}")
             self.freeze(process, seconds)
             await asyncio.sleep(0)  # returns when it is thawed
-        if process is not None and self.strikes("cancel") and self.cancel(process, what):
+        if process is not None and self._cancels() and self.cancel(process, what):
             await asyncio.sleep(0)  # the cancellation arrives here
         if self.random.random() < 0.15:
             await asyncio.sleep(self.random.uniform(0.001, 0.02))

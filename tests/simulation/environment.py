@@ -166,12 +166,12 @@ class SimulatedEnvironment:
 
         An action is cut and its leader goes on. Anything else is only ever cancelled when the process ends
         and loses its patience, so the rest of the replica is asked to stop in the same moment: seldom,
-        because replicas that always end get nowhere.
+        because replicas that always end get nowhere; never in a run of cut actions alone (``ACTIONS_CUT``).
         """
         task = asyncio.current_task()
         assert task is not None
         is_action = task.get_name().startswith("act-")
-        if not is_action and self.chaos.random.random() > ENDS_OFTEN:
+        if not is_action and (not self.chaos.has("cancel") or self.chaos.random.random() > ENDS_OFTEN):
             return False
         self.say(f"{process} is cancelled at {what}" + (", an action" if is_action else ""))
         task.cancel()
