@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PER_USER, IN_ALL = 2, 3
 GC_DELAY = timedelta(seconds=30)
+GC_INTERVAL = timedelta(seconds=15)
 TIME_LIMIT = timedelta(seconds=30)  # the shortest of an operation
 
 MAY_CLAIM: dict[Operation, Callable[[WorkspaceView], bool]] = {
@@ -66,6 +67,7 @@ class Guard:
         self._last_act: dict[UUID, datetime] = {}
         self._was: dict[UUID, list[tuple[datetime, ObservedStatus]]] = defaultdict(list)
         self._nobodys_since: dict[str, datetime] = {}
+        self._needed_again: dict[str, datetime] = {}  # since when, of those that had been nobody's
         self._in_vain: dict[str, list[float]] = defaultdict(list)
         self._waited: dict[UUID, tuple[FencingToken, datetime]] = {}  # for a node
         environment.database.on_write.append(self._written)
@@ -137,13 +139,20 @@ class Guard:
     # Told by the archive store
 
     def archives_changed(self, workspace_id: UUID) -> None:
-        """Keep account of since when each archive of a workspace has been nobody's."""
-        ws = self._environment.find(workspace_id)
+        """Keep account of since when each archive of a workspace has been nobody's.
+
+        One that is chosen while the GC looks and given up before it looks again was nobody's in every look: its
+        delay does not begin anew.
+        """
+        ws, now = self._environment.find(workspace_id), self._environment.database.now()
         for key in self._environment.archives.of(workspace_id):
             if ws is None or self._is_needed(ws, key):
-                self._nobodys_since.pop(key, None)
+                if key in self._nobodys_since:
+                    self._needed_again.setdefault(key, now)
+            elif now - self._needed_again.pop(key, now) < GC_INTERVAL:
+                self._nobodys_since.setdefault(key, now)
             else:
-                self._nobodys_since.setdefault(key, self._environment.database.now())
+                self._nobodys_since[key] = now
 
     def archive_deleted(self, path: ArchivePath) -> None:
         """Invariant 3, at the instant the meta goes."""
