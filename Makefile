@@ -77,6 +77,8 @@ lock: $(VENV)/lock/bin/uv ## Choose versions anew and write requirements/
 	$(LOCK) pyproject.toml --extra jupyter -c requirements/dev.txt -o requirements/jupyter.txt
 	$(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+	$(LOCK) requirements/ide-jupyterlab.in -c requirements/jupyter.txt -o src/codehub/runtimes/local/ides/jupyterlab.txt
+	$(LOCK) requirements/ide-vscode.in -o src/codehub/runtimes/local/ides/vscode.txt
 	$(LOCK) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) requirements/audit.in -c requirements/dev.txt -o requirements/audit.txt
 	$(LOCK) bench/requirements.in -c requirements/dev.txt -o bench/requirements.txt

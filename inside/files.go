@@ -40,14 +40,15 @@ type Entry struct {
 
 // Answer is the line before the data.
 type Answer struct {
-	Entry     *Entry     `json:"entry,omitempty"`
-	Entries   []Entry    `json:"entries,omitempty"`
-	Truncated bool       `json:"truncated,omitempty"`
-	Length    int64      `json:"length,omitempty"` // bytes that follow
-	Listeners []Listener `json:"listeners,omitempty"`
-	Home      string     `json:"home,omitempty"`  // with listeners
-	Error     string     `json:"error,omitempty"` // not_found, conflict, refused, no_space, too_large, failed
-	Message   string     `json:"message,omitempty"`
+	Entry     *Entry         `json:"entry,omitempty"`
+	Entries   []Entry        `json:"entries,omitempty"`
+	Truncated bool           `json:"truncated,omitempty"`
+	Length    int64          `json:"length,omitempty"` // bytes that follow
+	Listeners []Listener     `json:"listeners,omitempty"`
+	Home      string         `json:"home,omitempty"` // with listeners
+	Processes []ProcessEntry `json:"processes,omitempty"`
+	Error     string         `json:"error,omitempty"` // as errorCode has them
+	Message   string         `json:"message,omitempty"`
 }
 
 var (
@@ -81,6 +82,8 @@ func (f *Files) serve(request Request) int {
 		answer, err = f.unpack(path, request.Limit)
 	case "ports":
 		answer = f.ports(request)
+	case "process_start", "process_list", "process_kill":
+		answer, err = askHolder(request)
 	default:
 		err = fmt.Errorf("nothing is known of %q", request.Do)
 	}
@@ -249,9 +252,16 @@ func describe(path string, info fs.FileInfo) Entry {
 // errorCode sorts an error into what CodeHub's API tells apart.
 func errorCode(err error) string {
 	var number syscall.Errno
+	var unstarted *startError
 	switch {
 	case errors.Is(err, errTooLarge):
 		return "too_large"
+	case errors.Is(err, errNoProcess):
+		return "no_process"
+	case errors.As(err, &unstarted):
+		return "not_started"
+	case errors.Is(err, errProcessesFull):
+		return "busy"
 	case errors.Is(err, errHome):
 		return "refused"
 	case errors.Is(err, errNoFile):

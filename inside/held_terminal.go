@@ -95,10 +95,7 @@ func (t *HeldTerminal) keepOutput(exited <-chan syscall.WaitStatus, onExit func(
 	status := <-exited
 	onExit(t)
 	t.mutex.Lock()
-	t.ended, t.exitCode = true, byte(status.ExitStatus())
-	if status.Signaled() {
-		t.exitCode = exitSignaled + byte(status.Signal())
-	}
+	t.ended, t.exitCode = true, exitCodeOf(status)
 	t.changed.Broadcast()
 	t.mutex.Unlock()
 }
@@ -150,7 +147,7 @@ func (t *HeldTerminal) attach(connection net.Conn, wanted terminalOpening) *atta
 	defer t.mutex.Unlock()
 	attached := &attachment{connection: connection, position: t.ring.replayFrom(), replayEnd: t.ring.end}
 	t.client, t.lastClient = attached, wanted.Client
-	_ = t.terminal.resize(wanted.size())
+	_ = t.terminal.resize(wanted.window())
 	if attached.position > 0 {
 		t.askToDraw()
 	}
@@ -202,10 +199,7 @@ func (t *HeldTerminal) receive(attached *attachment) {
 			if len(data) != 4 {
 				return
 			}
-			size := terminalOpening{
-				Columns: binary.BigEndian.Uint16(data), Rows: binary.BigEndian.Uint16(data[2:]),
-			}.size()
-			_ = t.terminal.resize(size)
+			_ = t.terminal.resize(terminalSize{binary.BigEndian.Uint16(data), binary.BigEndian.Uint16(data[2:])}.window())
 		case frameHeartbeat:
 		default:
 			return

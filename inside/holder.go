@@ -22,26 +22,32 @@ const (
 	holderIdle          = 30 * time.Second
 	maxWindow           = 1000
 	holderHello         = '+'
+	holderName          = "codehub-hold"
 )
 
 var terminalName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
-// terminalOpening is the first line of a client, a JSON object.
-type terminalOpening struct {
-	Name    string `json:"name"`
+// terminalSize is a window in characters. It comes from outside, so it is bounded.
+type terminalSize struct {
 	Columns uint16 `json:"columns"`
 	Rows    uint16 `json:"rows"`
-	Client  string `json:"client"`
-	Resume  bool   `json:"resume"` // it comes back by itself: it takes the terminal from nobody
 }
 
-func (o terminalOpening) size() windowSize {
+func (s terminalSize) window() windowSize {
 	within := func(value uint16) uint32 { return uint32(max(1, min(value, maxWindow))) }
-	return windowSize{Columns: within(o.Columns), Rows: within(o.Rows)}
+	return windowSize{Columns: within(s.Columns), Rows: within(s.Rows)}
 }
 
-// Holder owns the terminals of a workspace. There is one for each workspace, started by the first client. It ends when
-// it has had neither terminal nor client for a while, and with the workspace.
+// terminalOpening is the first line of a client, a JSON object.
+type terminalOpening struct {
+	terminalSize
+	Name   string `json:"name"`
+	Client string `json:"client"`
+	Resume bool   `json:"resume"` // it comes back by itself: it takes the terminal from nobody
+}
+
+// Holder owns the terminals and the detached processes of a workspace. There is one for each workspace, started by the first client. It ends when
+// it has had neither terminal, process nor client for a while, and with the workspace.
 type Holder struct {
 	processes *Processes
 	account   Account
@@ -50,6 +56,7 @@ type Holder struct {
 	terminals map[string]*HeldTerminal
 	clients   int
 	idleSince time.Time
+	detached  heldProcesses
 }
 
 func newHolder(processes *Processes, account Account) *Holder {
@@ -76,6 +83,7 @@ func hold(directory string, start func() *Processes) error {
 		return err
 	}
 	_ = os.Chdir("/")
+	_ = os.WriteFile("/proc/self/comm", []byte(holderName), 0) // by which CodeHub finds detached processes
 	holder := newHolder(start(), findAccount())
 	go holder.endWhenIdle(listener)
 	return holder.serve(listener)
@@ -111,7 +119,8 @@ func (h *Holder) count(change int) {
 func (h *Holder) endWhenIdle(listener net.Listener) {
 	for range time.Tick(holderIdle / 10) {
 		h.mutex.Lock()
-		idle := h.clients == 0 && len(h.terminals) == 0 && time.Since(h.idleSince) > holderIdle
+		idle := h.clients == 0 && len(h.terminals) == 0 && time.Since(h.idleSince) > holderIdle &&
+			h.detached.forgetOld(time.Now()) == 0
 		h.mutex.Unlock()
 		if idle {
 			listener.Close()
@@ -126,7 +135,13 @@ func (h *Holder) serveClient(connection net.Conn) {
 		return
 	}
 	reader := bufio.NewReaderSize(connection, maxTerminalLine)
-	line, err := reader.ReadSlice('\n')
+	line, err := readObject(reader)
+	var request Request
+	if err == nil && json.Unmarshal(line, &request) == nil && isAboutProcesses(request.Do) {
+		_ = connection.SetDeadline(time.Time{})
+		h.serveProcess(connection, request)
+		return
+	}
 	var wanted terminalOpening
 	if err != nil || json.Unmarshal(line, &wanted) != nil || !terminalName.MatchString(wanted.Name) {
 		_ = writeFrame(connection, frameRefused, []byte("This is started by CodeHub."))
@@ -142,6 +157,14 @@ func (h *Holder) serveClient(connection net.Conn) {
 	default:
 		held.serve(&readAhead{Conn: connection, reader: reader}, wanted, isNew)
 	}
+}
+
+// readObject reads a line that begins as JSON does. What does not is not waited for.
+func readObject(reader *bufio.Reader) ([]byte, error) {
+	if first, err := reader.Peek(1); err != nil || first[0] != '{' {
+		return nil, errFrame
+	}
+	return readLine(reader)
 }
 
 // readAhead is a connection of which a part was read before.
@@ -168,7 +191,7 @@ func (h *Holder) find(wanted terminalOpening) (*HeldTerminal, bool, error) {
 	if len(h.terminals) >= maxTerminals && !h.makePlace() {
 		return nil, false, errFull
 	}
-	held, err := holdTerminal(h.processes, h.account, wanted.size(), func(ended *HeldTerminal) {
+	held, err := holdTerminal(h.processes, h.account, wanted.window(), func(ended *HeldTerminal) {
 		h.forget(wanted.Name, ended)
 	})
 	if err != nil {

@@ -114,7 +114,7 @@ func (c *testClient) send(kind byte, data string) {
 }
 
 func opening(name, client string) terminalOpening {
-	return terminalOpening{Name: name, Columns: 80, Rows: 24, Client: client}
+	return terminalOpening{Name: name, terminalSize: terminalSize{80, 24}, Client: client}
 }
 
 // begin attaches and reads what was printed before.
@@ -134,7 +134,7 @@ func TestAShellStaysWhenItsClientLeaves(t *testing.T) {
 	first.send(frameInput, "kept=4711; echo said-$((1+1))\n")
 	first.until("said-2")
 	first.connection.Close()
-	second, replayed := holder.begin(t, terminalOpening{Name: "main", Columns: 91, Rows: 31, Client: "two"}, 0)
+	second, replayed := holder.begin(t, terminalOpening{Name: "main", terminalSize: terminalSize{91, 31}, Client: "two"}, 0)
 	if !strings.Contains(replayed, "said-2") {
 		t.Errorf("replayed %q", replayed)
 	}

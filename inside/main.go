@@ -3,12 +3,15 @@
 //
 //	inside ssh     speak SSH as a server on standard input and output, for one connection
 //	inside ports   print what listens on TCP, as JSON
+//	inside connect join standard input and output with a port of the loopback, for the proxy
 //	inside key     print the public host key for an opening on standard input; CodeHub runs this itself
-//	inside request do one thing for CodeHub's API: run a command, or something with files
+//	inside request do one thing for CodeHub's API, with files, ports or detached processes
+//	inside command run a command for CodeHub's API, with frames on standard input and output
 //	inside install copy itself into a directory, for the pods of a workspace
 //	inside run     set directory and environment, and become a command
 //	inside kill    signal every process that has an entry in its environment, and their descendants
-//	inside terminal  attach to a shell that outlives the connection; inside hold is the process that has the shells
+//	inside terminal  attach to a shell that outlives the connection; inside hold is the process that has
+//	                 the shells, and detached processes
 //
 // CodeHub starts it through the runtime's exec. It listens on no port and keeps no state on the disk.
 package main
@@ -20,8 +23,10 @@ import (
 
 const usage = `usage: inside ssh     speak SSH on standard input and output; CodeHub starts it
        inside ports   print what listens on TCP in this workspace, as JSON
+       inside connect PORT        join standard input and output with a port of the loopback
        inside key     print the public host key for CodeHub's first line
        inside request             do one thing for CodeHub's API, told on standard input
+       inside command             run a command, told on standard input
        inside install DIRECTORY   copy itself into a directory
        inside run [--cwd DIRECTORY] [--env NAME=VALUE]... -- COMMAND [ARGUMENT]...
        inside kill HUP|KILL NAME=VALUE
@@ -40,12 +45,16 @@ func main() {
 		err = serveStdio(os.Stdin, os.Stdout)
 	case command == "ports" && len(arguments) == 0:
 		err = printPorts(os.Stdout)
+	case command == "connect" && len(arguments) == 1:
+		err = connectPort(arguments[0], os.Stdin, os.Stdout)
 	case command == "key" && len(arguments) == 0:
 		err = printHostKey(os.Stdin, os.Stdout)
 	case command == "run":
 		os.Exit(becomeCommand(arguments))
 	case command == "request" && len(arguments) == 0:
 		os.Exit(serveRequest(os.Stdin, os.Stdout))
+	case command == "command" && len(arguments) == 0:
+		os.Exit(serveCommand(os.Stdin, os.Stdout))
 	case command == "kill" && len(arguments) == 2:
 		err = signalMarked(arguments[0], arguments[1])
 	case command == "terminal" && len(arguments) == 0:

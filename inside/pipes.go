@@ -42,3 +42,9 @@ func (p *Pipes) closeOwn() {
 	p.stdout.Close()
 	p.stderr.Close()
 }
+
+func (p *Pipes) closeChild() {
+	for _, file := range p.child {
+		file.Close()
+	}
+}

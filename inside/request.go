@@ -28,11 +28,16 @@ const (
 type Request struct {
 	Do string `json:"do"`
 
-	// exec
-	Arguments   []string `json:"argv"`
-	Environment []string `json:"env"`
-	Directory   string   `json:"cwd"`
-	Input       []byte   `json:"stdin"`
+	// commands; of a detached one it is the id
+	Arguments      []string      `json:"argv"`
+	Environment    []string      `json:"env"`
+	Directory      string        `json:"cwd"`
+	Input          []byte        `json:"stdin"`
+	Size           *terminalSize `json:"tty"` // nil: no terminal
+	Process        string        `json:"process"`
+	TimeoutSeconds float64       `json:"timeout_seconds"` // of a detached one; 0: none
+	Signal         string        `json:"signal"`
+	Follow         bool          `json:"follow"`
 
 	// files; paths begin at the home unless they are absolute
 	Path      string `json:"path"`
@@ -64,9 +69,6 @@ func serveRequest(in io.Reader, out *os.File) int {
 		input.lose(errors.New("told to end"))
 	}()
 	account := findAccount()
-	if request.Do == "exec" {
-		return runSupervised(request, account, input.lost)
-	}
 	done := make(chan int, 1)
 	files := &Files{home: account.Home, out: out, input: input}
 	go func() { done <- files.serve(request) }()
@@ -88,24 +90,31 @@ func serveRequest(in io.Reader, out *os.File) int {
 
 func readRequest(reader *bufio.Reader) (Request, error) {
 	var request Request
-	var line []byte
-	for {
-		piece, err := reader.ReadSlice('\n')
-		line = append(line, piece...)
-		if len(line) > maxRequestBytes {
-			return request, errors.New("the request is too long")
-		}
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return request, fmt.Errorf("the connection ended before its first line: %w", err)
-		}
+	line, err := readLine(reader)
+	if err != nil {
+		return request, err
 	}
 	if err := json.Unmarshal(line, &request); err != nil {
 		return request, errors.New("the first line is not what CodeHub sends: start this through CodeHub")
 	}
 	return request, nil
+}
+
+func readLine(reader *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := reader.ReadSlice('\n')
+		line = append(line, piece...)
+		if len(line) > maxRequestBytes {
+			return nil, errors.New("the request is too long")
+		}
+		if err == nil {
+			return line, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, fmt.Errorf("the connection ended before its first line: %w", err)
+		}
+	}
 }
 
 // framedInput reads frames. Data waits in a pipe for whoever reads it; lost is closed when the connection is gone.

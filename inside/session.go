@@ -237,7 +237,7 @@ func (s *Session) runOnPipes(program Program) error {
 
 func (s *Session) serveFiles() {
 	defer s.channel.Close()
-	server, err := sftp.NewServer(s.channel)
+	server, err := sftp.NewServer(newAppendingSftp(s.channel))
 	if err != nil {
 		s.exit(1)
 		return

@@ -6,20 +6,24 @@ import (
 	"io"
 )
 
-// A frame of a held terminal is its kind, one byte, a length of three bytes, and as many bytes. The same program is at
+// A frame of a terminal or a command is its kind, one byte, a length of three bytes, and as many bytes. The same program is at
 // both ends of the socket; what comes from CodeHub is checked all the same, and so is what CodeHub gets.
 const (
 	frameInput     = 'i' // to the terminal: bytes
 	frameResize    = 'r' // to the terminal: columns and rows, two bytes each
 	frameHeartbeat = 'h' // to the terminal: CodeHub still lives
+	frameInputEnd  = 'c' // to a command: that was all of its input
+	frameSignal    = 's' // to a command: the name of a signal
 
-	frameAttached = 'a' // from the terminal: one byte, 1 if the shell was started just now; recent output follows
+	frameAttached = 'a' // the first one: one byte, 1 if the shell was started just now; recent output follows
 	frameLive     = 'l' // from the terminal: that was the recent output, everything further is new
 	frameOutput   = 'o' // from the terminal: bytes
 	frameTaken    = 't' // the last one: somebody else has attached
 	frameExit     = 'x' // the last one: the shell has ended; its exit code, one byte
 	frameFull     = 'f' // the last one: there are too many terminals
 	frameRefused  = 'e' // the last one: why there is no shell, in words
+	frameErrors   = 'd' // from a command: bytes of its standard error
+	frameTook     = 'k' // from a command: how many bytes of input it took, four bytes
 
 	maxTerminalFrame = 64 * 1024
 )

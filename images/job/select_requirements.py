@@ -3,7 +3,7 @@
 import re
 import sys
 
-NEEDED = {"obstore", "typing-extensions", "zstandard"}
+NEEDED = {"obstore", "pyfastcdc", "typing-extensions", "zstandard"}
 
 entries = re.split(r"\n(?=\S)", sys.stdin.read())
 chosen = [entry for entry in entries if entry.partition("==")[0] in NEEDED]

@@ -5,12 +5,15 @@ from uuid import UUID
 
 import pytest
 
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.inside import PROGRAM
 from codehub.runtimes.kubernetes.catalogue import Image
 from tests.contract.exec_suite import (
     EngineExecContract,
     ExecContract,
     HelperExecContract,
     awake,
+    said_by,
     use_without_shell,
 )
 from tests.contract.runtime_suite import (
@@ -51,3 +54,18 @@ async def test_an_image_without_a_shell(environment: KubernetesEnvironment, ws: 
     await runtime.provision(ws, token=FIRST)
     await start(runtime, ws, image="bare")
     await use_without_shell(runtime, ws)
+
+
+async def test_a_command_runs_where_inside_cannot_be_had(
+    environment: KubernetesEnvironment, ws: UUID
+) -> None:
+    """By the image's own shell; what needs the program itself is told why."""
+    require_inside()
+    runtime = await environment.open(inside_image=image("tiny"))  # which has none
+    await runtime.provision(ws, token=FIRST)
+    await start(runtime, ws, image=environment.image)
+    ended, _ = await said_by(runtime, ws, ["sh", "-c", "exit 7"])
+    assert ended.code == 7
+    with pytest.raises(EffectError, match="CODEHUB_KUBERNETES_INSIDE_IMAGE") as raised:
+        await runtime.exec(ws, [PROGRAM, "ssh"])
+    assert raised.value.failure is FailureCode.EXEC_FAILED

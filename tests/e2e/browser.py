@@ -83,7 +83,7 @@ class Visit:
         await self.page.get_by_role("button", name="New workspace").first.click()
         dialog = self.page.get_by_role("dialog")
         await dialog.get_by_label("Name").fill(name)
-        await dialog.get_by_label("Image").select_option(image)
+        await dialog.locator("label", has=self.page.locator(f'input[type=radio][value="{image}"]')).click()
         await dialog.get_by_label("Start it now").set_checked(start)
         await dialog.get_by_role("button", name="Create workspace").click()
         await dialog.wait_for(state="detached")

@@ -149,17 +149,20 @@ async def test_what_others_change_arrives_without_being_asked_for(ann: Visit, ad
     await expect(ann.card("before")).to_have_count(0)
 
 
-async def test_at_the_limit_one_is_offered_to_make_room(ann: Visit) -> None:
+async def test_at_the_limit_one_waits_in_line_or_takes_the_place_of_another(ann: Visit) -> None:
     first = await ann.create("first")
     await expect(first).to_have_attribute("data-status", "running")
     second = await ann.create("second", start=False)
     await second.get_by_role("button", name="Start").click()
     dialog = ann.page.get_by_role("dialog", name="One too many")
-    await expect(dialog.get_by_role("button", name="Start second")).to_be_disabled()
-    await dialog.get_by_role("button", name="Stop first").click()
-    await dialog.get_by_role("button", name="Start second").click()
+    await dialog.get_by_role("button", name="Wait in line").click()
+    await expect(second).to_contain_text("In line: starts when another of yours sleeps")
+    await first.get_by_role("button", name="Stop").click()
     await expect(second).to_have_attribute("data-status", "running")
-    await expect(first).to_have_attribute("data-status", "standby")
+    await first.get_by_role("button", name="Start").click()
+    await dialog.get_by_role("button", name="Put second to sleep and start first").click()
+    await expect(first).to_have_attribute("data-status", "running")
+    await expect(second).to_have_attribute("data-status", "standby")
 
 
 async def test_a_name_can_only_be_given_once_and_the_form_says_so(ann: Visit) -> None:
@@ -313,8 +316,10 @@ async def test_the_operators_console(url: str, browser: Browser, admin: Person, 
 
         await page.get_by_role("link", name="Audit").click()
         await expect(page.get_by_role("row").filter(has_text=newcomer).first).to_contain_text("user.create")
-        await page.get_by_role("link", name="Orphans").click()
-        await expect(page.get_by_text("Nothing without an owner.")).to_be_visible()
+        await page.get_by_role("link", name="Findings").click()
+        await expect(page.get_by_text("Where the database, the engine and the archive store")).to_be_visible()
+        await page.get_by_role("link", name="Settings").click()
+        await expect(page.get_by_role("row").filter(has_text="CODEHUB_ADMIN_PASSWORD")).to_contain_text("set")
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
@@ -357,7 +362,8 @@ PAGES = {
     "/admin": ".table",
     "/admin/workspaces": ".table",
     "/admin/users": ".table",
-    "/admin/orphans": ".page__lead",
+    "/admin/findings": ".page__lead",
+    "/admin/settings": ".table",
     "/admin/audit": ".table",
     "/nowhere": ".not-found",
 }

@@ -1,6 +1,7 @@
 """The list of workspaces as somebody with many of them uses it: a real Chromium, the real ``codehub up``."""
 
 import json
+import re
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -24,6 +25,7 @@ SETTINGS: dict[str, Any] = {
     "CODEHUB_DEFAULT_IMAGE": "files",
     "LIMITS_MAX_RUNNING_PER_USER": "1",
 }
+STARTS = "**/api/v1/workspaces/*/start"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,12 +70,21 @@ async def test_several_at_once_with_one_question_and_what_failed(ann: Visit) -> 
     question = page.get_by_role("dialog", name="Start 2 workspaces?")
     await expect(question).to_contain_text("It changes nothing for 1 of those you selected.")
     assert await ann.axe() == []
+    # As a program that does not ask to wait in line, and is refused.
+    await page.route(STARTS, lambda route: route.continue_(post_data="{}"))
     await question.get_by_role("button", name="Start").click()
     summary = page.get_by_role("dialog", name="2 of 2 could not be asked")
     await expect(summary.get_by_role("listitem")).to_have_count(2)
     await expect(summary).to_contain_text("1 of 1")
     await summary.get_by_role("button", name="Close").click()
 
+    await page.unroute(STARTS)
+    await bar.get_by_role("button", name="Start").click()
+    await question.get_by_role("button", name="Start").click()
+    for name in ("run 10", "run 2"):
+        await expect(ann.card(name)).to_contain_text(re.compile("in line", re.I))
+
+    await page.get_by_label("Select awake").click()
     await bar.get_by_role("button", name="Stop").click()
     await page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     await expect(ann.card("awake")).to_have_attribute("data-status", "standby")

@@ -193,7 +193,7 @@ async def test_the_limit_page_lists_what_runs_and_its_buttons_work(ann: Person) 
     third = await ann.create("third", start=False)
     page = await ann.navigate(f"/w/{third}/")
     assert page.status_code == 502
-    assert sorted(re.findall(r'data-stop="([^"]+)"', page.text)) == sorted(running)
+    assert sorted(re.findall(r'data-instead="([^"]+)"', page.text)) == sorted(running)
     assert all(f">{name}<" in page.text for name in ("first", "second"))
     assert (await ann.workspace(third))["desired_state"] != "RUNNING"
     # What the button does, with what the browser sends along.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,7 +53,9 @@ async def asks(page: Page, *, times: int) -> None:
     """Wait until the script has asked how the workspace is, some times more."""
     for _ in range(times):
         async with page.expect_response(
-            lambda answer: "/_codehub/state" in answer.url or "/api/v1/workspaces/" in answer.url
+            lambda answer: (
+                "/_codehub/state" in answer.url or bool(re.search(r"/workspaces/[^/]+$", answer.url))
+            )
         ):
             pass
 
@@ -172,7 +175,7 @@ async def test_it_fits_everywhere(tmp_path: Path, name: str, options: dict[str, 
         # Put aside, to look at what is not saved; it stays in sight, and leads back when it was woken elsewhere.
         await layer(page).get_by_role("button").nth(1).click()
         await expect(layer(page)).to_be_hidden()
-        notice = page.locator("codehub-tab [role=status]")
+        notice = page.locator("codehub-tab [role=status]:not([hidden])")
         await expect(notice.get_by_role("button", name=words, exact=True)).to_be_visible()
         await show(page, f"tab-aside-{name}")
         assert await window.axe() == []

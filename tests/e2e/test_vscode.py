@@ -1,7 +1,6 @@
 """VS Code as people use it: edit, terminal, sleep, wake, archive, wake; one link, and every file is back."""
 
-import os
-import subprocess
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,15 @@ from playwright.async_api import expect
 
 from codehub.runtimes.docker.names import INSTALLATION, WORKSPACE
 from tests.e2e.browser import Visit, chromium, visit
-from tests.e2e.vscode import VSCode
+from tests.e2e.test_tab import layer, signed_in
+from tests.e2e.vscode import SLOW_MS, VSCode
 from tests.support.built_images import built_image
 from tests.support.docker_api import DockerApi
 from tests.support.docker_images import ensure_images, image
 from tests.support.instance import codehub_up
 from tests.support.object_stores import S3Server, rclone_server
 from tests.support.people import ADMIN_PASSWORD, QUICK, Person
+from tests.support.ports import free_port
 from tests.support.requirements import require_chromium, require_docker
 
 pytestmark = [
@@ -54,13 +55,28 @@ class Journey:
         self._workspace_id = workspace_id
         self._code = VSCode(window.page)
 
-    async def works(self) -> None:
-        await self._window.sign_in("admin", ADMIN_PASSWORD)
+    async def works(self, *, signed_in: bool = False) -> None:
+        if not signed_in:
+            await self._window.sign_in("admin", ADMIN_PASSWORD)
         await self._window.page.goto(f"/w/{self._workspace_id}/")
         await self._code.until_open()
         await self._code.write_file("from-editor.txt", EDITED)
         await self._code.type_in_terminal(f"echo {PRINTED} > from-terminal.txt", makes="from-terminal.txt")
         await self._code.show("vscode-work")
+
+    async def is_offered_a_port(self) -> None:
+        """A program that listens is offered in the tab."""
+        port = random.randrange(20_000, 32_000)
+        await self._code.type_in_terminal(
+            f"(python3 -m http.server {port} &) 2> /dev/null; touch up.txt", makes="up.txt"
+        )
+        offer = self._window.page.locator("codehub-tab .notice", has_text=f"Port {port} is open")
+        await expect(offer).to_be_visible(timeout=SLOW_MS)
+        await self._code.show("vscode-port")
+        async with self._window.page.context.expect_page() as opened:
+            await offer.get_by_role("button", name="Open it").click()
+        await expect((await opened.value).locator("body")).to_contain_text("from-editor.txt")
+        await (await opened.value).close()
 
     async def sleeps(self) -> None:
         """With the window left open, which must not keep it awake or wake it."""
@@ -133,35 +149,30 @@ def remove_installation_of(docker: DockerApi, workspace_id: str) -> None:
         docker.remove_everything(f"{INSTALLATION}={volume['Labels'][INSTALLATION]}")
 
 
-async def test_as_a_process_where_it_is_installed(docker: DockerApi, tmp_path: Path) -> None:
-    """The same VS Code without a container: found on the search path, copied there from the image."""
-    programs = copy_out(built_image("code-server"), tmp_path / "installed")
-    settings: dict[str, Any] = {**QUICK, "PATH": f"{programs}:{os.environ['PATH']}"}
+async def test_as_a_process_installed_at_its_first_use(tmp_path: Path) -> None:
+    """Without a container, on a machine that has none: the workspace waits for it, and the tab wakes itself."""
+    settings: dict[str, Any] = dict(QUICK)
     async with (
-        codehub_up(tmp_path / "data", **settings) as instance,
+        codehub_up(tmp_path / "data", bind=f"127.0.0.1:{free_port()}", **settings) as instance,
         Person.admin(instance.url) as person,
         chromium() as browser,
-        visit(browser, instance.url, expected_complaints=True, strangers=True) as window,
+        signed_in(browser, instance.url) as window,
     ):
         workspace_id = await person.create("project", image="code-server")
-        journey = Journey(window, person, workspace_id)
-        await journey.works()
-        await journey.goes_through_sleep()
+        page, journey = window.page, Journey(window, person, workspace_id)
+        await page.goto(f"/w/{workspace_id}/")
+        await expect(page.locator("main[data-page=waiting]")).to_contain_text("Installing VS Code")
+        await VSCode(page).show("vscode-installing")
+        await journey.works(signed_in=True)
+        assert (await page.title()).startswith("project · ")
+        await journey.is_offered_a_port()
+
+        await journey.sleeps()
+        await expect(layer(page)).to_contain_text("Your files are safe.")
+        await VSCode(page).show("vscode-asleep")
+        await layer(page).get_by_role("button", name="Wake", exact=True).click()
+        await expect(layer(page)).to_be_hidden()
+        await VSCode(page).until_open()
+
         await journey.is_archived()
         await journey.finds_everything_again(steps=3, picture="process-restored")
-
-
-def copy_out(reference: str, target: Path) -> Path:
-    """The directory of its programs, with the Node it was built for among them."""
-    target.mkdir()
-    container = run("docker", "create", reference)
-    try:
-        run("docker", "cp", f"{container}:/opt/code-server", str(target))
-        run("docker", "cp", f"{container}:/usr/local/bin/node", str(target / "code-server/bin"))
-    finally:
-        run("docker", "rm", container)
-    return target / "code-server/bin"
-
-
-def run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

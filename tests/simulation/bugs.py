@@ -12,15 +12,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from codehub.coordinators import archive_gc, event_listener, observer, ttl_manager
+from codehub.coordinators import archive_gc, event_listener, observer, queue_admission, ttl_manager
 from codehub.coordinators.reconciler import actions, breakers, executions, worker
-from codehub.domain import completion, home, plan, tick_plan
+from codehub.domain import completion, home, plan, start_queue, tick_plan
 from codehub.domain.errors import EffectError
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.limits import RunningLimits
 from codehub.domain.retention import Sorted, StoredAttempt
+from codehub.domain.start_queue import Queued, StartQueue
 from codehub.domain.states import ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.runtimes.base import Observation, StorageJob, StorageKind
+from codehub.services import places
 from codehub.store.workspaces.claims import ClaimedOperation
 from tests.simulation import queries, queries_rows, queries_terms, rows, runtime, store
 from tests.support.fake_runtime import FakeRuntime
@@ -334,6 +337,38 @@ def jobs_are_not_confirmed_gone() -> list[Patch]:
 @_bug(slow=0.03)
 def places_are_counted_without_a_lock() -> list[Patch]:
     return [(store, "lock_limits", _always(None))]
+
+
+@_bug()
+def a_queued_one_overtakes() -> list[Patch]:
+    def newest_first(queue: StartQueue, limits: RunningLimits) -> list[Queued]:
+        free = limits.in_all - queue.held_in_all
+        return sorted(start_queue.admissible(queue, replace(limits, in_all=1000)), key=_since)[::-1][:free]
+
+    return [(places, "admissible", newest_first), (queue_admission, "admissible", newest_first)]
+
+
+@_bug()
+def a_newcomer_overtakes_the_queue() -> list[Patch]:
+    """With a TTL manager that looks seldom: the harm is done between two looks."""
+    return [(places, "exceeded_behind", lambda *_, **__: None), (ttl_manager, "LOOK_SECONDS", 15.0)]
+
+
+@_bug()
+def a_place_is_given_twice() -> list[Patch]:
+    def one_more(queue: StartQueue, limits: RunningLimits) -> list[Queued]:
+        return start_queue.admissible(replace(queue, held_in_all=queue.held_in_all - 1), limits)
+
+    return [(places, "admissible", one_more), (queue_admission, "admissible", one_more)]
+
+
+@_bug()
+def nobody_looks_at_the_queue() -> list[Patch]:
+    return [(queue_admission.QueueAdmission, "look", _always(0))]
+
+
+def _since(queued: Queued) -> datetime:
+    return queued.since
 
 
 @_bug()

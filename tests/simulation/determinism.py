@@ -1,6 +1,6 @@
 """Clocks, randomness and logs of the product, taken from the environment while a simulation runs.
 
-A run must be repeatable from its seed: these four names are the only ones of the product that are replaced, and
+A run must be repeatable from its seed: these five names are the only ones of the product that are replaced, and
 they are put back afterwards. Everything else is passed in (``environment``).
 """
 
@@ -18,6 +18,7 @@ import structlog
 from codehub.coordinators import loop as product_loop
 from codehub.kit import clock
 from codehub.services import workspaces
+from codehub.store.outage import DatabaseOutage
 from tests.simulation.loop import CURRENT
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def current_environment() -> "SimulatedEnvironment":
 def in_environment(environment: "SimulatedEnvironment") -> Iterator[None]:
     _environments.append(environment)
     try:
-        yield
+        # Its log is written once a minute of a clock that each run begins anew.
+        with patch.object(product_loop, "DATABASE", DatabaseOutage()):
+            yield
     finally:
         _environments.pop()
 

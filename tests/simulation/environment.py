@@ -8,6 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from codehub.domain.errors import FailureCode
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import ContainerState, ObservedStatus
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.server.control_plane import ControlPlane, CoordinatorDeps, build_control_plane
@@ -18,9 +19,10 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.connection import Connector
 from tests.simulation.database import Database
 from tests.simulation.determinism import seeded
-from tests.simulation.guard import Guard
+from tests.simulation.guard import IN_ALL, PER_USER, Guard
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.queries import WORKSPACES
+from tests.simulation.queue_guard import QueueGuard
 from tests.simulation.rows import Row, notice
 from tests.simulation.runtime import Backend, Runtime, home_of
 from tests.simulation.store import STORE
@@ -44,6 +46,8 @@ SETTINGS = load_settings(
         "RECONCILER_ARCHIVING_TIMEOUT": "40",
         "RECONCILER_RESTORING_TIMEOUT": "40",
         "TTL_INTERVAL": "15",
+        "LIMITS_MAX_RUNNING_PER_USER": str(PER_USER),
+        "LIMITS_MAX_RUNNING_GLOBAL": str(IN_ALL),
         "GC_INTERVAL": "15",
         "GC_DELAY": "30",
         "GC_KEEP_GENERATIONS": "1",
@@ -78,6 +82,7 @@ class SimulatedEnvironment:
         self.engine = Backend(self)
         self.archives = Archives(self, self.database)
         self.guard = Guard(self)
+        self.queue_guard = QueueGuard(self, RunningLimits(PER_USER, IN_ALL))
         self.hints = Hints(self)
         self.live = Live(self)
         self.presence = Presence(self)

@@ -11,12 +11,13 @@ from uuid import UUID
 
 from codehub.domain.errors import CodeHubError, FailureCode
 from codehub.domain.generations import ChosenArchive
-from codehub.domain.limits import holds_place
+from codehub.domain.limits import RunningLimits, holds_place
 from codehub.domain.states import ContainerState, DesiredState
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import generations, workspaces
+from codehub.services.actors import Actor
 from codehub.services.errors import LimitReached
-from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
+from codehub.services.workspaces import WorkspaceValues
 from codehub.store.db.session import Session as StoreSession
 from codehub.store.errors import DATABASE_FAILED
 from tests.simulation.connection import Connection, Session
@@ -40,6 +41,7 @@ class People:
     def __init__(self, environment: "SimulatedEnvironment") -> None:
         self._environment = environment
         self._random = seeded(environment.seed, 3)
+        self._queue_random = seeded(environment.seed, 9)
         self._owners = [UUID(int=self._random.getrandbits(128), version=4) for _ in range(2)]
         self._names = 0
 
@@ -94,9 +96,14 @@ class People:
         )
 
     async def intent(self, workspace_id: UUID, verb: str) -> Exception | None:
-        """Ask for one thing; why it was refused, if it was."""
+        """Ask for one thing; why it was refused, if it was. Some wait for a place, some make room."""
+        queue, instead_of = self._queue_random.random() < 0.6, None
+        if verb == "start" and self._queue_random.random() < 0.15:
+            instead_of = self._other_of(workspace_id)
         requests: dict[str, Request] = {
-            "start": lambda s: workspaces.start(s, workspace_id, actor=ADMIN, limits=LIMITS, store=STORE),
+            "start": lambda s: workspaces.start(
+                s, workspace_id, actor=ADMIN, limits=LIMITS, queue=queue, instead_of=instead_of, store=STORE
+            ),
             "stop": lambda s: workspaces.stop(s, workspace_id, actor=ADMIN, store=STORE),
             "archive": lambda s: workspaces.archive(s, workspace_id, actor=ADMIN, store=STORE),
             "delete": lambda s: workspaces.delete(s, workspace_id, actor=ADMIN, store=STORE),
@@ -104,6 +111,16 @@ class People:
             "recover": lambda s: workspaces.recover(s, workspace_id, actor=ADMIN, limits=LIMITS, store=STORE),
         }
         return await self._ask(f"{verb} {workspace_id}", requests[verb])
+
+    def _other_of(self, workspace_id: UUID) -> UUID | None:
+        """One that runs, of the same person."""
+        rows = {row.view.id: row.view for row in self._environment.rows()}
+        others = [
+            ws.id
+            for ws in rows.values()
+            if ws.id != workspace_id and ws.owner_id == rows[workspace_id].owner_id and holds_place(ws)
+        ]
+        return self._queue_random.choice(sorted(others)) if others else None
 
     def _choices(self, ws: WorkspaceView) -> tuple[bool, bool, int]:
         """How much there is to return to; of an archived home by a switch alone, and that can be undone at once."""

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from codehub.domain.limits import holds_place
+from codehub.domain.start_queue import Queued, StartQueue
 from codehub.domain.states import DesiredState, Operation
 from codehub.domain.tick_plan import Lane
 from codehub.domain.ttl import kept_awake, may_sleep
@@ -69,8 +70,28 @@ async def lock_limits(session: Session) -> None:
 async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> PlacesHeld:
     del actor, cause
     await session.statement("usage_for")
-    holders = [ws for ws in views(session) if holds_place(ws)]
-    return PlacesHeld(user=sum(1 for ws in holders if ws.owner_id == owner_id), total=len(holders))
+    found = views(session)
+    holders = [ws for ws in found if holds_place(ws)]
+    return PlacesHeld(
+        user=sum(1 for ws in holders if ws.owner_id == owner_id),
+        total=len(holders),
+        queued=sum(1 for ws in found if ws.is_queued),
+    )
+
+
+async def load_start_queue(session: Session) -> StartQueue:
+    await session.statement("load_start_queue")
+    return start_queue(views(session))
+
+
+def start_queue(found: Sequence[WorkspaceView]) -> StartQueue:
+    queued = sorted((ws for ws in found if ws.is_queued), key=lambda ws: ws.id)
+    holders = [ws for ws in found if holds_place(ws)]
+    return StartQueue(
+        [Queued(ws.id, ws.owner_id, ws.queued_at) for ws in queued if ws.queued_at is not None],
+        {ws.owner_id: sum(1 for each in holders if each.owner_id == ws.owner_id) for ws in queued},
+        len(holders) if queued else 0,
+    )
 
 
 async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:
@@ -107,6 +128,7 @@ async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Arc
             ws.id,
             ws.archive_key,
             ws.op_id,
+            ws.operation,
             ws.observed_status,
             ws.health_status,
             rows.is_terminal(ws),

@@ -223,7 +223,7 @@ async def set_desired(
     touch: bool = True,
 ) -> WorkspaceRecord | None:
     await session.statement("set_desired", writes=True)
-    columns: dict[str, Any] = {"desired_state": desired_state}
+    columns: dict[str, Any] = {"desired_state": desired_state, "queued_at": None}
     if touch:
         columns["last_access_at"] = session.db.now()
     change = Change(
@@ -237,7 +237,7 @@ async def set_desired(
 
 async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
     await session.statement("mark_deleted", writes=True)
-    change = Change(workspace_id, _is_live, lambda _: {"deleted_at": session.db.now()})
+    change = Change(workspace_id, _is_live, lambda _: {"deleted_at": session.db.now(), "queued_at": None})
     return bool(await update(session, change))
 
 
@@ -260,6 +260,18 @@ async def set_restore_from(session: Session, workspace_id: UUID, chosen: ChosenA
         workspace_id, _is_live, lambda _: {"restore_from": chosen, "last_access_at": session.db.now()}
     )
     return bool(await update(session, change))
+
+
+async def set_queued(session: Session, workspace_id: UUID, *, queued: bool) -> bool:
+    await session.statement("set_queued", writes=True)
+
+    def columns(ws: WorkspaceView) -> dict[str, Any]:
+        if not queued:
+            return {"queued_at": None}
+        now = session.db.now()
+        return {"queued_at": ws.queued_at or now, "last_access_at": now}
+
+    return bool(await update(session, Change(workspace_id, _is_live, columns)))
 
 
 def _is_live(row: Row) -> bool:

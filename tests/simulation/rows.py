@@ -35,6 +35,7 @@ VISIBLE = (
     "archive_ttl_seconds",
     "awake_until",
     "restore_from",
+    "queued_at",
 )
 
 OWN = ("name", "description", "memo")

@@ -135,7 +135,8 @@ async def _settle(environment: SimulatedEnvironment, when: str) -> None:
     """Invariant 7: everything converges, nothing is stuck."""
 
     def restless() -> list[str]:
-        return [
+        waiting = [f"{each} waits beside a free place" for each in environment.queue_guard.overlooked()]
+        return waiting + [
             f"{ws.id} {ws.operation} seen {ws.observed_status} wants {ws.desired_state}"
             for ws in _views(environment)
             if not _at_rest(ws)

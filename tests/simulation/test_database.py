@@ -130,6 +130,8 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         "orphans_among": lambda: side.call("orphans_among", ["a", "d"]),
         "recover": lambda: side.call("recover", each, home=home),
         "find": lambda: side.call("find", each),
+        "set_queued": lambda: side.call("set_queued", each, queued=dice.random() < 0.7),
+        "load_start_queue": lambda: side.call("load_start_queue"),
         "usage_for": lambda: side.call("usage_for", OWNER, actor="user:a", cause="b"),
         "load_standby_candidates": lambda: side.call(
             "load_standby_candidates",

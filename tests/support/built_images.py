@@ -55,6 +55,7 @@ RECIPES = {
         ".",
         (
             "deploy/compose/Dockerfile",
+            "deploy/compose/up",
             "requirements",
             "pyproject.toml",
             "hatch_build.py",

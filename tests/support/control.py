@@ -17,6 +17,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from codehub.archives.store import ArchiveStore
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import Role
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
@@ -28,7 +29,8 @@ from codehub.server.control_plane import Archives, ControlPlane, CoordinatorDeps
 from codehub.server.runtime_choice import HostedRuntime
 from codehub.server.settings.tree import Settings, load_settings
 from codehub.services import workspaces
-from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
+from codehub.services.actors import Actor
+from codehub.services.workspaces import WorkspaceValues
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints

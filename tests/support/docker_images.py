@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 
 import obstore
+import pyfastcdc
+import typing_extensions
 import zstandard
 
 import codehub
@@ -173,8 +175,10 @@ def job_tar() -> bytes:
     for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:
         base = Path(folder.replace(sys.prefix, sys.base_prefix))
         paths.update({str(each): each for each in _files_of(base)})
-    for package in (Path(str(zstandard.__file__)).parent, Path(str(obstore.__file__)).parent):
+    for module in (obstore, pyfastcdc, zstandard):
+        package = Path(str(module.__file__)).parent
         paths.update({f"{APP}/{each.relative_to(package.parent)}": each for each in _files_of(package)})
+    paths[f"{APP}/typing_extensions.py"] = Path(str(typing_extensions.__file__))
     source = Path(codehub.__file__).parent.parent
     paths.update({f"{APP}/{each.relative_to(source)}": each for each in _source_files()})
     paths[f"{APP}/{JOB_SCRIPT.name}"] = JOB_SCRIPT

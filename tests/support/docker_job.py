@@ -100,16 +100,16 @@ def difference(found: dict[bytes, Entry], wanted: dict[bytes, Entry]) -> str:
 def restore(order: dict[str, object], step: int | None) -> None:
     """Run the job in this process. Its steps are counted from where it puts the home in place."""
     from codehub.archives.job import main as run
-    from codehub.archives.swap import InsideVolume
+    from codehub.archives.swap import WithinVolume
 
     if step is not None:
-        publish = InsideVolume.publish
+        publish = WithinVolume.publish
 
-        def counted(self: InsideVolume, home: Path) -> None:
+        def counted(self: WithinVolume, home: Path) -> None:
             kill_before_step(step)
             publish(self, home)
 
-        InsideVolume.publish = counted  # type: ignore[method-assign]
+        WithinVolume.publish = counted  # type: ignore[method-assign]
     give_as_input(order)
     sys.stdout = sys.stderr  # as a result counts only what the last try says
     assert run() == 0, "the restore failed"

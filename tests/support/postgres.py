@@ -23,7 +23,7 @@ import asyncpg
 
 from codehub.server.processes.embedded.postgres_programs import NEWEST_MAJOR, binaries, run_as
 from codehub.server.processes.supervisor import launch_argv
-from codehub.store.schema import migrate
+from codehub.store import migrate
 
 START_TIMEOUT_SECONDS = 60
 MIGRATIONS = Path(migrate.__file__).parent / "migrations" / "versions"

@@ -57,6 +57,7 @@ class StorageJobEnvironment:
     installation_id: str = "this-installation"
     retry_delays: tuple[float, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    format_version: int = 1
     drop_capabilities: tuple[int, ...] = ()  # what root shall not be able to do
 
     @property
@@ -81,6 +82,7 @@ class StorageJobEnvironment:
             "staging_dir": str(self.staging),
             "storage_options": dict(self.storage_options),
             "retry_delays": list(self.retry_delays),
+            "format_version": self.format_version,
             **more,
         }
 

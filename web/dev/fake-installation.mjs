@@ -10,8 +10,13 @@ const ALLOWED = 2;
 
 export const images = {
   items: [
-    { name: "jupyterlab", node_local_home: false },
-    { name: "code-server", node_local_home: true },
+    { name: "jupyterlab", title: null, node_local_home: false, installation: null },
+    {
+      name: "code-server",
+      title: "VS Code",
+      node_local_home: false,
+      installation: { version: null, offered: "4.139.1", percent: null, fetched_mb: 260, disk_mb: 850 },
+    },
   ],
   default: "jupyterlab",
 };
@@ -147,6 +152,9 @@ export function makeInstallation() {
       kind,
       awake: null,
       next: whatNext({ ...ws, connections, nextAt }),
+      queue: ws.queued_at
+        ? { place: 2, limit: "limit_global", since: ws.queued_at, estimated_seconds: 540 }
+        : null,
     },
   });
 
@@ -164,6 +172,7 @@ export function makeInstallation() {
       archive_ttl_seconds: 86400,
       last_access_at: ago(400),
       awake_until: null,
+      queued_at: null,
       active_until: null,
       deleted_at: null,
       observed_status: "PENDING",
@@ -176,6 +185,8 @@ export function makeInstallation() {
       op_acted_at: null,
       archive_key: null,
       archived_at: null,
+      restore_from: null,
+      return_given_up: null,
       node_local_home: false,
       error_count: 0,
       error_info: null,
@@ -259,6 +270,7 @@ export function makeInstallation() {
     });
     add(ann, "cassini", { desired_state: "STANDBY", observed_status: "STANDBY", nextAt: ahead(71_000) });
     add(ann, "dune-notebooks", { archive_key: key });
+    add(ann, "delta", { desired_state: "STANDBY", observed_status: "STANDBY", queued_at: ago(240) });
     add(ann, "ember", { created_at: ago(30) });
     add(ann, "fjord", {
       desired_state: "RUNNING",

@@ -28,6 +28,7 @@ def openapi_document() -> dict[str, Any]:
         live=unused,
         runtime=unused,
         archives=unused,
+        contents=unused,
         rate_limit=unused,
         passwords=unused,
         why_not_ready=unused,

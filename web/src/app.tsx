@@ -1,6 +1,7 @@
 /** The frame around every page: who is signed in, where one can go, and whether the live connection stands. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
+import { limitRefusal } from "./actions/limit";
 import { unauthorized } from "./api/client";
 import { limitsQuery, sessionQuery } from "./api/queries";
 import type { User } from "./api/types";
@@ -13,22 +14,36 @@ import { isOwnPage, Link, match, navigate, useLocation } from "./router";
 import { EnginesAway } from "./ui/engines-away";
 import { Announcer } from "./ui/announcer";
 import { Brand, Icon, type IconName } from "./ui/icons";
-import { LimitDialog } from "./ui/limit";
 import { Menu } from "./ui/menu";
 import { Notices } from "./ui/notices";
 import { Failed, Loading } from "./ui/states";
 import { SessionContext } from "./session";
 import { signOut } from "./sign-out";
+import { useStore } from "./store";
 import { localPath } from "./words/local-path";
 import "./app.css";
 
 // The list comes with the first load; every other page when somebody opens it.
 const WorkspacePage = lazy(() => import("./pages/workspace"));
 const FilesPage = lazy(() => import("./pages/files"));
+const ArchivedFilesPage = lazy(() => import("./pages/files/archived"));
 const TerminalPage = lazy(() => import("./pages/terminal"));
 const TokensPage = lazy(() => import("./pages/tokens"));
 const AccountPage = lazy(() => import("./pages/account"));
+const LimitDialog = lazy(() => import("./ui/limit").then((limit) => ({ default: limit.LimitDialog })));
 const AdminPages = lazy(() => import("./pages/admin"));
+
+/** Comes with the first refusal. */
+function Limit() {
+  const refused = useStore(limitRefusal) !== null;
+  return (
+    refused && (
+      <Suspense>
+        <LimitDialog />
+      </Suspense>
+    )
+  );
+}
 
 export function App() {
   const client = useQueryClient();
@@ -97,6 +112,11 @@ function pageFor(path: string, user: User): ReactNode {
   if (workspace?.id) return <WorkspacePage id={workspace.id} key={workspace.id} />;
   const files = match("/workspaces/:id/files", path);
   if (files?.id) return <FilesPage id={files.id} key={files.id} />;
+  const archived = match("/workspaces/:id/archives/:op/:attempt", path);
+  if (archived?.id && archived.op && archived.attempt)
+    return (
+      <ArchivedFilesPage id={archived.id} op={archived.op} attempt={archived.attempt} key={archived.id} />
+    );
   const terminal = match("/workspaces/:id/terminal", path);
   if (terminal?.id) return <TerminalPage id={terminal.id} key={terminal.id} />;
   if (match("/tokens", path)) return <TokensPage />;
@@ -163,7 +183,7 @@ function Shell({ user, path, children }: { user: User; path: string; children: R
       <Notices />
       <Announcer />
       <Freshness />
-      <LimitDialog />
+      <Limit />
     </>
   );
 }

@@ -54,6 +54,7 @@ const PAGES = [
   "/",
   "/workspaces/:id",
   "/workspaces/:id/files",
+  "/workspaces/:id/archives/:op/:attempt",
   "/workspaces/:id/terminal",
   "/tokens",
   "/account",

@@ -40,8 +40,9 @@ export function aWorkspace(change: Partial<Workspace> = {}): Workspace {
     holds_place: false,
     progress: null,
     waiting_for: null,
+    queued_at: null,
     url: "/w/x/",
-    activity: { connections: 0, last_seen_at: null, kind: null, awake: null, next: null },
+    activity: { connections: 0, last_seen_at: null, kind: null, awake: null, next: null, queue: null },
     ...change,
   };
 }

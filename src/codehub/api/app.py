@@ -11,14 +11,19 @@ from codehub.api.dependencies import ApiDependencies
 from codehub.api.middleware import RequestMiddleware
 from codehub.api.routes import (
     admin,
+    archive_files,
     auth,
     catalogue,
     events,
     exec,
     files,
+    findings,
     generations,
     health,
+    port_shares,
+    port_tunnels,
     ports,
+    processes,
     savings,
     ssh,
     ssh_keys,
@@ -38,7 +43,10 @@ RESOURCES = (
     exec,
     files,
     ports,
+    processes,
+    port_shares,
     generations,
+    archive_files,
     workspace_details,
     workspaces,
     auth,
@@ -48,6 +56,7 @@ RESOURCES = (
     users,
     savings,
     admin,
+    findings,
     health,
 )
 
@@ -79,7 +88,8 @@ def create_app(dependencies: ApiDependencies) -> FastAPI:
     )
     app.state.codehub = state
     problems.install(app)
-    add_flat(app, (*(each.router for each in RESOURCES), ssh.sockets, terminal.sockets))
+    sockets = (ssh.sockets, exec.sockets, terminal.sockets, port_tunnels.sockets)
+    add_flat(app, (*(each.router for each in RESOURCES), *sockets))
     dashboard.install(app)
     openapi.install(app)
     app.add_middleware(RequestMiddleware, https=dependencies.settings.is_https)

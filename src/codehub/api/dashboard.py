@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fastapi import FastAPI, HTTPException, Request, Response
 
+from codehub.api.methods import EVERY_ADDRESS, FILES, methods_at
 from codehub.api.problems import Refused
-from codehub.api.routes.methods import EVERY_ADDRESS, FILES, methods_at
 
 STATIC = Path(__file__).with_name("static")
 POLICY = (

@@ -7,15 +7,18 @@ from uuid import UUID
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from codehub.archives.contents import ArchiveContents
 from codehub.archives.keys import ArchivePath
 from codehub.archives.meta import ArchiveMeta
 from codehub.archives.store import ArchiveObject, CommittedArchive
+from codehub.domain.limits import RunningLimits
+from codehub.domain.port_shares import SharePolicy
 from codehub.domain.ttl import Activity, UsePolicy
 from codehub.kit.addresses import AddressSet
+from codehub.runtimes.base import InstallableImage
 from codehub.runtimes.exec_stream import ExecStream
 from codehub.services.passwords import Passwords
 from codehub.services.savings import Price
-from codehub.services.workspaces import RunningLimits
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.signals.rate_limit import RateLimit
 from codehub.store.db.session import Sessions
@@ -26,8 +29,27 @@ WhyNotReady = Callable[[], Awaitable[str | None]]
 ReadCoordinatorHealth = Callable[[], Awaitable[Mapping[str, Any]]]
 """Returns the body of ``/health/coordinator``; times may be datetimes."""
 
+DescribeInstallations = Callable[[], Awaitable[Sequence[InstallableImage]]]
+"""Describes the images that are installed at their first use, as they are now."""
+
 VerifyPrincipal = Callable[[str], UUID | None]
 """Verifies ``X-CodeHub-Principal`` and returns the user's id; None: not signed by the proxy, or expired."""
+
+
+@dataclass(frozen=True)
+class SettingValue:
+    """One setting as this replica has it. ``value`` None: not set, or secret."""
+
+    name: str
+    value: str | None
+    default: str
+    meaning: str
+    secret: bool
+    changed: bool
+
+
+VerifyTunnel = Callable[[str, UUID, int], bool]
+"""Verifies ``X-CodeHub-Tunnel``: whether a proxy asks for this port of this workspace."""
 
 
 def never_tied(image_ref: str) -> bool:
@@ -52,11 +74,23 @@ class ArchiveReader(Protocol):
         self, workspace_id: UUID, op_id: UUID | None = None
     ) -> Sequence[CommittedArchive]: ...
 
-    async def read_meta(self, key: str) -> ArchiveMeta: ...
+    async def find_attempt(
+        self, workspace_id: UUID, op_id: UUID, attempt: str
+    ) -> tuple[ArchivePath, ArchiveMeta]: ...
 
     def stream(self, path: ArchivePath, *, size: int) -> AsyncGenerator[bytes, None]: ...
 
     def list_paths(self, prefix: str | None = None) -> AsyncIterator[list[ArchiveObject]]: ...
+
+
+class ContentsOpener(Protocol):
+    """Opens archives to look into."""
+
+    def open(self, path: ArchivePath, meta: ArchiveMeta) -> ArchiveContents: ...
+
+    def stream_tar_zst(self, path: ArchivePath, meta: ArchiveMeta) -> AsyncGenerator[bytes, None]: ...
+
+    async def close(self) -> None: ...
 
 
 class ActivityReader(Protocol):
@@ -130,11 +164,17 @@ class InsideAccess(Protocol):
     async def request(self, workspace_id: UUID) -> ExecStream:
         """Start ``inside request``. Raises ``EffectError``."""
 
+    async def command(self, workspace_id: UUID) -> ExecStream:
+        """Start ``inside command``. Raises ``EffectError``."""
+
     async def ide_port(self, workspace_id: UUID) -> int | None:
         """The port of its IDE; None: it has none, or does not run. Raises ``EffectError``."""
 
     async def terminal(self, workspace_id: UUID) -> ExecStream:
         """Start ``inside terminal``. Raises ``EffectError``."""
+
+    async def connect(self, workspace_id: UUID, port: int) -> ExecStream:
+        """Start ``inside connect``, to a port of the workspace's own loopback. Raises ``EffectError``."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +195,8 @@ class ApiSettings:
     addresses whose ``X-Forwarded-For`` is used, besides the Unix socket's. ``max_retries`` is the Reconciler's,
     shown to people. ``ties_home_to_node``: whether homes of an image are on one node of several, and lost with it.
     ``price``: of an hour of a running workspace.
-    ``ssh_gateway`` None: there is none.
+    ``ssh_gateway`` None: there is none. ``values``: every setting of this replica, as administrators see them.
+    ``share_policy``: who may be let in to ports; ``link_secret``: what the keys of public links are derived from.
     """
 
     base_url: str
@@ -171,6 +212,9 @@ class ApiSettings:
     ties_home_to_node: Callable[[str], bool] = never_tied
     price: Price | None = None
     ssh_gateway: SshGatewayAddress | None = None
+    values: Sequence[SettingValue] = ()
+    share_policy: SharePolicy = field(default_factory=SharePolicy)
+    link_secret: bytes = field(default=b"", repr=False)
 
     @property
     def is_https(self) -> bool:
@@ -183,7 +227,9 @@ class ApiDependencies:
 
     ``read_sessions``: autocommit, for requests that change nothing. ``activity`` None: there is no Redis.
     ``publisher`` None: changed rights are not announced to other replicas. ``verify_principal`` None: the header
-    ``X-CodeHub-Principal`` is ignored. ``ssh``, ``inside`` None: workspaces do not have the program for it.
+    ``X-CodeHub-Principal`` is ignored. ``verify_tunnel`` None: no proxy gets a tunnel to a port. ``ssh``, ``inside``
+    None: workspaces do not have the program for it. ``installations`` None: every image is there, or is
+    fetched by its engine.
     """
 
     settings: ApiSettings
@@ -192,6 +238,7 @@ class ApiDependencies:
     live: LiveFeed
     runtime: RuntimeView
     archives: ArchiveReader
+    contents: ContentsOpener
     rate_limit: RateLimit
     passwords: Passwords
     why_not_ready: WhyNotReady
@@ -199,6 +246,8 @@ class ApiDependencies:
     activity: ActivityReader | None = None
     publisher: LivePublisher | None = None
     verify_principal: VerifyPrincipal | None = None
+    verify_tunnel: VerifyTunnel | None = None
     ssh: SshAccess | None = None
     inside: InsideAccess | None = None
+    installations: DescribeInstallations | None = None
     metrics: CollectorRegistry = REGISTRY

@@ -54,7 +54,7 @@ _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
 # WebSockets of workspaces' own programs go through the proxy; the API has these.
-_SOCKETS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/(ssh|terminal)")
+_SOCKETS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/(ssh|exec|terminal|ports/[0-9]{1,5}/tunnel)")
 # Bodies of any kind and size, which are passed on and not kept.
 _UPLOADS = re.compile(r"/api/v1/workspaces/[0-9a-f-]{36}/files/(content|archive)")
 

@@ -74,7 +74,7 @@ def _examples() -> dict[str, Any]:
 
 
 def _complete_call(path: str, method: str, operation: dict[str, Any]) -> None:
-    codes = _EVERYWHERE + (_WITH_BODY if method in {"post", "patch", "delete"} else ())
+    codes = _EVERYWHERE + (_WITH_BODY if method in {"post", "put", "patch", "delete"} else ())
     responses: dict[str, Any] = operation["responses"]
     for status, response in problems.documented(*codes).items():
         known = responses.get(str(status))

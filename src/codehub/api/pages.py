@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from codehub.api.live.activity import ActivityCache
+from codehub.api.queue_places import QueuePlaces
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.kit.batching import Shared
 from codehub.store.db.session import Sessions
@@ -21,10 +22,12 @@ class WorkspacePages:
         reading: Sessions,
         *,
         activity: ActivityCache,
+        queue: QueuePlaces,
         renderer: WorkspaceRenderer,
     ) -> None:
         self._reading = reading
         self._activity = activity
+        self._queue = queue
         self._renderer = renderer
         self._first: Shared[tuple[UUID | None, int], bytes] = Shared(
             lambda asked: self.read(asked[0], limit=asked[1])
@@ -39,4 +42,5 @@ class WorkspacePages:
         async with self._reading() as session:
             page = await queries.list_page(session, owner_id=owner_id, limit=limit, **filters)
         activities = await self._activity.read_many([record.view.id for record in page.items])
-        return self._renderer.page(page.items, activities, next_cursor=page.next_cursor)
+        places = await self._queue.of(page.items)
+        return self._renderer.page(page.items, activities, places, next_cursor=page.next_cursor)

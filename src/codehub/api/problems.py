@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from codehub.api.field_errors import describe
-from codehub.api.routes.methods import methods_at
+from codehub.api.methods import methods_at
 from codehub.domain.errors import CodeHubError, EffectError
 from codehub.domain.ssh_keys import UnfitKeyError
 from codehub.services.errors import LimitReached
@@ -47,6 +47,11 @@ KINDS: Mapping[str, Kind] = {
     "forbidden": Kind(403, "Not allowed", "Only administrators may do that."),
     "csrf": Kind(403, "Not from this site", "The request did not come from a page of this site."),
     "wrong_password": Kind(403, "Wrong password", "The current password is not right."),
+    "share_refused": Kind(
+        403,
+        "It cannot be shared like that",
+        "Ports are shared at origins of their own only, and this installation has none.",
+    ),
     "file_refused": Kind(403, "The workspace does not allow it", "open /etc/shadow: permission denied"),
     "not_found": Kind(404, "Not found", "There is no such workspace."),
     "file_not_found": Kind(404, "No such file", "open notes.md: no such file or directory"),
@@ -56,6 +61,11 @@ KINDS: Mapping[str, Kind] = {
     "key_taken": Kind(409, "The key is taken", "You have this key already, as 'laptop'."),
     "too_many_keys": Kind(
         409, "Too many keys", "You have 50 keys, which is as many as one may have. Remove one first."
+    ),
+    "too_many_shares": Kind(
+        409,
+        "Too many shares",
+        "50 ports have a label or a share, which is as many as may have. Remove one first.",
     ),
     "deleted": Kind(409, "Deleted", "Deleted workspaces cannot be changed."),
     "archived": Kind(
@@ -71,6 +81,16 @@ KINDS: Mapping[str, Kind] = {
         "It cannot return to this archive",
         "Nothing was changed. The workspace is at this archive already.",
     ),
+    "nothing_to_adopt": Kind(
+        409,
+        "There is nothing to adopt",
+        "Nothing was changed. Neither a volume nor an archive of it was found.",
+    ),
+    "archive_unreadable": Kind(
+        409,
+        "The archive cannot be looked into",
+        "The archive is damaged: its checksum does not match.",
+    ),
     "not_running": Kind(409, "It does not run", "thesis is asleep. To wake it: codehub ssh --wake thesis"),
     "waking": Kind(409, "It is starting", "thesis is starting. Try again in a moment."),
     "file_conflict": Kind(409, "Not with what is there", "mkdir notes: file exists"),
@@ -82,6 +102,7 @@ KINDS: Mapping[str, Kind] = {
     "unfit_username": Kind(422, "Unfit username", "'ann!' cannot be a username."),
     "unfit_password": Kind(422, "Unfit password", "A password needs at least 8 characters."),
     "unfit_key": Kind(422, "Unfit key", "These are several lines. Add one key at a time."),
+    "not_started": Kind(422, "It could not be started", "no-such-program: no such program"),
     "rate_limited": Kind(429, "Too many attempts", "Too many failed attempts. Try again in 42 s."),
     "busy": Kind(429, "Too much at once", "thesis has 16 commands and transfers under way. Try again later."),
     "limit_user": Kind(429, "Your limit is reached", "You run 2 of 2 workspaces that may run at a time."),
@@ -93,6 +114,11 @@ KINDS: Mapping[str, Kind] = {
     ),
     "internal": Kind(500, "CodeHub made a mistake", "It is in the log, under this request's id."),
     "unavailable": Kind(503, "Not available", "The database does not answer. Try again in a moment."),
+    "archive_indexing": Kind(
+        503,
+        "The archive is being read",
+        "This archive is being read for the first time. Try again in a moment.",
+    ),
     "not_ready": Kind(503, "Not ready", "The database does not answer."),
     "no_space": Kind(507, "No space left", "write notes.md: no space left on device"),
 }
@@ -188,6 +214,8 @@ def of_error(error: CodeHubError) -> Response:
         reason = error.reason if isinstance(error, UnfitKeyError) else code
         more["errors"] = [_own_error(FIELD_OF[code], str(error), code=reason)]
     headers = {"WWW-Authenticate": 'Bearer realm="codehub"'} if code == "unauthorized" else None
+    if code == "archive_indexing":
+        headers = {"Retry-After": "2"}
     return problem(code, str(error), headers=headers, **more)
 
 

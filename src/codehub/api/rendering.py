@@ -6,12 +6,14 @@ page in one call. Answers, lists and event streams all render here.
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import TypeAlias
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from codehub.api.live.progress import NOTHING_KNOWN, ProgressCache
+from codehub.api.progress_cache import NOTHING_KNOWN, ProgressCache
+from codehub.api.queue_places import Places
 from codehub.api.schemas.activity import Activity, Awake, NextChange, Work
 from codehub.api.schemas.base import Page
 from codehub.api.schemas.workspaces import ErrorInfo, ReturnTarget, Workspace
@@ -20,6 +22,9 @@ from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
 from codehub.domain.status import Status
 from codehub.store.workspaces.records import WorkspaceRecord
+
+Activities: TypeAlias = Mapping[UUID, ttl.Activity] | None
+"""None: Redis is away, and nobody can tell who is connected."""
 
 _UNUSED = ttl.Activity()
 _Page = Page[Workspace]
@@ -43,29 +48,29 @@ class WorkspaceRenderer:
         self._ties_home_to_node = ties_home_to_node
         self._url = url_pattern(base_url, base_domain)
 
-    def one(self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None) -> bytes:
-        """``activities`` None: Redis is away, and nobody can tell who is connected."""
-        return _WORKSPACE_JSON.dump_json(self._workspace(record, activities, now=datetime.now(UTC)))
+    def one(self, record: WorkspaceRecord, activities: Activities, places: Places) -> bytes:
+        return _WORKSPACE_JSON.dump_json(self._workspace(record, activities, places, now=datetime.now(UTC)))
 
     def page(
         self,
         records: Iterable[WorkspaceRecord],
-        activities: Mapping[UUID, ttl.Activity] | None,
+        activities: Activities,
+        places: Places,
         *,
         next_cursor: str | None,
     ) -> bytes:
         now = datetime.now(UTC)
-        items = [self._workspace(record, activities, now=now) for record in records]
+        items = [self._workspace(record, activities, places, now=now) for record in records]
         # Pays for: "list of 50 by API", one connection. One call for the page, no model for each workspace.
         return _PAGE_JSON.dump_json(_Page.model_construct(items=items, next_cursor=next_cursor))
 
-    def activity(self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None) -> bytes:
+    def activity(self, record: WorkspaceRecord, activities: Activities, places: Places) -> bytes:
         """The part of ``one`` that changes without a new version, by itself."""
-        activity = _ACTIVITY_JSON.dump_json(self._activity(record, activities, now=datetime.now(UTC)))
+        activity = _ACTIVITY_JSON.dump_json(self._activity(record, activities, places, now=datetime.now(UTC)))
         return b'{"id":"%b","activity":%b}' % (str(record.view.id).encode(), activity)
 
     def _workspace(
-        self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None, *, now: datetime
+        self, record: WorkspaceRecord, activities: Activities, places: Places, *, now: datetime
     ) -> Workspace:
         view = record.view
         progress = NOTHING_KNOWN
@@ -84,6 +89,7 @@ class WorkspaceRenderer:
             "last_access_at": view.last_access_at,
             "awake_until": view.awake_until,
             "active_until": view.active_until,
+            "queued_at": view.queued_at if view.is_queued else None,
             "deleted_at": view.deleted_at,
             "observed_status": view.observed_status,
             "health_status": view.health_status,
@@ -110,11 +116,11 @@ class WorkspaceRenderer:
             "progress": progress.percent,
             "waiting_for": progress.waiting_for,
             "url": self._url.format(id=view.id),
-            "activity": self._activity(record, activities, now=now),
+            "activity": self._activity(record, activities, places, now=now),
         }
 
     def _activity(
-        self, record: WorkspaceRecord, activities: Mapping[UUID, ttl.Activity] | None, *, now: datetime
+        self, record: WorkspaceRecord, activities: Activities, places: Places, *, now: datetime
     ) -> Activity:
         """A workspace Redis has never heard of was simply not used."""
         view, policy = record.view, self._use_policy
@@ -131,6 +137,7 @@ class WorkspaceRenderer:
             "kind": shown.kind,
             "awake": _awake(awake) if awake is not None else None,
             "next": following_change,
+            "queue": places.get(view.id) if view.is_queued else None,
         }
 
 

@@ -8,19 +8,21 @@ from uuid import UUID
 from fastapi import Depends, Request, Response
 
 from codehub.api.dependencies import ApiDependencies
+from codehub.api.ended_clients import EndedClients
 from codehub.api.live.activity import ActivityCache
 from codehub.api.live.downloads import Downloads
-from codehub.api.live.progress import ProgressCache
 from codehub.api.live.renderer import EventRenderer
 from codehub.api.live.revocation import PeopleRevocation, StreamRevoker
 from codehub.api.pages import WorkspacePages
+from codehub.api.progress_cache import ProgressCache
+from codehub.api.queue_places import QueuePlaces
 from codehub.api.rendering import WorkspaceRenderer
-from codehub.api.ssh.endings import EndedClients
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.batching import Batched
 from codehub.services.identity import Identities
 from codehub.services.intent_batcher import IntentBatcher
 from codehub.services.overview import Overviews
+from codehub.services.repairs import Repairs
 from codehub.services.savings import SavingsReader
 from codehub.services.sign_in import SignIn
 from codehub.store.workspaces import queries
@@ -52,6 +54,7 @@ class AppState:
         )
         self.progress = ProgressCache(deps.live)
         self.activity = ActivityCache(deps.activity)
+        self.queue_places = QueuePlaces(deps.read_sessions, limits=deps.settings.limits)
         self.renderer = WorkspaceRenderer(
             base_url=deps.settings.base_url,
             base_domain=deps.settings.base_domain,
@@ -61,8 +64,12 @@ class AppState:
         )
         # Pays for: one workspace by API; POST → ready, 50 at once.
         self.workspaces: Batched[UUID, WorkspaceRecord] = Batched(self._load_workspaces)
-        self.pages = WorkspacePages(deps.read_sessions, activity=self.activity, renderer=self.renderer)
-        self.frames = EventRenderer(self.workspaces, activity=self.activity, renderer=self.renderer)
+        self.pages = WorkspacePages(
+            deps.read_sessions, activity=self.activity, queue=self.queue_places, renderer=self.renderer
+        )
+        self.frames = EventRenderer(
+            self.workspaces, activity=self.activity, queue=self.queue_places, renderer=self.renderer
+        )
         self.revoker = StreamRevoker(self.identities)
         self.downloads = Downloads(self.revoker)
         self.people = PeopleRevocation(deps.live, identities=self.identities, revoker=self.revoker)
@@ -71,6 +78,9 @@ class AppState:
         self.snapshot_slots = asyncio.Semaphore(MAX_SNAPSHOTS)
         self.savings = SavingsReader(deps.read_sessions, price=deps.settings.price)
         self.overviews = Overviews(reading=deps.read_sessions, runtime=deps.runtime, archives=deps.archives)
+        self.repairs = Repairs(
+            deps.sessions, runtime=deps.runtime, archives=deps.archives, limits=deps.settings.limits
+        )
 
     def start(self) -> None:
         """Start the background tasks. Needs a running event loop."""
@@ -83,6 +93,7 @@ class AppState:
         await self.revoker.close()
         await self.people.close()
         await self.progress.close()
+        await self.deps.contents.close()
 
     async def retime(self, view: WorkspaceView) -> None:
         """Adjust the running idle timer after a committed change of the TTL.
@@ -97,7 +108,8 @@ class AppState:
     async def answer(self, record: WorkspaceRecord, *, status: int = 200) -> Response:
         """Render a workspace as the response."""
         activities = await self.activity.read_many((record.view.id,))
-        return Response(self.renderer.one(record, activities), status_code=status, media_type=JSON)
+        places = await self.queue_places.of((record,))
+        return Response(self.renderer.one(record, activities, places), status_code=status, media_type=JSON)
 
     async def _load_workspaces(self, ids: Sequence[UUID]) -> Mapping[UUID, WorkspaceRecord]:
         async with self.reading() as session:

@@ -1,5 +1,7 @@
 """Archive a volume: upload, read back, compare, and only then write the meta.
 
+Format 1 is made here; format 2 (``incremental``) has the same frame:
+
     tar ──► zstd ──► sha256 ──► upload        read back ──► sha256 equal? ──► .meta
 
 A piece is hashed and written at the same time, in two threads, while the next ones are packed (``packing``).
@@ -11,13 +13,16 @@ next try uses another path. If it dies after the meta, the next try finds it and
 import asyncio
 import hashlib
 import threading
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from codehub.archives.keys import ArchivePath, new_attempt
+from codehub.archives.binding import require_ours
+from codehub.archives.incremental import Base, find_base, make_generation
+from codehub.archives.keys import ArchivePath, PackPath, new_attempt, parse_archive_key
 from codehub.archives.meta import ArchiveMeta, Binding
 from codehub.archives.packing import Packer
 from codehub.archives.report import JobResult, Reporter
@@ -49,15 +54,47 @@ async def archive(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
             expected="volume_exists=True",
             actual="False",
         )
-    path = new_attempt(request.workspace_id, request.op_id)
+    path = new_attempt(request.workspace_id, request.op_id, request.format_version)
+    new_packs: list[PackPath] = []
     try:
-        meta = await _make(request.volume_path, path, store, reporter, binding=binding)
+        meta = await _make_attempt(request, path, store, reporter, binding, new_packs)
         with reporter.phase("commit"):
             await store.put_meta(path, meta)
     except BaseException:
-        await _clean_up(path, store)
+        await _clean_up(path, store, new_packs)
         raise
     return _result(path, meta, reused=False)
+
+
+async def _make_attempt(
+    request: JobRequest,
+    path: ArchivePath,
+    store: ArchiveStore,
+    reporter: Reporter,
+    binding: Binding,
+    new_packs: list[PackPath],
+) -> ArchiveMeta:
+    if request.format_version == 1:
+        return await _make(request.volume_path, path, store, reporter, binding=binding)
+    base = await _find_base(request, store)
+    return await make_generation(
+        *(request.volume_path, path, store, reporter), binding=binding, base=base, new_packs=new_packs
+    )
+
+
+async def _find_base(request: JobRequest, store: ArchiveStore) -> Base | None:
+    """Find the generation that the volume was restored from, as the database names it; None: all is stored anew."""
+    path = parse_archive_key(request.archive_key or "")
+    if path is None or path.format_version != 2 or request.archive_sha256 is None:
+        return None
+    try:
+        meta = await store.read_meta(path.key)
+        require_ours(meta, path, request)
+    except EffectError as error:
+        if error.failure is FailureCode.S3_ACCESS_ERROR:
+            raise
+        return None
+    return await find_base(store, path, meta)
 
 
 async def _make(
@@ -190,11 +227,12 @@ async def _read_back(
         raise _mismatch(path, "the bytes differ")
 
 
-async def _clean_up(path: ArchivePath, store: ArchiveStore) -> None:
-    """Delete the object of a failed try. If that fails, the archive GC deletes it."""
+async def _clean_up(path: ArchivePath, store: ArchiveStore, new_packs: Sequence[PackPath]) -> None:
+    """Delete what a failed try wrote, packs last. If that fails, the archive GC deletes it."""
     with suppress(EffectError, TimeoutError):
         async with asyncio.timeout(_CLEAN_UP_SECONDS):
             await store.delete([path])
+            await store.delete_packs(new_packs)
 
 
 def _mismatch(path: ArchivePath, detail: str) -> EffectError:
@@ -210,8 +248,13 @@ def _mismatch(path: ArchivePath, detail: str) -> EffectError:
 def _result(path: ArchivePath, meta: ArchiveMeta, *, reused: bool) -> JobResult:
     return JobResult(
         archive_key=path.key,
-        bytes=meta.bytes,
+        bytes=meta.data_bytes,
         files=meta.files,
         skipped=meta.skipped,
-        extra={"uncompressed_bytes": meta.uncompressed_bytes, "sha256": meta.sha256, "reused": reused},
+        extra={
+            "uncompressed_bytes": meta.uncompressed_bytes,
+            "sha256": meta.sha256,
+            "reused": reused,
+            "new_bytes": meta.new_bytes or meta.bytes,
+        },
     )

@@ -9,6 +9,7 @@ archive GC finds it. A meta is written atomically.
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -73,8 +74,8 @@ class DirectoryReader:
         os.close(self._descriptor)
 
 
-def put_durably(root: Path, key: str, data: bytes) -> None:
-    """Write a small object atomically and durably.
+def put_durably(root: Path, key: str, data: bytes | bytearray) -> None:
+    """Write an object that is in memory, atomically and durably.
 
     If the process dies before the rename, a ``#1`` file stays behind; such names are hidden from listings and
     removed with their folder (``prune_folders``).
@@ -84,12 +85,25 @@ def put_durably(root: Path, key: str, data: bytes) -> None:
     unfinished.unlink(missing_ok=True)
     descriptor = _create(root, unfinished)
     try:
-        os.write(descriptor, data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
+    except OSError:
+        unfinished.unlink(missing_ok=True)  # a full disk: leave it no fuller than it was
+        raise
     finally:
         os.close(descriptor)
     unfinished.rename(path)
     sync_folders(path.parent, root)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the files of writers that were killed."""
+    with suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            if "#" in name:
+                (folder / name).unlink(missing_ok=True)
 
 
 def sync_folders(folder: Path, root: Path) -> None:

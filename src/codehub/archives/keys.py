@@ -1,5 +1,6 @@
-"""Names of archives: ``{workspace_id}/{op_id}/{attempt}/home.tar.zst``.
+"""Names of archives: ``{workspace_id}/{op_id}/{attempt}/home.tar.zst`` or ``…/home.manifest``.
 
+The first is format 1, a whole home; the second is format 2, whose data is in ``packs/{workspace_id}/{sha256}``.
 The meta is beside it, with the suffix ``.meta``. Every attempt has a path of its own, so nothing is ever
 overwritten: a retry that dies half-way damages only its own object, never a complete one. The meta is the
 commit marker; an object without it is debris.
@@ -14,14 +15,17 @@ from uuid import UUID
 
 from codehub.kit.ids import uuid7
 
-OBJECT_NAME = "home.tar.zst"
+OBJECT_NAMES = {1: "home.tar.zst", 2: "home.manifest"}
+PACKS = "packs"
 META_SUFFIX = ".meta"
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _KEY = re.compile(
-    rf"(?P<workspace>{_UUID})/(?P<op>{_UUID})/(?P<attempt>[0-9a-f]{{32}})/{re.escape(OBJECT_NAME)}"
-    rf"(?P<meta>{re.escape(META_SUFFIX)})?"
+    rf"(?P<workspace>{_UUID})/(?P<op>{_UUID})/(?P<attempt>[0-9a-f]{{32}})/"
+    rf"(?P<name>{'|'.join(map(re.escape, OBJECT_NAMES.values()))})(?P<meta>{re.escape(META_SUFFIX)})?"
 )
+_PACK = re.compile(rf"{PACKS}/(?P<workspace>{_UUID})/(?P<name>[0-9a-f]{{64}}|index)")
+_FORMATS = {name: number for number, name in OBJECT_NAMES.items()}
 
 
 @dataclass(frozen=True, order=True)
@@ -31,14 +35,30 @@ class ArchivePath:
     workspace_id: UUID
     op_id: UUID
     attempt: str
+    format_version: int = 1
 
     @property
     def key(self) -> str:
-        return f"{self.workspace_id}/{self.op_id}/{self.attempt}/{OBJECT_NAME}"
+        return f"{self.workspace_id}/{self.op_id}/{self.attempt}/{OBJECT_NAMES[self.format_version]}"
 
     @property
     def meta_key(self) -> str:
         return self.key + META_SUFFIX
+
+
+@dataclass(frozen=True, order=True)
+class PackPath:
+    """A pack: chunks of one workspace's homes, named by the SHA-256 of its bytes.
+
+    ``name`` is "index" for the file index (``file_index``), which is beside the packs and lives as long as they do.
+    """
+
+    workspace_id: UUID
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{packs_prefix(self.workspace_id)}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -49,12 +69,12 @@ class ParsedKey:
     is_meta: bool
 
 
-def new_attempt(workspace_id: UUID, op_id: UUID) -> ArchivePath:
+def new_attempt(workspace_id: UUID, op_id: UUID, format_version: int = 1) -> ArchivePath:
     """Return a new, unused path.
 
     The attempt is a uuid7: unique by its random bits, readable by its time.
     """
-    return ArchivePath(workspace_id=workspace_id, op_id=op_id, attempt=uuid7().hex)
+    return ArchivePath(workspace_id, op_id, uuid7().hex, format_version)
 
 
 def prefix_of(workspace_id: UUID, op_id: UUID | None = None) -> str:
@@ -62,14 +82,23 @@ def prefix_of(workspace_id: UUID, op_id: UUID | None = None) -> str:
     return f"{workspace_id}" if op_id is None else f"{workspace_id}/{op_id}"
 
 
+def packs_prefix(workspace_id: UUID) -> str:
+    """Return the folder of a workspace's packs."""
+    return f"{PACKS}/{workspace_id}"
+
+
+def parse_pack_key(key: str) -> PackPath | None:
+    """Return the pack of a key; None unless it is exactly ours."""
+    match = _PACK.fullmatch(key)
+    return PackPath(UUID(match["workspace"]), match["name"]) if match is not None else None
+
+
 def parse_key(key: str) -> ParsedKey | None:
     """Return the attempt of a key; None unless it is exactly ours."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None
-    path = ArchivePath(
-        workspace_id=UUID(match["workspace"]), op_id=UUID(match["op"]), attempt=match["attempt"]
-    )
+    path = ArchivePath(UUID(match["workspace"]), UUID(match["op"]), match["attempt"], _FORMATS[match["name"]])
     return ParsedKey(path=path, is_meta=match["meta"] is not None)
 
 

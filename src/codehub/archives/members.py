@@ -18,6 +18,7 @@ not matter which one tar uses.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from zlib import adler32
 
 BLOCK = 512
@@ -36,13 +37,30 @@ class HostileArchive(Exception):
     """The archive has a member that is never extracted."""
 
 
+@dataclass(frozen=True)
+class Member:
+    """One member that passed the check. ``at``: where its data begins in the stream, and ``size`` how long it is."""
+
+    name: bytes
+    kind: bytes
+    link: bytes
+    mode: int
+    at: int
+    size: int
+    pax: dict[bytes, bytes]
+    mtime: int
+
+
 class MemberCheck:
     """Push parser of a tar stream: ``feed`` any slices, then ``finish``.
 
-    Both raise ``HostileArchive``.
+    Both raise ``HostileArchive``. ``on_member`` is called for each member that passed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_member: Callable[[Member], None] | None = None) -> None:
+        self._on_member = on_member
+        self._pax_records: dict[bytes, bytes] = {}
+        self._at = 0  # where the block that is looked at ends
         self.files = 0
         self.bytes = 0
         self._pending = b""  # an incomplete header block, or the received part of an extension
@@ -60,6 +78,7 @@ class MemberCheck:
 
     def feed(self, data: bytes) -> None:
         """Check the next bytes. Raises ``HostileArchive``."""
+        begin = self.bytes
         self.bytes += len(data)
         position, length = 0, len(data)
         while position < length:
@@ -82,6 +101,7 @@ class MemberCheck:
                 if len(self._pending) < self._wanted:
                     return
                 piece, self._pending = self._pending, b""
+            self._at = begin + position
             self._complete(piece)
 
     def finish(self) -> None:
@@ -102,18 +122,35 @@ class MemberCheck:
     def _header(self, block: bytes) -> None:
         _verify_checksum(block)
         kind = block[156:157]
-        size = _number(block[124:136])
+        size = parse_number(block[124:136])
         if kind in (_PAX, _LONG_NAME, _LONG_LINK):
             self._expect_extension(kind, size)
             return
-        self._names.append(_ustar_name(block))
+        self._names.append(ustar_name(block))
         if self._size is not None:
             size = self._size
         for name in self._names:
             self._verify_name(name)
         self._verify_kind(kind, block, size=size)
         self._skip = -(-size // BLOCK) * BLOCK
+        if self._on_member is not None:
+            self._on_member(self._member(block, kind, size))
         self._names, self._links, self._size = [], [], None
+
+    def _member(self, block: bytes, kind: bytes, size: int) -> Member:
+        """The member as GNU tar reads it: an extended header goes before the plain one."""
+        pax, self._pax_records = self._pax_records, {}
+        link = self._links[0] if self._links else _until_nul(block[157:257])
+        return Member(
+            name=pax.get(b"GNU.sparse.name") or pax.get(b"path") or self._names[0],
+            kind=kind,
+            link=pax.get(b"linkpath", link),
+            mode=_shown_number(block[100:108]) & 0o7777,
+            at=self._at,
+            size=size,
+            pax=pax,
+            mtime=_shown_number(block[136:148]),
+        )
 
     def _expect_extension(self, kind: bytes, size: int) -> None:
         if not 0 < size <= MAX_EXTENSION_BYTES:
@@ -130,7 +167,8 @@ class MemberCheck:
         self._links.append(_until_nul(value))
 
     def _pax(self, records: bytes) -> None:
-        if b"path=" not in records and b"size=" not in records and b"name=" not in records:
+        plain = b"path=" not in records and b"size=" not in records and b"name=" not in records
+        if plain and self._on_member is None:
             return  # times only, as nearly always: no name and no size, however it is parsed
         position = 0
         while position < len(records):
@@ -146,6 +184,8 @@ class MemberCheck:
             position = end
 
     def _pax_record(self, keyword: bytes, value: bytes) -> None:
+        if self._on_member is not None:
+            self._pax_records[keyword] = value
         if keyword in (b"path", b"GNU.sparse.name"):
             self._names.append(value)
         elif keyword == b"linkpath":
@@ -223,11 +263,11 @@ def _verify_checksum(block: bytes) -> None:
     """
     blanked = block[:148] + b"        " + block[156:]
     total = (adler32(blanked[:256]) & 0xFFFF) + (adler32(blanked[256:]) & 0xFFFF) - 2
-    if total != _number(block[148:156]):
+    if total != parse_number(block[148:156]):
         raise HostileArchive("a header with a wrong checksum")
 
 
-def _number(field: bytes) -> int:
+def parse_number(field: bytes) -> int:
     """Parse an octal or base-256 field, strictly."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
@@ -239,13 +279,21 @@ def _number(field: bytes) -> int:
         raise HostileArchive("a malformed number in a header") from error
 
 
+def _shown_number(field: bytes) -> int:
+    """Parse a field that is only shown to people: what a restore would accept is no reason to refuse."""
+    try:
+        return parse_number(field)
+    except HostileArchive:
+        return 0
+
+
 def _blank(digits: bytes) -> int:
     if digits:
         raise ValueError(digits)
     return 0
 
 
-def _ustar_name(block: bytes) -> bytes:
+def ustar_name(block: bytes) -> bytes:
     name = _until_nul(block[:100])
     # Only POSIX ustar has a prefix; old GNU headers ("ustar  ") have other fields there.
     if block[257:263] == b"ustar\0" and block[345]:

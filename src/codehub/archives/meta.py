@@ -1,4 +1,4 @@
-"""``home.tar.zst.meta``: facts about an archive; its existence is the commit.
+"""``home.tar.zst.meta`` or ``home.manifest.meta``: facts about an archive; its existence is the commit.
 
 Written last, after the object was read back. Small JSON, so that an operator can read it with ``cat``. The
 parser is strict: a restore acts on these numbers before it has read a byte of the archive.
@@ -17,13 +17,14 @@ from uuid import UUID
 
 from codehub.domain.errors import EffectError, FailureCode
 
-FORMAT_VERSION = 1
+FORMAT_VERSIONS = (1, 2)
 MAX_META_BYTES = 64 * 1024
 """A meta is below one KiB; an object larger than this is none and is not read into memory."""
 
 _MAX_COUNT = 2**63 - 1
 _MAX_FORMAT_VERSION = 1000
 _MAX_ID_LENGTH = 100
+_VERSION_2 = ("end_bytes", "stored_bytes", "new_bytes", "since_full_read")
 _BINDING = ("workspace_id", "op_id", "installation_id")
 
 
@@ -38,7 +39,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class ArchiveMeta:
-    """Version 1: one zstd frame with one POSIX tar of the home, names relative to it."""
+    """Version 1: one zstd frame with one POSIX tar of the home, names relative to it. Version 2: a manifest."""
 
     sha256: str  # of the object as it is stored, in hex
     bytes: int  # size of the object
@@ -47,12 +48,24 @@ class ArchiveMeta:
     skipped: int  # sockets, which no archive can hold
     created_at: datetime
     binding: Binding | None = None  # None: made by an older release
-    format_version: int = FORMAT_VERSION
+    format_version: int = 1
+    end_bytes: int = 0  # version 2: of the manifest, what a restore needs: its tail and footer
+    stored_bytes: int = 0  # version 2: of the manifest and of all chunks it names
+    new_bytes: int = 0  # version 2: what was uploaded for it
+    since_full_read: int = 0  # version 2: generations since all files were read
+
+    @property
+    def data_bytes(self) -> int:
+        """What the generation takes in the store by itself."""
+        return self.stored_bytes or self.bytes
 
 
 def encode_meta(meta: ArchiveMeta) -> bytes:
     document = asdict(meta) | {"created_at": meta.created_at.astimezone(UTC).isoformat()}
     del document["binding"]
+    if meta.format_version == 1:  # as older releases write it
+        for name in _VERSION_2:
+            del document[name]
     if meta.binding is not None:
         document |= {name: str(value) for name, value in asdict(meta.binding).items()}
     return json.dumps(document, indent=2, sort_keys=True).encode() + b"\n"
@@ -66,10 +79,11 @@ def parse_meta(raw: bytes, *, key: str) -> ArchiveMeta:
     """
     document = _load_object(raw, key)
     version: Any = document.get("format_version")
-    if _is_count(version) and FORMAT_VERSION < version <= _MAX_FORMAT_VERSION:
+    newest = max(FORMAT_VERSIONS)
+    if _is_count(version) and newest < version <= _MAX_FORMAT_VERSION:
         raise EffectError(
             FailureCode.TAR_EXTRACT_FAILED,
-            f"The archive has format version {version}; this CodeHub reads version {FORMAT_VERSION}. "
+            f"The archive has format version {version}; this CodeHub reads version {newest}. "
             "It was probably written by a newer release: restore it with that one.",
             archive_key=key,
             format_version=version,
@@ -84,6 +98,7 @@ def parse_meta(raw: bytes, *, key: str) -> ArchiveMeta:
             skipped=_count(document, "skipped"),
             created_at=_moment(document),
             binding=_binding(document),
+            **{name: _count(document, name) for name in _VERSION_2 if version == 2},
         )
     except _Unfit as error:
         raise _damaged(key, f"field {error}") from error
@@ -119,9 +134,10 @@ def _count(document: Mapping[str, Any], field: str) -> int:
 
 
 def _format_version(document: Mapping[str, Any]) -> int:
-    if _count(document, "format_version") != FORMAT_VERSION:
+    version = _count(document, "format_version")
+    if version not in FORMAT_VERSIONS:
         raise _Unfit("format_version")
-    return FORMAT_VERSION
+    return version
 
 
 def _sha256(document: Mapping[str, Any]) -> str:

@@ -3,14 +3,17 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from typing import TypeVar
 
 from codehub.kit.threads import wait_for_end
 
+T = TypeVar("T")
+
 
 async def read_ahead(
-    produce: Callable[[], bytes], *, unblock: Callable[[], None], ahead: int = 1
-) -> AsyncGenerator[bytes, None]:
-    """Yield pieces of a blocking ``produce`` (empty: the end), ``ahead`` in advance.
+    produce: Callable[[], T | None], *, unblock: Callable[[], None], ahead: int = 1
+) -> AsyncGenerator[T, None]:
+    """Yield pieces of a blocking ``produce`` (empty or None: the end), ``ahead`` in advance.
 
     So the next pieces are compressed while this one is uploaded, and at most ``ahead`` pieces and the
     reader's own exist. One thread calls ``produce`` in a loop without waiting for the event loop: on a busy
@@ -18,7 +21,7 @@ async def read_ahead(
     (``aclosing``) when leaving early.
     """
     loop = asyncio.get_running_loop()
-    made: asyncio.Queue[bytes] = asyncio.Queue()
+    made: asyncio.Queue[T | None] = asyncio.Queue()
     free_slots = threading.Semaphore(ahead)
     reader_left = threading.Event()
 
@@ -30,7 +33,7 @@ async def read_ahead(
                     return
                 loop.call_soon_threadsafe(made.put_nowait, piece)
         finally:
-            loop.call_soon_threadsafe(made.put_nowait, b"")
+            loop.call_soon_threadsafe(made.put_nowait, None)
 
     worker = asyncio.ensure_future(asyncio.to_thread(work))
     try:

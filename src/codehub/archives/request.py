@@ -42,8 +42,11 @@ class JobRequest:
     volume_path: Path
     installation_id: str  # archive: written into the meta; restore: the meta must name it
     staging_dir: Path | None = None  # restore by exchange: on the volume's file system, for this job alone
-    archive_key: str | None = None  # restore: what to unpack
-    archive_sha256: str | None = None  # restore: as committed in the database; None: by an older release
+    archive_key: str | None = None  # restore: what to unpack; archive: what the volume was restored from
+    archive_sha256: str | None = (
+        None  # of archive_key, as committed in the database; None: by an older release
+    )
+    format_version: int = 1  # archive: which format to write
     swap: Swap = Swap.EXCHANGE
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     retry_delays: tuple[float, ...] = RETRY_DELAYS_SECONDS
@@ -66,6 +69,7 @@ def parse_request(raw: bytes) -> JobRequest:
             staging_dir=Path(document["staging_dir"]) if document.get("staging_dir") else None,
             archive_key=document.get("archive_key"),
             archive_sha256=document.get("archive_sha256"),
+            format_version=_format_version(document.get("format_version", 1)),
             swap=Swap(document.get("swap", Swap.EXCHANGE)),
             storage_options=dict(document.get("storage_options") or {}),
             retry_delays=tuple(float(each) for each in document.get("retry_delays", RETRY_DELAYS_SECONDS)),
@@ -76,6 +80,12 @@ def parse_request(raw: bytes) -> JobRequest:
         raise _malformed(str(error)) from error
     _require_restore_fields(request)
     return request
+
+
+def _format_version(value: object) -> int:
+    if value not in (1, 2):
+        raise ValueError(f"there is no format {value!r}")
+    return int(str(value))
 
 
 def _require_restore_fields(request: JobRequest) -> None:

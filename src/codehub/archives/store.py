@@ -10,7 +10,7 @@ or an unmounted disk also answers "not found", and must never be mistaken for lo
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,11 +22,22 @@ import obstore
 from obstore.store import ObjectStore
 
 from codehub.archives import connect
-from codehub.archives.directory import prune_folders, put_durably
+from codehub.archives.directory import prune_folders, put_durably, remove_unfinished
 from codehub.archives.faults import LIBRARY_ERRORS, ObjectMissing, access_error, translated
-from codehub.archives.keys import ArchivePath, ParsedKey, parse_archive_key, parse_key, prefix_of
+from codehub.archives.keys import (
+    ArchivePath,
+    PackPath,
+    ParsedKey,
+    packs_prefix,
+    parse_archive_key,
+    parse_key,
+    parse_pack_key,
+    prefix_of,
+)
+from codehub.archives.manifest import FOOTER, end_length, parse_end
+from codehub.archives.members import HostileArchive
 from codehub.archives.meta import MAX_META_BYTES, ArchiveMeta, encode_meta, parse_meta
-from codehub.archives.transfer import ObjectWriter, open_writer, read_file, read_object
+from codehub.archives.transfer import ObjectWriter, open_writer, read_file, read_object, read_range
 from codehub.domain.errors import EffectError, FailureCode
 
 PAGE_SIZE = 1000
@@ -171,6 +182,19 @@ class ArchiveStore:
         except ObjectMissing as error:
             raise await self.missing(key) from error
 
+    async def find_attempt(
+        self, workspace_id: UUID, op_id: UUID, attempt: str
+    ) -> tuple[ArchivePath, ArchiveMeta]:
+        """Find a committed attempt, whatever its format. Raises ``ARCHIVE_NOT_FOUND``."""
+        path = ArchivePath(workspace_id, op_id, attempt)
+        try:
+            return path, await self.read_meta(path.key)
+        except EffectError as error:
+            if error.failure is not FailureCode.ARCHIVE_NOT_FOUND:
+                raise
+        path = ArchivePath(workspace_id, op_id, attempt, 2)
+        return path, await self.read_meta(path.key)
+
     async def put_meta(self, path: ArchivePath, meta: ArchiveMeta) -> None:
         """Write the meta, which commits the archive. Atomic and durable."""
         data = encode_meta(meta)
@@ -193,7 +217,61 @@ class ArchiveStore:
             endpoint=self.endpoint,
         )
 
-    async def size_of(self, path: ArchivePath) -> int:
+    async def put_pack(self, path: PackPath, data: bytes | bytearray) -> None:
+        """Write a pack, or the file index, in one request. Atomic and durable."""
+        with self._translated("writing a pack"):
+            if self._directory is not None:
+                await asyncio.to_thread(put_durably, self._directory, path.key, data)
+            else:
+                await obstore.put_async(self._backend, path.key, data, use_multipart=False)
+
+    async def remove_unfinished_packs(self, workspace_id: UUID) -> None:
+        """Remove what killed jobs left half-written in a directory; only one job of a workspace runs at a time."""
+        if self._directory is not None:
+            folder = self._directory / packs_prefix(workspace_id)
+            await asyncio.to_thread(remove_unfinished, folder)
+
+    async def list_packs(self, workspace_id: UUID) -> dict[str, int]:
+        """Return name and size of every pack of a workspace."""
+        found: dict[str, int] = {}
+        async for page in self.list_paths(packs_prefix(workspace_id)):
+            for entry in page:
+                if (pack := parse_pack_key(entry.key)) is not None:
+                    found[pack.name] = entry.size
+        return found
+
+    async def delete_packs(self, packs: Sequence[PackPath]) -> None:
+        """Delete packs. Idempotent."""
+        await self._delete_keys([pack.key for pack in packs])
+        if self._directory is not None:
+            for pack in packs:
+                folder = (self._directory / pack.key).parent
+                await asyncio.to_thread(prune_folders, folder, self._directory)
+
+    async def read_range(self, path: ArchivePath | PackPath, start: int, length: int) -> bytes:
+        """Read a part of an object. Raises ``ARCHIVE_NOT_FOUND``."""
+        try:
+            with self._translated("reading", may_miss=True):
+                return await read_range(
+                    self._backend, path.key, start=start, length=length, directory=self._directory
+                )
+        except ObjectMissing as error:
+            raise await self.missing(path.key) from error
+
+    async def pack_names(self, path: ArchivePath, size: int) -> frozenset[str] | None:
+        """Read which packs a manifest of ``size`` bytes names; None if it cannot be read.
+
+        Committed or not. Raises ``ARCHIVE_NOT_FOUND`` if it is gone.
+        """
+        try:
+            footer = await self.read_range(path, max(0, size - FOOTER.size), min(size, FOOTER.size))
+            length = end_length(footer, size=size)
+            end = await self.read_range(path, size - length, length)
+            return frozenset(pack.name for pack in parse_end(end, size=size).packs)
+        except HostileArchive:
+            return None
+
+    async def size_of(self, path: ArchivePath | PackPath) -> int:
         """Return the stored size of the object. Raises ``ARCHIVE_NOT_FOUND``."""
         try:
             with self._translated("looking at the object", may_miss=True):
@@ -201,7 +279,7 @@ class ArchiveStore:
         except ObjectMissing as error:
             raise await self.missing(path.key) from error
 
-    async def stream(self, path: ArchivePath, *, size: int) -> AsyncGenerator[bytes, None]:
+    async def stream(self, path: ArchivePath | PackPath, *, size: int) -> AsyncGenerator[bytes, None]:
         """Yield the object's ``size`` bytes in order, in pieces.
 
         A few requests ahead of the reader, in constant memory.
@@ -224,8 +302,8 @@ class ArchiveStore:
 
         A crash in between leaves debris, never a meta whose object is gone.
         """
-        for keys_of in (lambda path: path.meta_key, lambda path: path.key):
-            await self._delete_keys(paths, keys_of)
+        await self._delete_keys([path.meta_key for path in paths])
+        await self._delete_keys([path.key for path in paths])
         if self._directory is not None:
             for path in paths:
                 folder = (self._directory / path.key).parent
@@ -248,9 +326,9 @@ class ArchiveStore:
             endpoint=self.endpoint,
         )
 
-    async def _delete_keys(self, paths: Sequence[ArchivePath], key_of: Callable[[ArchivePath], str]) -> None:
-        for start in range(0, len(paths), PAGE_SIZE):
-            keys = [key_of(path) for path in paths[start : start + PAGE_SIZE]]
+    async def _delete_keys(self, every: Sequence[str]) -> None:
+        for start in range(0, len(every), PAGE_SIZE):
+            keys = list(every[start : start + PAGE_SIZE])
             try:
                 with self._translated("deleting", may_miss=True):
                     await obstore.delete_async(self._backend, keys)

@@ -19,7 +19,7 @@ from codehub.domain.errors import EffectError, FailureCode
 
 _HEADER_BYTES = 1536  # of a member in the tar stream: its header, its extended header and that one's data
 _LONGEST_NAME = 256
-_LONGEST_PATH = 4094
+LONGEST_PATH = 4094
 """Longest path a program can open: PATH_MAX without the NUL, and tar appends a slash to a folder's name."""
 
 _SHOWN_LENGTH = 300
@@ -71,7 +71,7 @@ def survey_volume(volume: Path) -> Survey:
     devices: list[str] = []
     too_deep: list[str] = []
     for folder, entry, is_plain in _walk(volume):
-        if len(folder) > _LONGEST_PATH - _LONGEST_NAME and _length(folder, entry.name) > _LONGEST_PATH:
+        if len(folder) > LONGEST_PATH - _LONGEST_NAME and _length(folder, entry.name) > LONGEST_PATH:
             too_deep.append(_show(folder, entry.name))
         elif is_plain:
             files += 1
@@ -113,7 +113,7 @@ def _walk(
             folder = folders.pop()
             for entry in _entries(folder, root):
                 is_plain = _is_plain(entry)
-                if not is_plain and _is_folder(entry) and _length(folder, entry.name) <= _LONGEST_PATH:
+                if not is_plain and _is_folder(entry) and _length(folder, entry.name) <= LONGEST_PATH:
                     folders.append(folder + b"/" + os.fsencode(entry.name))
                 yield folder, entry, is_plain
     finally:

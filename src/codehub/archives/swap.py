@@ -4,7 +4,7 @@ The new home is unpacked in a staging place, verified, and put in place as the l
 removes what earlier tries left behind: one storage job runs per workspace, so all of it is unused.
 
 ``BesideVolume``: the volume is a directory. One atomic exchange; a crash before it leaves the old home, after
-it the new one. ``InsideVolume``: the volume is a mount point that cannot be renamed (Docker), so the entries
+it the new one. ``WithinVolume``: the volume is a mount point that cannot be renamed (Docker), so the entries
 are moved one by one. A crash in the middle leaves a mixture, which is why a restored volume is trusted only
 once the database holds its restore marker; the next try starts over.
 
@@ -92,7 +92,7 @@ class BesideVolume:
                 os.rename(home, self._volume)
 
 
-class InsideVolume:
+class WithinVolume:
     """Replaces the entries of a volume that is a mount point, one by one."""
 
     def __init__(self, volume: Path) -> None:

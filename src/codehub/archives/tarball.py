@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -143,6 +144,19 @@ def pack(directory: Path) -> Tar:
     return Tar(process, pipe, directory=directory, failure=FailureCode.TAR_CREATE_FAILED)
 
 
+def pack_names(directory: Path, names: bytes) -> Tar:
+    """Start ``tar --create`` of these names, each ended by NUL, relative to ``directory``."""
+    by_names = ("--no-recursion", "--null", "--verbatim-files-from", "--files-from=-")
+    options = (*_CREATE_OPTIONS, *_COMMON_OPTIONS, "--file=-", f"--directory={directory}", *by_names)
+    with tempfile.TemporaryFile() as listed:
+        listed.write(names)
+        listed.seek(0)
+        process = _spawn([find_tar(), *options], directory, writable=False, stdin=listed.fileno())
+    assert process.stdout is not None
+    pipe = _widened(process.stdout)
+    return Tar(process, pipe, directory=directory, failure=FailureCode.TAR_CREATE_FAILED)
+
+
 def unpack(directory: Path) -> Tar:
     """Start ``tar --extract`` into ``directory``, which is fresh and empty.
 
@@ -156,7 +170,9 @@ def unpack(directory: Path) -> Tar:
     return Tar(process, pipe, directory=directory, failure=FailureCode.TAR_EXTRACT_FAILED)
 
 
-def _spawn(command: list[str], directory: Path, *, writable: bool) -> subprocess.Popen[bytes]:
+def _spawn(
+    command: list[str], directory: Path, *, writable: bool, stdin: int | None = None
+) -> subprocess.Popen[bytes]:
     die_with_parent = _die_with_parent()
     try:
         with confinement(directory, program=command[0], writable=writable) as confine:
@@ -168,7 +184,7 @@ def _spawn(command: list[str], directory: Path, *, writable: bool) -> subprocess
 
             return subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
+                stdin=stdin if stdin is not None else (subprocess.PIPE if writable else subprocess.DEVNULL),
                 stdout=subprocess.DEVNULL if writable else subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,

@@ -6,6 +6,7 @@ file in a directory store.
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
@@ -93,6 +94,38 @@ async def read_object(backend: ObjectStore, key: str, *, size: int) -> AsyncGene
     async with aclosing(pieces):
         async for piece in pieces:
             yield piece
+
+
+async def read_range(
+    backend: ObjectStore, key: str, *, start: int, length: int, directory: Path | None
+) -> bytes:
+    """Read ``length`` bytes at ``start``. Raises OSError if the store returns fewer."""
+    if directory is not None:
+        return await in_thread(partial(_pread, directory / key, start=start, length=length))
+    try:
+        return await _read_range(backend, key, start=start, length=length)
+    except GenericError as error:
+        if _NO_RANGES not in str(error):
+            raise
+    # A server without ranges (rclone): one download, of which the part is kept.
+    kept, at = bytearray(), 0
+    async for piece in (await obstore.get_async(backend, key)).stream(min_chunk_size=RANGE_BYTES):
+        kept += bytes(piece)[max(0, start - at) : max(0, start + length - at)]
+        at += len(piece)
+    if len(kept) != length:
+        raise OSError(f"asked for {length} bytes at {start}, got {len(kept)}")
+    return bytes(kept)
+
+
+def _pread(path: Path, *, start: int, length: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        piece = os.pread(descriptor, length, start)
+    finally:
+        os.close(descriptor)
+    if len(piece) != length:
+        raise OSError(f"asked for {length} bytes at {start}, got {len(piece)}")
+    return piece
 
 
 async def _read_ranges(

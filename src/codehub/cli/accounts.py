@@ -21,12 +21,12 @@ from codehub.services.accounts import LastAdminError, NoSuchUserError
 from codehub.services.passwords import Passwords
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LivePublisher
+from codehub.store import migrate
 from codehub.store.accounts import users
 from codehub.store.accounts.users import UserRecord
 from codehub.store.db import connections
 from codehub.store.db.session import Session
 from codehub.store.errors import UsernameTaken
-from codehub.store.schema import migrate
 
 EXIT_CODES: dict[type[CodeHubError], int] = {NoSuchUserError: 4, UsernameTaken: 5, LastAdminError: 5}
 PAGE = 200

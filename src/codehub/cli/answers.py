@@ -63,12 +63,20 @@ class Awake(TypedDict):
     work: NotRequired[Work | None]  # not told by servers of earlier versions
 
 
+class QueuePlace(TypedDict):
+    place: int
+    limit: str
+    since: str
+    estimated_seconds: int | None
+
+
 class Activity(TypedDict):
     connections: int | None
     last_seen_at: str | None
     kind: str | None
     awake: Awake | None
     next: NextChange | None
+    queue: NotRequired[QueuePlace | None]  # not told by servers of earlier versions
 
 
 class ReturnTarget(TypedDict):
@@ -86,6 +94,7 @@ class Workspace(TypedDict):
     archive_ttl_seconds: int
     last_access_at: str
     awake_until: str | None
+    queued_at: NotRequired[str | None]
     deleted_at: str | None
     observed_status: str
     observed_at: str | None
@@ -131,6 +140,21 @@ class ArchiveGeneration(TypedDict):
     expiring: NotRequired[bool]
 
 
+def files_of(archive_key: str) -> str:
+    """The address of the files in an archive, below the API's."""
+    workspace_id, op_id, attempt, _ = archive_key.split("/")
+    return f"/workspaces/{workspace_id}/archives/{op_id}/{attempt}/files"
+
+
+class FileEntry(TypedDict):
+    name: str
+    type: str
+    size: int
+    mode: str
+    modified_at: str
+    target: str | None
+
+
 class Coordinator(TypedDict):
     is_leader: bool
     holder_id: str | None
@@ -163,6 +187,7 @@ class Overview(TypedDict):
 
 class Savings(TypedDict):
     hours_saved: float
+    gb_not_on_disk: NotRequired[float]  # not told by servers of earlier versions
     money: float | None
     currency: str | None
 
@@ -175,15 +200,54 @@ class Orphan(TypedDict):
     why: str
 
 
+class Finding(TypedDict):
+    kind: str
+    subject: str
+    workspace_id: str | None
+    name: str | None
+    owner: str | None
+    since: str | None
+    bytes: int | None
+    message: str | None
+    operation: str | None
+    repairs: list[str]
+
+
 class Port(TypedDict):
     port: int
     addresses: list[str]
     process: str | None
     is_ide: bool
-    url: str | None
+    url: str
+
+
+class Process(TypedDict):
+    id: str
+    command: str
+    pid: int
+    started_at: str
+    ended_at: str | None
+    exit_code: int | None
+    timed_out: bool
+    output_bytes: int
+    lost_bytes: int
 
 
 class Ports(TypedDict):
     ports: list[Port]
     truncated: bool
     home: str | None
+
+
+class Share(TypedDict):
+    port: int
+    label: str
+    level: str
+    level_now: str
+    expires_at: str | None
+    url: str
+    link: str | None
+
+
+class Shares(TypedDict):
+    shares: list[Share]

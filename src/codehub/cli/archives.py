@@ -92,7 +92,7 @@ def restore(
             if generation is None:
                 raise CommandError("Which one? See `codehub ws archives`.", ExitCode.USAGE)
             found = client.archives(ws["id"])
-            chosen = _choose(found, _key_of(found, generation))
+            chosen = choose(found, key_of(found, generation))
             if not yes:
                 _confirm_return(ws, ago(chosen["created_at"], now=client.now))
             answer = client.restore(ws["id"], archive_key=chosen["key"], start=start)
@@ -111,7 +111,7 @@ def restore(
         )
 
 
-def _key_of(found: "list[ArchiveGeneration]", generation: str) -> str:
+def key_of(found: "list[ArchiveGeneration]", generation: str) -> str:
     """The key of a number in the list (1 is the newest), or the key as it is."""
     if generation.isdecimal() and 1 <= int(generation) <= len(found):
         return found[int(generation) - 1]["key"]
@@ -147,7 +147,7 @@ def download(
     """
     with connect() as client:
         ws = get_workspace(client, workspace)
-        chosen = _choose(client.archives(ws["id"]), archive)
+        chosen = choose(client.archives(ws["id"]), archive)
         target = file or Path(_file_name(ws, chosen))
         if target.exists():
             raise CommandError(f"{target} exists already. Name another file.", exit_code=ExitCode.CONFLICT)
@@ -159,7 +159,7 @@ def download(
     out.print(f"{target}: {size(chosen['bytes'])}, {chosen['files']:,} files", markup=False)
 
 
-def _choose(found: "list[ArchiveGeneration]", key: str | None) -> "ArchiveGeneration":
+def choose(found: "list[ArchiveGeneration]", key: str | None) -> "ArchiveGeneration":
     if key is None and found:
         return found[0]
     for each in found:

@@ -18,6 +18,8 @@ _CAUSES = {
     "busy": "busy for {time} without anybody",
     "forgotten": "not used for {time}",
     "link_opened": "the link was opened",
+    "place_free": "a running place was free",
+    "made_room": "made room for another workspace",
     "returned_to_archive": "the home on a lost node was given up for the last archive",
     "restored_unbound": "restored from an archive of an older release, not bound to this workspace",
 }

@@ -21,21 +21,23 @@ from codehub import __version__
 from codehub.cli.answers import (
     ArchiveGeneration,
     CoordinatorReport,
+    Finding,
     HistoryEntry,
     Orphan,
     Overview,
-    Ports,
+    Process,
     Savings,
     SshGateway,
     SshKey,
     Token,
     User,
     Workspace,
+    files_of,
 )
-from codehub.cli.failures import CommandError, ExitCode, Unreachable
+from codehub.cli.failures import CommandError, Unreachable
 from codehub.cli.login_file import is_loopback
+from codehub.cli.refusals import content_of, refusal_of
 from codehub.cli.sse import Event, parse_events
-from codehub.cli.words import clean
 
 PREFIX = "/api/v1"
 TIMEOUT_SECONDS = 30.0
@@ -44,36 +46,6 @@ PAGE_SIZE = 200
 
 FileTransfer = Literal["content", "archive"]
 """A file, or a directory as a tar."""
-
-_EXIT_OF_STATUS = {
-    401: ExitCode.NOT_SIGNED_IN,
-    404: ExitCode.NOT_FOUND,
-    409: ExitCode.CONFLICT,
-    422: ExitCode.USAGE,
-    429: ExitCode.CONFLICT,
-}
-
-
-class Refusal(CommandError):
-    """The server refused the request; the message says why."""
-
-    code = "refused"
-
-    def __init__(self, sentence: str, *, status: int, problem: str) -> None:
-        super().__init__(sentence, _EXIT_OF_STATUS.get(status, ExitCode.FAILED))
-        self.status = status
-        self.problem = problem
-
-    @property
-    def is_outage(self) -> bool:
-        """Whether the server answers but something behind it does not: worth a retry."""
-        return self.status >= 500
-
-
-class NotFound(Refusal):
-    """The object does not exist, or the person may not see it."""
-
-    code = "not_found"
 
 
 class WorkspaceAction(StrEnum):
@@ -190,8 +162,10 @@ class Client:
     def cancel_restore(self, workspace_id: str) -> Workspace:
         return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}/restore"))
 
-    def act(self, workspace_id: str, action: WorkspaceAction) -> Workspace:
-        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{action}"))
+    def act(
+        self, workspace_id: str, action: WorkspaceAction, body: Mapping[str, Any] | None = None
+    ) -> Workspace:
+        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/{action}", body=body))
 
     def delete_workspace(self, workspace_id: str) -> Workspace:
         return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}"))
@@ -231,21 +205,52 @@ class Client:
         with self._streaming(path, read_seconds=TIMEOUT_SECONDS) as response:
             yield response.iter_bytes()
 
+    def look_into(self, key: str, path: str, what: Literal["", "/stat"]) -> dict[str, Any]:
+        """Return a folder of an archive, or one file (``FileEntry``)."""
+        return self._call("GET", files_of(key) + what, query={"path": path})
+
+    @contextmanager
+    def read_archived(self, key: str, kind: FileTransfer, path: str) -> Iterator[Iterator[bytes]]:
+        """Read a file of an archive, or a folder as a tar."""
+        address = f"{files_of(key)}/{kind}?{urlencode({'path': path})}"
+        with self._streaming(address, read_seconds=STREAM_SECONDS) as response:
+            yield response.iter_bytes()
+
+    def put_back(self, key: str, *, wake: bool, **body: Any) -> None:
+        """Write a file of an archive into the home."""
+        self._call("POST", f"{files_of(key)}/put-back", body=body, query={"wake": _word(wake)})
+
     def ssh_host_key(self, workspace_id: str) -> str:
         """Return the workspace's host key, as ``known_hosts`` has it."""
         return str(self._call("GET", f"/workspaces/{workspace_id}/ssh")["host_key"])
 
     # In a workspace that runs
 
-    def ports(self, workspace_id: str) -> Ports:
-        """What listens there. Wakes nothing."""
-        return cast(Ports, self._call("GET", f"/workspaces/{workspace_id}/ports"))
-
     @contextmanager
     def exec(self, workspace_id: str, command: Mapping[str, Any], *, wake: bool) -> Iterator[Iterator[Event]]:
         """Run a command; its output and its end as events."""
         path = f"/workspaces/{workspace_id}/exec?wake={_word(wake)}"
         with self._streaming(path, "POST", body=command, read_seconds=STREAM_SECONDS) as response:
+            yield parse_events(response.iter_bytes())
+
+    def start_process(self, workspace_id: str, command: Mapping[str, Any], *, wake: bool) -> Process:
+        """Start a command that goes on by itself."""
+        path = f"/workspaces/{workspace_id}/processes"
+        return cast(Process, self._call("POST", path, body=command, query={"wake": _word(wake)}))
+
+    def processes(self, workspace_id: str) -> list[Process]:
+        """Detached processes there. Wakes nothing."""
+        return cast(list[Process], self._call("GET", f"/workspaces/{workspace_id}/processes")["items"])
+
+    def kill_process(self, workspace_id: str, process_id: str, *, signal: str) -> Process:
+        path = f"/workspaces/{workspace_id}/processes/{process_id}/kill"
+        return cast(Process, self._call("POST", path, body={"signal": signal}))
+
+    @contextmanager
+    def process_logs(self, workspace_id: str, process_id: str, *, follow: bool) -> Iterator[Iterator[Event]]:
+        """What a detached process has said, and how it ended, as events."""
+        path = f"/workspaces/{workspace_id}/processes/{process_id}/logs?follow={_word(follow)}"
+        with self._streaming(path, read_seconds=STREAM_SECONDS) as response:
             yield parse_events(response.iter_bytes())
 
     @contextmanager
@@ -284,6 +289,13 @@ class Client:
     def orphans(self) -> list[Orphan]:
         return cast(list[Orphan], self._call("GET", "/admin/orphans")["items"])
 
+    def findings(self) -> list[Finding]:
+        return cast(list[Finding], self._call("GET", "/admin/findings")["items"])
+
+    def repair(self, workspace_id: str, repair: str, **more: str | None) -> Workspace:
+        body = {"repair": repair, **{name: value for name, value in more.items() if value is not None}}
+        return cast(Workspace, self._call("POST", f"/admin/findings/{workspace_id}/repair", body=body))
+
     def _call(
         self,
         method: str,
@@ -299,7 +311,9 @@ class Client:
         self._check(response)
         if response.status_code == httpx.codes.NO_CONTENT:
             return {}
-        return _content(response, self.url)
+        return content_of(response, self.url)
+
+    call = _call  # for the modules of single commands
 
     @contextmanager
     def _streaming(
@@ -342,30 +356,3 @@ class Client:
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _content(response: httpx.Response, url: str) -> dict[str, Any]:
-    try:
-        content = response.json()
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise Unreachable(f"What answers at {url} is not CodeHub, or something stands in between.")
-    return content
-
-
-def refusal_of(response: httpx.Response, url: str) -> CommandError:
-    """Translate an answer that is no success, of whatever way it came."""
-    try:
-        problem = _content(response, url)
-    except Unreachable as error:
-        return error
-    detail = str(problem.get("detail") or problem.get("title") or f"Refused ({response.status_code}).")
-    code = str(problem.get("code", ""))
-    if code == "unauthorized":
-        detail = f"{url} does not take this token any more. Sign in again: codehub login {url}"
-    if running := problem.get("running"):
-        names = ", ".join(str(each.get("name")) for each in running)
-        detail += f" Running: {names}. Stop one first: codehub ws stop NAME"
-    kind = NotFound if response.status_code == httpx.codes.NOT_FOUND else Refusal
-    return kind(clean(detail), status=response.status_code, problem=code)

@@ -26,7 +26,7 @@ async def _migrate(*, json: bool) -> None:
     from codehub.server.database import explained
     from codehub.server.processes import embedded
     from codehub.server.settings.tree import load_settings
-    from codehub.store.schema import migrate as migrations
+    from codehub.store import migrate as migrations
 
     settings = load_settings()
     configure_logs(settings, level="warning")

@@ -20,6 +20,7 @@ from codehub.cli.output import out, print_json, print_table
 from codehub.cli.references import get_workspace
 from codehub.cli.timeline import entry_words, last_intent
 from codehub.cli.words import (
+    INSTALLING,
     OPERATION_WORDS,
     STATE_WORDS,
     activity_words,
@@ -45,7 +46,7 @@ QUIET_SECONDS = 60
 TASKS = {
     "wc": "carries out what is wanted",
     "observer": "looks at what is there",
-    "ttl": "puts idle workspaces to sleep",
+    "ttl": "puts idle workspaces to sleep and starts who waits in line",
     "gc": "clears archives nobody needs",
     "events": "tells of changes",
 }
@@ -125,6 +126,8 @@ def _summary(ws: Workspace) -> str:
     desired, seen = STATE_WORDS[ws["desired_state"]], STATE_WORDS[ws["observed_status"]]
     if status == "new":
         seen = "empty"
+    if ws.get("queued_at"):
+        return f"{name} is {status}, and waits in line for a running place."
     if ws["desired_state"] == ws["observed_status"]:
         return f"{name} is {status}, as wanted."
     return f"{name} is {status}: it is {seen} and should be {desired}."
@@ -151,8 +154,11 @@ def _doing(ws: Workspace, *, now: datetime) -> str:
     words = OPERATION_WORDS.get(ws["operation"], ws["operation"])
     if ws["op_started_at"]:
         words += f", for {_for(ws['op_started_at'], now=now)}"
-    if ws.get("waiting_for"):
-        return f"{words}. Waiting for a node: {clean(ws['waiting_for'] or '')}"
+    if waits := ws.get("waiting_for"):
+        cause = clean(waits)
+        return (
+            f"{words}, {cause}" if waits.startswith(INSTALLING) else f"{words}. Waiting for a node: {cause}"
+        )
     return words if ws["progress"] is None else f"{words}, {ws['progress']} % done"
 
 

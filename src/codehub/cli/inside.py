@@ -14,14 +14,16 @@ import typer
 
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import WORKSPACE, connect
-from codehub.cli.output import complain
+from codehub.cli.output import complain, out
 from codehub.cli.references import get_workspace
 from codehub.cli.waking import while_it_wakes
 
 if TYPE_CHECKING:
     from codehub.cli.client import Client
+    from codehub.cli.sse import Event
 
 WAKE = typer.Option(False, "--wake", help="Start it if it sleeps.")
+DEFAULT_SECONDS = 300.0
 SPOOLED_BYTES = 16 * 1024 * 1024
 _WORDS_OF_A_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -38,40 +40,62 @@ def exec_command(
     cwd: str = typer.Option(None, "--cwd", help="Directory, absolute or from the home. Default: the home."),
     env: list[str] = typer.Option([], "--env", "-e", help="NAME=VALUE, any number of times."),
     timeout: float = typer.Option(
-        300.0, "--timeout", min=0.1, max=3600.0, help="End it after these seconds."
+        None,
+        "--timeout",
+        min=0.1,
+        help="End it after these seconds. Default: 300, detached: with the workspace.",
+        show_default=False,
     ),
     stdin: bool = typer.Option(False, "--stdin", "-i", help="Pass on standard input, 512 KiB at most."),
+    detach: bool = typer.Option(
+        False, "--detach", "-d", help="Start it and leave: it goes on there. Prints its id."
+    ),
     wake: bool = WAKE,
 ) -> None:
     """Run a command in a workspace: its output, and its exit code."""
     if wrong := [each for each in env if "=" not in each]:
         raise CommandError(f"Not NAME=VALUE: {wrong[0]}", ExitCode.USAGE)
-    body = {
+    body: dict[str, object] = {
         "argv": command[1:] if command[0] == "--" and len(command) > 1 else command,
         "env": dict(each.split("=", 1) for each in env),
         "cwd": cwd,
-        "timeout_seconds": timeout,
+        "timeout_seconds": timeout or (None if detach else DEFAULT_SECONDS),
         "stdin": base64.b64encode(sys.stdin.buffer.read()).decode() if stdin else "",
     }
     with connect() as client:
         workspace_id = get_workspace(client, workspace)["id"]
+        if detach:
+            started = while_it_wakes(lambda: client.start_process(workspace_id, body, wake=wake), wake=wake)
+            out.print(started["id"], markup=False)
+            return
         code = while_it_wakes(lambda: _run(client, workspace_id, body, wake=wake), wake=wake)
     raise typer.Exit(code)
 
 
 def _run(client: "Client", workspace_id: str, body: dict[str, object], *, wake: bool) -> int:
-    outputs = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
     with client.exec(workspace_id, body, wake=wake) as events:
-        for event in events:
-            said = json.loads(event.data)
-            if event.name in outputs:
-                outputs[event.name].write(base64.b64decode(said["data"]))
-                outputs[event.name].flush()
-            elif event.name == "exit":
-                if said["message"]:
-                    complain(said["message"])
-                return int(said["code"])
-    raise CommandError("The connection was cut before the command had ended, and it was ended with it.")
+        code = pass_on(events)
+    assert code is not None
+    return code
+
+
+def pass_on(events: "Iterator[Event]") -> int | None:
+    """Write a command's output here; its exit code, None: it goes on. Raises ``CommandError`` if it was cut."""
+    outputs = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
+    for event in events:
+        said = json.loads(event.data)
+        if event.name in outputs:
+            outputs[event.name].write(base64.b64decode(said["data"]))
+            outputs[event.name].flush()
+        elif event.name == "running":
+            return None
+        elif event.name == "exit":
+            if said["message"]:
+                complain(said["message"])
+            return int(said["code"])
+    raise CommandError(
+        "The connection was cut before the end. A command that was not detached was ended with it."
+    )
 
 
 def copy(

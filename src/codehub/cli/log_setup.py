@@ -13,7 +13,7 @@ def configure_logs(settings: "Settings", *, level: str | None = None, stream: Te
     ``level`` replaces LOG_LEVEL: short commands log problems only. ``stream`` None: standard error.
     """
     from codehub.kit import logs
-    from codehub.server.settings.tree import LogFormat
+    from codehub.server.settings.logs import LogFormat
 
     chosen = settings.log.format
     json = chosen is LogFormat.JSON if chosen is not None else not (stream or sys.stderr).isatty()

@@ -16,9 +16,11 @@ from codehub.cli import (
     backup,
     database,
     doctor,
+    ides,
     inside,
     keys,
     ports,
+    processes,
     serving,
     settings,
     signing_in,
@@ -45,8 +47,10 @@ signing_in.register(app)
 ssh.register(app)
 inside.register(app)
 ports.register(app, workspaces.app)
+processes.register(workspaces.app)
 app.add_typer(workspaces.app, name="ws")
 app.add_typer(keys.app, name="keys")
+app.add_typer(ides.app, name="ide")
 app.add_typer(admin.app, name="admin")
 app.add_typer(users.app, name="user")
 

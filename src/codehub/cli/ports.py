@@ -8,9 +8,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from codehub.cli import shares
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, WORKSPACE, connect
 from codehub.cli.output import err, print_json, print_table
+from codehub.cli.port_calls import get_ports, get_shares
 from codehub.cli.references import get_workspace
 from codehub.cli.ssh import become_ssh, prepare
 from codehub.cli.words import clean
@@ -23,13 +25,15 @@ def register(app: typer.Typer, workspaces: typer.Typer) -> None:
     """Add the commands to ``app`` and to ``codehub ws``."""
     app.command(name="port-forward")(port_forward)
     workspaces.command(name="ports")(list_ports)
+    shares.register(workspaces)
 
 
 def list_ports(workspace: str = WORKSPACE, json: bool = JSON) -> None:
     """Show what listens in a workspace that runs. Does not wake it."""
     with connect() as client:
         ws = get_workspace(client, workspace)
-        found = client.ports(ws["id"])
+        found = get_ports(client, ws["id"])
+        shared = {each["port"]: each for each in get_shares(client, ws["id"])["shares"]}
     if json:
         print_json(found)
         return
@@ -37,7 +41,7 @@ def list_ports(workspace: str = WORKSPACE, json: bool = JSON) -> None:
         err.print("Nothing listens there.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("port", "process", "bound to"):
+    for title in ("port", "process", "bound to", "open to"):
         table.add_column(title, no_wrap=True)
     table.add_column("reached by", overflow="fold")
     for each in found["ports"]:
@@ -46,7 +50,8 @@ def list_ports(workspace: str = WORKSPACE, json: bool = JSON) -> None:
             str(each["port"]),
             f"{process} (the IDE)" if each["is_ide"] else process,
             ", ".join(map(clean, each["addresses"])),
-            each["url"] or f"codehub port-forward {ws['id']} {each['port']}",
+            shares.openness(shared.get(each["port"])),
+            each["url"],
         )
         table.add_row(*map(Text, row))
     print_table(table)

@@ -7,7 +7,16 @@ from typing import Protocol, Self
 from codehub.cli.answers import Workspace
 from codehub.cli.output import err, out, print_json_line
 from codehub.cli.watching import Lost, WatchState
-from codehub.cli.words import clean, error_words, next_words, parse_time, span, status_style, status_words
+from codehub.cli.words import (
+    clean,
+    error_words,
+    next_words,
+    parse_time,
+    queue_words,
+    span,
+    status_style,
+    status_words,
+)
 
 
 class Display(Protocol):
@@ -27,7 +36,7 @@ def for_people() -> Display:
     return Bars() if out.is_terminal and not out.is_dumb_terminal else Lines()
 
 
-class Silent:
+class NoDisplay:
     """Shows nothing. For ``--wait --json``, which prints the outcome only."""
 
     def __enter__(self) -> Self:
@@ -42,7 +51,7 @@ class Silent:
         pass
 
 
-class JsonLines(Silent):
+class JsonLines(NoDisplay):
     """Prints one JSON object per event."""
 
     def show(self, seen: WatchState | Lost) -> None:
@@ -55,7 +64,7 @@ class JsonLines(Silent):
                 print_json_line({"event": seen.event, "workspace": seen.workspace})
 
 
-class Lines(Silent):
+class Lines(NoDisplay):
     """Prints a line for each step and each 10 % of it, for logs."""
 
     def __init__(self) -> None:
@@ -135,6 +144,8 @@ def _headline(ws: Workspace) -> str:
     error = ws["error_info"]
     if error is not None:
         return f"{ws['status']} ({error_words(error)})"
+    if ws.get("queued_at"):
+        return f"{ws['status']} ({queue_words(ws)})"
     if ws["operation"] == "NONE" and ws["desired_state"] != ws["observed_status"]:
         return f"{ws['status']} ({next_words(ws, now=parse_time(ws['created_at']))})"
     return status_words(ws) if ws.get("waiting_for") else ws["status"]

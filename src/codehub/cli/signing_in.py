@@ -108,7 +108,8 @@ def _fetch_token(
     A crash in between leaves a session whose cookie is lost, and perhaps a token that was never stored: the
     session expires, the token is in the person's list of tokens, to be revoked.
     """
-    from codehub.cli.client import Client, Refusal
+    from codehub.cli.client import Client
+    from codehub.cli.refusals import Refusal
 
     with Client(where) as client:
         try:

@@ -10,6 +10,9 @@ from codehub.cli.failures import CommandError
 
 BEGIN = "# BEGIN codehub: written by `codehub config-ssh`, taken out by `codehub config-ssh --remove`"
 END = "# END codehub"
+CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
+"""All that ``inside`` offers. OpenSSH would take the last one first, which costs a workspace several times as much."""
+
 _BLOCK = re.compile(rf"\n?^{re.escape('# BEGIN codehub')}.*?^{re.escape(END)}\n?", re.MULTILINE | re.DOTALL)
 
 
@@ -25,6 +28,7 @@ def options(proxy_command: str, known_hosts: Path) -> list[tuple[str, str]]:
         ("StrictHostKeyChecking", "yes"),
         ("CheckHostIP", "no"),
         ("UpdateHostKeys", "no"),
+        ("Ciphers", CIPHERS),
     ]
 
 

@@ -4,6 +4,8 @@ What happens meanwhile goes to standard error: ssh shows it. Imports websockets,
 """
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import signal
 import sys
@@ -15,13 +17,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from codehub import __version__
-from codehub.cli.client import PREFIX, refusal_of
+from codehub.cli.client import PREFIX
 from codehub.cli.failures import CommandError, ExitCode, Unreachable
 from codehub.cli.login_file import SavedLogin, get_login, is_loopback
+from codehub.cli.refusals import refusal_of
 from codehub.cli.ssh_files import client_id
 
-CHUNK = 64 * 1024
+CHUNK = 256 * 1024
+PIPE_BYTES = 1024 * 1024
+"""Of the pipes to ssh: fewer and larger messages take less of the processor."""
 OPEN_SECONDS = 30.0
+PING_SECONDS = 30.0
 
 
 def carry(workspace_id: str, *, wake: bool, keep: bool) -> None:
@@ -41,6 +47,8 @@ async def _carry(login: SavedLogin, path: str) -> None:
             compression=None,
             max_size=None,
             open_timeout=OPEN_SECONDS,
+            ping_interval=PING_SECONDS,
+            ping_timeout=PING_SECONDS,
         )
     except InvalidStatus as error:
         answer = httpx.Response(error.response.status_code, content=bytes(error.response.body or b""))
@@ -96,6 +104,9 @@ def _show(news: dict[str, Any]) -> None:
 async def _standard_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Standard input and output without threads: a thread that waits for input would never end."""
     loop = asyncio.get_running_loop()
+    for pipe in (sys.stdin, sys.stdout):
+        with contextlib.suppress(OSError):  # a socket, or more than this person may have
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     reader = asyncio.StreamReader(limit=4 * CHUNK)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout.buffer)

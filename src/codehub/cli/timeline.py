@@ -21,6 +21,7 @@ _OBSERVED = {
 }
 _ACTORS = {
     "ttl": "idleness",
+    "queue": "the queue",
     "observer": "the observer",
     "reconciler": "the reconciler",
     "proxy": "the link",
@@ -28,7 +29,7 @@ _ACTORS = {
     "cli": "the command line",
 }
 # Causes that repeat the change itself are left out: no "Start requested: asked to start".
-_REDUNDANT_CAUSES = re.compile(r"asked to|created|edited|may sleep again")
+_REDUNDANT_CAUSES = re.compile(r"asked to|created|edited|may sleep again|waits for a running place")
 
 
 def is_significant(entry: HistoryEntry) -> bool:
@@ -99,6 +100,8 @@ def _of_details(changes: dict[str, list[Any]]) -> str:
     if "name" in changes:
         before, after = changes["name"]
         return clean(f"Renamed from {before} to {after}")
+    if "queued_at" in changes:
+        return "In line" if changes["queued_at"][1] else "Left the line"
     if "awake_until" in changes:
         return "Kept awake" if changes["awake_until"][1] else "May sleep again"
     return "Settings changed"

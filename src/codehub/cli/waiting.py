@@ -19,9 +19,9 @@ def until_settled(client: "Client", ws: "Workspace", *, quiet: bool, timeout: fl
 
     ``quiet``: show nothing.
     """
-    from codehub.cli.progress import Silent, for_people
+    from codehub.cli.progress import NoDisplay, for_people
 
-    return _follow(client, ws, Silent() if quiet else for_people(), timeout=timeout)
+    return _follow(client, ws, NoDisplay() if quiet else for_people(), timeout=timeout)
 
 
 def watch(client: "Client", ws: "Workspace", *, json: bool, timeout: float | None) -> "Workspace":

@@ -14,7 +14,7 @@ PAUSE_SECONDS = 0.5
 
 def while_it_wakes(call: Callable[[], T], *, wake: bool) -> T:
     """Call again while CodeHub says that the workspace is starting, if it was asked to wake it."""
-    from codehub.cli.client import Refusal
+    from codehub.cli.refusals import Refusal
 
     deadline = time.monotonic() + PATIENCE_SECONDS
     told = False

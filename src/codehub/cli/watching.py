@@ -12,8 +12,9 @@ from enum import Enum
 from typing import Any, cast
 
 from codehub.cli.answers import Workspace
-from codehub.cli.client import Client, NotFound, Refusal
+from codehub.cli.client import Client
 from codehub.cli.failures import Unreachable
+from codehub.cli.refusals import NotFound, Refusal
 
 READ_TIMEOUT_SECONDS = 75.0
 """The server sends a heartbeat every 30 s: after two missed ones the connection is dead, even if TCP is up."""
@@ -55,6 +56,8 @@ def outcome_of(ws: Workspace) -> WatchOutcome | None:
     if ws["status"] == "error":
         # Just recovered: the error is lifted, and the Observer has not updated the health yet.
         return WatchOutcome.FAILED if ws["error_info"] is not None else None
+    if ws.get("queued_at"):  # it starts when it is its turn
+        return None
     if ws["operation"] == "NONE" and ws["desired_state"] == ws["observed_status"]:
         return WatchOutcome.CONVERGED
     if archiving_given_up(ws):
@@ -115,5 +118,8 @@ def _apply(known: Workspace, name: str, data: str) -> WatchState | None:
             detail = cast(dict[str, Any], json.loads(data))
             news = {"progress": detail.get("progress"), "waiting_for": detail.get("waiting_for")}
             return WatchState(name, cast(Workspace, {**known, **news}), detail)
+        case "activity" if known.get("queued_at"):  # it moved up in line
+            activity = json.loads(data)["activity"]
+            return WatchState(name, cast(Workspace, {**known, "activity": activity}))
         case _:
             return None  # heartbeat, resync (the state follows), error (comes with a state_changed)

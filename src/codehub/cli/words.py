@@ -35,6 +35,7 @@ LEADS_TO = {
 }
 NOTICE_SECONDS = 300  # sleep this near is said before what keeps awake
 UNTOUCHED_SHOWN_SECONDS = 60
+INSTALLING = "installing "  # how waiting_for begins while the IDE is being installed
 KIND_WORDS = {"websocket": "an open connection", "http": "a page", "start": "its start"}
 
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -87,8 +88,8 @@ def status_style(status: str) -> str:
 
 def status_words(ws: Workspace) -> str:
     """Describe the status, with its progress if known."""
-    if ws.get("waiting_for"):
-        return f"{ws['status']}, waiting for a node"
+    if waits := ws.get("waiting_for"):
+        return f"{ws['status']}, {clean(waits) if waits.startswith(INSTALLING) else 'waiting for a node'}"
     return ws["status"] if ws["progress"] is None else f"{ws['status']} {ws['progress']} %"
 
 
@@ -113,6 +114,8 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
         )
     if ws["error_info"] is not None:
         return f"tries again (attempt {ws['error_info']['error_count'] + 1})"
+    if ws.get("queued_at"):
+        return queue_words(ws)
     if ws["desired_state"] != ws["observed_status"]:
         return _pending_words(ws)
     if ws["operation"] != "NONE":
@@ -129,6 +132,21 @@ def next_words(ws: Workspace, *, now: datetime) -> str:
     if following is not None:
         return _scheduled_words(following, now=now)
     return _settled_words(ws)
+
+
+def queue_words(ws: Workspace) -> str:
+    """Describe where a workspace stands that waits for a place: "number 2 in line, about 5 min"."""
+    queue = ws["activity"].get("queue")
+    if queue is None:
+        return "in line for a running place"
+    if queue["place"] > 1:
+        words = f"number {queue['place']} in line"
+    elif queue["limit"] == "limit_user":
+        words = "in line, starts when another one of its owner's sleeps"
+    else:
+        words = "next in line"
+    seconds = queue["estimated_seconds"]
+    return words if seconds is None else f"{words}, about {span(max(1, seconds))}"
 
 
 def is_far(following: NextChange, *, now: datetime) -> bool:
@@ -157,7 +175,7 @@ def _work_words(work: Work) -> str:
         case "kernel":
             return "notebook busy"
         case "job":
-            return f"{name} in a terminal"
+            return f"{name} at work"
         case "cpu":
             return "processes at work"
         case "ide" if name:

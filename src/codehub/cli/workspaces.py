@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from codehub.cli import archives, explaining, history, logs, waiting
+from codehub.cli import archived_files, archives, explaining, history, logs, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
 from codehub.cli.order import in_order
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Your workspaces.", no_args_is_help=True)
 archives.register(app)
+archived_files.register(app)
 
 STATUSES = (
     *("running", "standby", "archived", "new", "error", "provisioning", "restoring"),
@@ -93,12 +94,15 @@ def create(
         None, min=0, metavar="SECONDS", help="Sleep before archiving; 0: never."
     ),
     start: bool = typer.Option(False, "--start", help="Start it at once."),
+    queue: bool = typer.Option(False, "--queue", help="With --start: at a limit, wait in line for a place."),
     wait: bool = typer.Option(False, "--wait", "-w", help="Start it and show progress until it runs."),
     timeout: float | None = TIMEOUT,
     json: bool = JSON,
 ) -> None:
     """Make a workspace."""
     new: dict[str, Any] = {"name": name, "description": description, "start": start or wait}
+    if queue:
+        new["queue"] = True
     chosen = {"image_ref": image, "standby_ttl_seconds": sleep_after, "archive_ttl_seconds": archive_after}
     new |= {key: value for key, value in chosen.items() if value is not None}
     with connect() as client:
@@ -106,7 +110,11 @@ def create(
         if wait:
             made = waiting.until_settled(client, made, quiet=json, timeout=timeout)
             waiting.expect(made, "running")
-    _report(made, json=json, note="made, and starts" if start and not wait else None)
+        now = client.now
+    note = "made, and starts" if start and not wait else None
+    if made.get("queued_at"):
+        note = f"made, {next_words(made, now=now)}"
+    _report(made, json=json, note=note)
     if made.get("node_local_home") and not json:
         err.print(
             "Its home is on one machine of the cluster: what is not archived is lost with that machine."
@@ -115,14 +123,27 @@ def create(
 
 @app.command()
 def start(
-    workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
+    workspace: str = WORKSPACE,
+    queue: bool = typer.Option(False, "--queue", help="At a limit, wait in line for a place."),
+    instead_of: str | None = typer.Option(
+        None, metavar="OTHER", help="Put this one to sleep and take its place.", show_default=False
+    ),
+    wait: bool = WAIT,
+    timeout: float | None = TIMEOUT,
+    json: bool = JSON,
 ) -> None:
     """Start it: an archived one comes back with every file."""
     from codehub.cli.client import WorkspaceAction
 
+    def ask(client: "Client", ws: "Workspace") -> "Workspace":
+        body: dict[str, Any] = {"queue": True} if queue else {}
+        if instead_of is not None:
+            body["instead_of"] = get_workspace(client, instead_of)["id"]
+        return client.act(ws["id"], WorkspaceAction.START, body or None)
+
     _act(
         workspace,
-        lambda client, ws: client.act(ws["id"], WorkspaceAction.START),
+        ask,
         expected=("running",) if wait else (),
         timeout=timeout,
         json=json,
@@ -133,7 +154,7 @@ def start(
 def stop(
     workspace: str = WORKSPACE, wait: bool = WAIT, timeout: float | None = TIMEOUT, json: bool = JSON
 ) -> None:
-    """Put it to sleep. Its files stay where they are."""
+    """Put it to sleep, or take it out of the line. Its files stay where they are."""
     from codehub.cli.client import WorkspaceAction
 
     _act(

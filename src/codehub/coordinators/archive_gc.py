@@ -3,14 +3,15 @@
 Nothing else deletes an archive, and on any doubt the cycle is skipped. A cycle lists the store, loads the
 owning workspaces and sorts by ``domain/retention``. An orphan is deleted only when an earlier cycle saw it
 orphaned too, more than the delay ago by the database's clock. If the listing or the database fails, the cycle
-is skipped: a partial view must never look like absence.
+is skipped: a partial view must never look like absence. Packs of format 2 that no manifest names are orphans too
+(``pack_sweep``), with the same two cycles.
 
 A crash anywhere in a cycle loses no data: a deletion removes the meta first, and the next cycle finds the rest.
 """
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -18,21 +19,23 @@ from uuid import UUID
 import structlog
 from prometheus_client import Counter, Gauge
 
-from codehub.archives.keys import ArchivePath, parse_archive_key
+from codehub.archives.keys import ArchivePath, PackPath, parse_archive_key, parse_pack_key
 from codehub.archives.store import ArchiveObject
 from codehub.coordinators.control_store import GcStore
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
+from codehub.coordinators.pack_sweep import PackMarks
 from codehub.coordinators.wake_signal import WakeSignal
 from codehub.domain.retention import (
     Owner,
     Protection,
     Sorted,
     StoredAttempt,
+    Thinning,
     may_delete,
     sort_archives,
 )
-from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.signals.hints import Hint
 from codehub.store.db.session import Session
 
@@ -43,6 +46,8 @@ DELETE_AT_ONCE = 500
 SHOWN = 200
 
 DELETED = Counter("codehub_gc_archives_deleted_total", "Archive attempts removed")
+PACKS_DELETED = Counter("codehub_gc_packs_deleted_total", "Packs removed")
+STORED_PACKS = Gauge("codehub_archive_packs", "Packs seen in the last cycle")
 STORED = Gauge("codehub_archive_attempts", "Archive attempts seen in the last cycle", ["kind"])
 
 
@@ -53,12 +58,26 @@ class ArchiveObjects(Protocol):
 
     async def delete(self, paths: Sequence[ArchivePath]) -> None: ...
 
+    async def pack_names(self, path: ArchivePath, size: int) -> frozenset[str] | None: ...
+
+    async def delete_packs(self, packs: Sequence[PackPath]) -> None: ...
+
 
 @dataclass(frozen=True)
 class Timing:
     interval_seconds: float = 3600.0
     delay: timedelta = timedelta(hours=2)
     keep_generations: int = 3
+    thinning: Thinning = field(default_factory=Thinning)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The store as listed: attempts, the sizes of manifests, and packs."""
+
+    attempts: list[StoredAttempt]
+    manifests: dict[ArchivePath, int]
+    packs: list[PackPath]
 
 
 class ArchiveGc:
@@ -80,6 +99,7 @@ class ArchiveGc:
         self._lead = leadership
         self._archives = archives
         self._timing = timing
+        self._marks = PackMarks(archives)
 
     async def on_elected(self) -> None:
         """Do nothing: first-seen times are in the database, so a new leader continues."""
@@ -92,28 +112,62 @@ class ArchiveGc:
 
     async def tick(self, hint: Hint | None) -> TickReport:
         del hint
-        attempts = await self._list()
+        listed = await self._list()
+        packs = await self._find_orphaned_packs(listed)
+        attempts = listed.attempts
         async with self._lead.transaction() as session:
             now = self._lead.now
             found = await self._sort(session, attempts)
             candidates = found.orphans
-            first_seen = await self._store.replace_seen(session, [each.key for each in candidates])
+            seen = [each.key for each in candidates] + [each.key for each in packs]
+            first_seen = await self._store.replace_seen(session, seen)
             await self._store.record_tick(session, self._lead.name, detail=_operator_detail(found))
         known_before = [each for each in candidates if self._is_due(first_seen.get(each.key), now=now)]
         deleted = await self._delete(known_before)
+        await self._sweep([each for each in packs if self._is_due(first_seen.get(each.key), now=now)])
         return TickReport(seen=len(attempts), changed=deleted)
 
     def _is_due(self, first_seen_at: datetime | None, *, now: datetime) -> bool:
         return may_delete(first_seen_at=first_seen_at, now=now, delay=self._timing.delay)
 
-    async def _list(self) -> list[StoredAttempt]:
-        """Every attempt in the store whose name is ours; raises if any page could not be read."""
+    async def _find_orphaned_packs(self, listed: "_Listed") -> list[PackPath]:
+        """Look for packs that nobody names. The operations are read before the manifests (``pack_sweep``)."""
+        unnamed = await self._marks.unnamed(listed.packs, listed.manifests)
+        if not unnamed:
+            return []
+        async with self._lead.transaction() as session:
+            owners = await self._load_owners(session, unnamed)
+        return await self._marks.orphans(unnamed, owners)
+
+    async def _sweep(self, due: Sequence[PackPath]) -> None:
+        """Delete packs that were unnamed in this cycle and in one before.
+
+        A crash in between leaves some of them, which the next cycle finds.
+        """
+        for start in range(0, len(due), DELETE_AT_ONCE):
+            batch = due[start : start + DELETE_AT_ONCE]
+            self._lead.assert_recent()
+            await self._archives.delete_packs(batch)
+            async with self._lead.transaction() as session:
+                await self._store.forget(session, [each.key for each in batch])
+            PACKS_DELETED.inc(len(batch))
+            log.info("packs removed", count=len(batch))
+
+    async def _list(self) -> "_Listed":
+        """Every attempt and pack in the store whose name is ours; raises if any page could not be read."""
         objects: dict[ArchivePath, dict[bool, datetime]] = defaultdict(dict)
+        manifests: dict[ArchivePath, int] = {}
+        packs: list[PackPath] = []
         async for page in self._archives.list_paths():
             for entry in page:
                 if entry.parsed is not None:
                     objects[entry.parsed.path][entry.parsed.is_meta] = entry.last_modified
-        return [
+                    if entry.parsed.path.format_version == 2 and not entry.parsed.is_meta:
+                        manifests[entry.parsed.path] = entry.size
+                elif (pack := parse_pack_key(entry.key)) is not None:
+                    packs.append(pack)
+        STORED_PACKS.set(len(packs))
+        attempts = [
             StoredAttempt(
                 key=path.key,
                 workspace_id=path.workspace_id,
@@ -123,10 +177,16 @@ class ArchiveGc:
             )
             for path, parts in objects.items()
         ]
+        return _Listed(attempts, manifests, packs)
 
     async def _sort(self, session: Session, attempts: Collection[StoredAttempt]) -> Sorted:
         owners = await self._load_owners(session, {each.workspace_id for each in attempts})
-        found = sort_archives(attempts, owners, keep_generations=self._timing.keep_generations)
+        found = sort_archives(
+            attempts,
+            owners,
+            keep_generations=self._timing.keep_generations,
+            thinning=self._timing.thinning,
+        )
         STORED.labels("protected").set(len(found.protected))
         STORED.labels("orphan").set(len(found.orphans))
         STORED.labels("unknown").set(len(found.unknown))
@@ -147,6 +207,7 @@ class ArchiveGc:
                     has_volume=row.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING),
                     chosen=row.restore_from.archive_key if row.restore_from else None,
                     generations=row.home.generations,
+                    in_operation=row.operation is not Operation.NONE,
                 )
         return owners
 

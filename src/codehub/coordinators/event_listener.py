@@ -35,6 +35,7 @@ RECORD_SECONDS = 10.0
 WAKES = {
     HintTarget.RECONCILER: frozenset({"desired_state", "deleted_at"}),
     HintTarget.OBSERVER: frozenset({"deleted_at", "error_info"}),
+    HintTarget.TTL_MANAGER: frozenset({"queued_at"}),
 }
 
 # The Reconciler mostly answers a change of these columns with a step within milliseconds. Hold their live event

@@ -7,6 +7,9 @@ workspaces fall idle at once than people cause.
 
 Workspaces that would be stopped are sampled first: one that works by itself is held awake by a lease in PostgreSQL
 (``workspaces.busy``, ADR 0039), renewed while it works.
+
+It also gives places that got free to those who wait (``queue_admission``, ADR 0050): first in every tick, and each
+second while somebody waits. A tick between two rounds does nothing else.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,8 +24,10 @@ from prometheus_client import Counter
 from codehub.coordinators.control_store import TtlStore
 from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.loop import TickReport
+from codehub.coordinators.queue_admission import LOOK_SECONDS, Moved, QueueAdmission
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.busy import Busy, BusySign, extend_busy
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import (
     Activity,
@@ -38,9 +43,9 @@ from codehub.domain.ttl import (
     used_at_latest,
 )
 from codehub.domain.workspace import WorkspaceView
-from codehub.kit.clock import boottime
+from codehub.kit.clock import boottime, monotonic
 from codehub.services import access, workspaces
-from codehub.services.workspaces import Actor
+from codehub.services.actors import Actor
 from codehub.signals.activity import ActivityReading, RedisIdentity
 from codehub.signals.connection import RedisUnavailable
 from codehub.signals.hints import Hint, HintTarget
@@ -134,8 +139,10 @@ class TtlManager:
         wake_signal: WakeSignal,
         timing: Timing,
         policy: UsePolicy,
+        limits: RunningLimits,
         busy: BusySource | None = None,
         on_busy_changed: BusyChanged | None = None,
+        on_moved: Moved | None = None,
     ) -> None:
         self.wake_signal = wake_signal
         self._busy = busy if policy.busy_limit else None
@@ -150,21 +157,45 @@ class TtlManager:
         self._held: dict[UUID, datetime] = {}
         self._more = False
         self._memory = RedisMemory()
+        self._queue = QueueAdmission(store=store, leadership=leadership, limits=limits, on_moved=on_moved)
+        self._round_at = float("-inf")  # when the TTLs are looked at again
 
     async def on_elected(self) -> None:
         self._held = {}  # losing a hold only begins it again
+        self._queue.forget()
+        self._round_at = float("-inf")
 
     async def on_lost(self) -> None:
         """Nothing runs beside the loop."""
 
     def next_wait_seconds(self) -> float:
+        left = max(0.0, self._round_at - monotonic())
+        return min(left, LOOK_SECONDS) if self._queue.waits else left
+
+    async def tick(self, hint: Hint | None) -> TickReport:
+        """Admit who waits; then, if it is time, a round of the TTLs.
+
+        A hint that names workspaces is about the queue, any other one asks for a round.
+        """
+        admitted = await self._queue.look()
+        asked = hint is not None and hint.everything
+        seen, lowered = 0, 0
+        if asked or monotonic() >= self._round_at:
+            self._round_at = monotonic() + self._timing.interval_seconds  # also if this one fails
+            seen, lowered = await self._round()
+            self._round_at = monotonic() + self._pause_seconds()
+        if admitted or lowered:
+            await self._coordinator_hints.send(HintTarget.RECONCILER)
+        return TickReport(seen=seen, changed=admitted + lowered)
+
+    def _pause_seconds(self) -> float:
         if self._more:
             return 0.0
         interval = self._timing.interval_seconds
         return min(SECOND_LOOK_SECONDS, interval) if self._second_look else interval
 
-    async def tick(self, hint: Hint | None) -> TickReport:
-        del hint
+    async def _round(self) -> tuple[int, int]:
+        """Look at all TTLs once; return how many were looked at and how many were lowered."""
         batch = self._timing.batch_size
         now = await self._lead.database_time()
         running, idle = await self._find_idle(now=now)
@@ -176,11 +207,9 @@ class TtlManager:
             lowered += await self._lower(each.view, DesiredState.STANDBY, cause=each.cause)
         for ws in forgotten:
             lowered += await self._lower(ws, DesiredState.PENDING, cause=forgotten_cause(ws))
-        # More are due now. Not if nothing was lowered: the next tick would load the same ones.
+        # More are due now. Not if nothing was lowered: the next round would load the same ones.
         self._more = lowered > 0 and max(len(idle), len(forgotten) + 1) > batch
-        if lowered:
-            await self._coordinator_hints.send(HintTarget.RECONCILER)
-        return TickReport(seen=running + len(forgotten), changed=lowered)
+        return running + len(forgotten), lowered
 
     async def _find_idle(self, *, now: datetime) -> tuple[int, list[Idle]]:
         """How many run, and those that may be stopped now. Read page by page, decided together."""

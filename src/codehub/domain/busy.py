@@ -15,7 +15,7 @@ class BusyWith(StrEnum):
     """What a busy workspace does."""
 
     KERNEL = "kernel"  # a notebook executes a cell
-    JOB = "job"  # a program runs in the foreground of a terminal
+    JOB = "job"  # a program runs in the foreground of a terminal, or detached
     CPU = "cpu"  # its processes compute
     IDE = "ide"  # the image says so, at a path of its own
     UNKNOWN = "unknown"  # it could not be asked

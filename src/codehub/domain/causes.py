@@ -14,6 +14,7 @@ from enum import StrEnum
 
 class CauseCode(StrEnum):
     CREATED = "created"
+    ADOPTED = "adopted"
     EDITED = "edited"
     ASKED_TO_START = "asked_to_start"
     ASKED_TO_STOP = "asked_to_stop"
@@ -26,6 +27,9 @@ class CauseCode(StrEnum):
     KEPT_AWAKE = "kept_awake"
     MAY_SLEEP = "may_sleep"
     LINK_OPENED = "link_opened"
+    QUEUED = "queued"
+    PLACE_FREE = "place_free"
+    MADE_ROOM = "made_room"
     IDLE = "idle"
     UNTOUCHED = "untouched"
     BUSY = "busy"
@@ -35,6 +39,7 @@ class CauseCode(StrEnum):
 
 SENTENCES = {
     CauseCode.CREATED: "created",
+    CauseCode.ADOPTED: "adopted what was found without a workspace",
     CauseCode.EDITED: "edited",
     CauseCode.ASKED_TO_START: "asked to start",
     CauseCode.ASKED_TO_STOP: "asked to stop",
@@ -47,6 +52,9 @@ SENTENCES = {
     CauseCode.KEPT_AWAKE: "asked to keep awake",
     CauseCode.MAY_SLEEP: "may sleep again",
     CauseCode.LINK_OPENED: "opened the link",
+    CauseCode.QUEUED: "waits for a running place",
+    CauseCode.PLACE_FREE: "a running place was free",
+    CauseCode.MADE_ROOM: "made room for another workspace",
     CauseCode.IDLE: "idle for {time}",
     CauseCode.UNTOUCHED: "open but untouched for {time}",
     CauseCode.BUSY: "busy for {time} without anybody",

@@ -164,7 +164,7 @@ def at_recovery(ws: WorkspaceView) -> HomeContext:
     accepted = (
         ws.observed_status is ObservedStatus.PENDING
         and ws.health_status is HealthStatus.ERROR
-        and _is_reported_loss(ws.error_info)
+        and ws.volume_has_vanished
     )
     return replace(
         ws.home,
@@ -209,15 +209,6 @@ def volume_vanished(ws: WorkspaceView, *, now: datetime) -> ErrorInfo:
             "actual": "False",
             "volume": f"ws-{ws.id}-home",
         },
-    )
-
-
-def _is_reported_loss(error: ErrorInfo | None) -> bool:
-    """Whether this error is ``volume_vanished``; an operation that found no volume names itself instead."""
-    return (
-        error is not None
-        and error.operation is Operation.NONE
-        and error.context.get("code") == FailureCode.VOLUME_MISSING
     )
 
 

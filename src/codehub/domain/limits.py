@@ -17,6 +17,14 @@ class LimitKind(StrEnum):
 
 
 @dataclass(frozen=True)
+class RunningLimits:
+    """How many workspaces may run at once, per person and in all."""
+
+    per_user: int = 2
+    in_all: int = 100
+
+
+@dataclass(frozen=True)
 class Usage:
     """Places used and allowed, of one limit."""
 

@@ -7,7 +7,7 @@ than the delay ago. An archive of a workspace that is not in the database is unk
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
@@ -22,8 +22,23 @@ class Protection(StrEnum):
     OPERATION = "in progress, or kept by an error"
     ERROR = "recovery needs it"
     GENERATION = "one of the newest generations"
+    THINNED = "the newest of its day or week"
     LEFT = "current until its person returned to an earlier one"
     ONLY_COPY = "the only copy: neither a volume nor an archive key"
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """How older generations thin out, beyond the newest ones: the newest of each day, then of each week.
+
+    Counted are days and ISO weeks, in UTC, in which something was archived, from the newest on. 0: none.
+    """
+
+    days: int = 0
+    weeks: int = 0
+
+
+NO_THINNING = Thinning()
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,7 @@ class Owner:
     has_volume: bool
     chosen: str | None = None  # the archive its person chose to return to
     generations: Generations = ()
+    in_operation: bool = False  # an operation is in flight; ``op_id`` stays after it has ended
 
     def keeps_by_choice(self, key: str, *, keep_generations: int) -> Protection | None:
         """Why a person's return to an earlier archive keeps this one."""
@@ -69,7 +85,11 @@ class Sorted:
 
 
 def sort_archives(
-    attempts: Iterable[StoredAttempt], owners: Mapping[UUID, Owner], *, keep_generations: int
+    attempts: Iterable[StoredAttempt],
+    owners: Mapping[UUID, Owner],
+    *,
+    keep_generations: int,
+    thinning: Thinning = NO_THINNING,
 ) -> Sorted:
     """Sort every stored attempt by what the database says of its workspace."""
     by_workspace: dict[UUID, list[StoredAttempt]] = defaultdict(list)
@@ -83,10 +103,18 @@ def sort_archives(
         if owner is None:  # a shared bucket, or a new database with an old bucket: keep all
             unknown.extend(stored)
             continue
-        why = _protections(stored, owner, keep_generations=keep_generations)
+        why = _protections(stored, owner, keep_generations=keep_generations, thinning=thinning)
         protected |= why
         orphans.extend(attempt for attempt in stored if attempt.key not in why)
     return Sorted(protected, tuple(orphans), tuple(unknown))
+
+
+def may_sweep_packs_of(owner: Owner) -> bool:
+    """Whether packs of this workspace that nobody names may be deleted.
+
+    Not while an operation is under way, or kept by an error: its job may be writing a manifest that names them.
+    """
+    return not owner.in_operation and (owner.deleted or not owner.in_error)
 
 
 def may_delete(*, first_seen_at: datetime | None, now: datetime, delay: timedelta) -> bool:
@@ -98,7 +126,7 @@ def may_delete(*, first_seen_at: datetime | None, now: datetime, delay: timedelt
 
 
 def _protections(
-    attempts: list[StoredAttempt], owner: Owner, *, keep_generations: int
+    attempts: list[StoredAttempt], owner: Owner, *, keep_generations: int, thinning: Thinning
 ) -> dict[str, Protection]:
     if owner.deleted:  # deletion lifts all protection; the delay still applies
         return {}
@@ -108,6 +136,7 @@ def _protections(
         reverse=True,
     )
     newest = {attempt.key for attempt in committed[:keep_generations]}
+    thinned = _newest_of_periods(committed, thinning)
     only_copy = committed[0].key if committed and not owner.has_volume and owner.archive_key is None else None
     found: dict[str, Protection] = {}
     for attempt in attempts:
@@ -121,6 +150,19 @@ def _protections(
             found[attempt.key] = Protection.ONLY_COPY
         elif attempt.key in newest:
             found[attempt.key] = Protection.GENERATION
+        elif attempt.key in thinned:
+            found[attempt.key] = Protection.THINNED
         elif by_choice := owner.keeps_by_choice(attempt.key, keep_generations=keep_generations):
             found[attempt.key] = by_choice
     return found
+
+
+def _newest_of_periods(newest_first: list[StoredAttempt], thinning: Thinning) -> set[str]:
+    """The newest of each of the latest days and weeks that have one."""
+    days: dict[date, str] = {}
+    weeks: dict[tuple[int, int], str] = {}
+    for attempt in newest_first:
+        day = attempt.stored_at.astimezone(UTC).date()
+        days.setdefault(day, attempt.key)
+        weeks.setdefault(day.isocalendar()[:2], attempt.key)
+    return {*list(days.values())[: thinning.days], *list(weeks.values())[: thinning.weeks]}

@@ -136,9 +136,12 @@ def sleeps_now(ws: WorkspaceView, *, activity: Activity, now: datetime, policy: 
 
 
 def archives_now(ws: WorkspaceView, *, now: datetime) -> bool:
-    """Whether an unused workspace is due to be archived: STANDBY → PENDING."""
+    """Whether an unused workspace is due to be archived: STANDBY → PENDING.
+
+    Not while it waits for a running place: its person wants it.
+    """
     at = archive_due_at(ws)
-    return at is not None and at < now
+    return at is not None and at < now and not ws.is_queued
 
 
 def archive_due_at(ws: WorkspaceView) -> datetime | None:
@@ -199,7 +202,7 @@ def next_change(
         why = busy_cause(policy) if at == busy_until else sleep_cause(ws, activity, policy=policy)
         return NextChange(DesiredState.STANDBY, max(at, now), why)
     due_at = archive_due_at(ws)
-    if due_at is not None:
+    if due_at is not None and not ws.is_queued:
         return NextChange(DesiredState.PENDING, max(due_at, now), forgotten_cause(ws))
     return None
 

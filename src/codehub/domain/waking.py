@@ -40,6 +40,7 @@ class WakeResult(StrEnum):
     """How an attempt to wake a workspace ended."""
 
     WAKING = "waking"
+    QUEUED = "queued"  # it waits for a running place, as its person asked
     LIMIT = "limit"
     ERROR = "error"
     GONE = "gone"

@@ -111,6 +111,7 @@ class WorkspaceView:
     active_until: datetime | None = None
     busy: Busy | None = None
     restore_from: ChosenArchive | None = None
+    queued_at: datetime | None = None
     deleted_at: datetime | None = None
     version: int = 1
 
@@ -122,6 +123,15 @@ class WorkspaceView:
         """
         return self.health_status is HealthStatus.ERROR or (
             self.error_info is not None and self.error_info.is_terminal
+        )
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits for a running place."""
+        return (
+            self.queued_at is not None
+            and self.deleted_at is None
+            and self.desired_state is not DesiredState.RUNNING
         )
 
     @property
@@ -166,6 +176,19 @@ class WorkspaceView:
             and self.observed_status is ObservedStatus.STANDBY
             and error is not None
             and error.context.get("code") == FailureCode.HOME_NODE_UNAVAILABLE
+        )
+
+    @property
+    def volume_has_vanished(self) -> bool:
+        """At rest, because a completed home is gone although nobody removed it.
+
+        An operation that found no volume names itself in its error instead.
+        """
+        error = self.error_info
+        return (
+            error is not None
+            and error.operation is Operation.NONE
+            and error.context.get("code") == FailureCode.VOLUME_MISSING
         )
 
     @property

@@ -12,8 +12,9 @@ from typing import Any, cast
 import structlog
 
 from codehub.proxy.access.admission_cache import CachedAdmission
-from codehub.proxy.access.policy import AccessDecision, decide, is_same_origin
-from codehub.proxy.answers import Answer, refused
+from codehub.proxy.access.policy import is_same_origin
+from codehub.proxy.access.rechecks import Verdict
+from codehub.proxy.answers import Answer, refused, unauthorized
 from codehub.proxy.connection import READ_AHEAD, ConnectionBase, ConnectionState
 from codehub.proxy.documents.insertion import Insertion, wants_script
 from codehub.proxy.engine import ProxyEngine
@@ -188,7 +189,7 @@ class ClientConnection(ConnectionBase):
         identity = self._identity = self._identify(request, route)
         if route.kind is RouteKind.WORKSPACE:
             # Pays for: HTTP through the proxy with new connections. What is cached needs no task.
-            recalled = self._recall(request, route, identity)
+            recalled = engine.admission.recall(request, route, identity, self._loop.time())
             if recalled is not None:
                 to, until = recalled
                 rest = self._fields_for(request, identity, to)
@@ -232,35 +233,6 @@ class ClientConnection(ConnectionBase):
             to.requests.began(now, by_person=known.is_navigation)
         self._begin(exchange, upstream)
         return True
-
-    def _recall(
-        self, request: RequestHead, route: Route, identity: Identity
-    ) -> tuple[Destination, float] | None:
-        """Find the destination in the caches, and until when it is valid. None: the directory must be asked."""
-        engine, now = self._engine, self._loop.time()
-        if not identity.key or route.workspace_id is None:
-            return None
-        recalled = engine.access.recall(identity.key, route.workspace_id, now)
-        if recalled is None:
-            return None
-        principal, target, until = recalled
-        decision = decide(
-            request,
-            route,
-            principal=principal,
-            target=target,
-            scheme=engine.scheme,
-            by_token=identity.by_token,
-            workspace_hosts=engine.workspace_hosts,
-        )
-        if decision is not AccessDecision.RELAY:
-            return None
-        at = target.address
-        if route.port is not None:
-            at, port_until = engine.access.recall_port(target.id, route.port, now)
-            until = min(until, port_until)
-        to = engine.destinations.workspace(target, route, at)
-        return (to, until) if to is not None else None
 
     def _identify(self, request: RequestHead, route: Route) -> Identity:
         return identify(
@@ -341,6 +313,12 @@ class ClientConnection(ConnectionBase):
             self._task = None
             self._answer(exchange.request, answer)
             return
+        if to.visit_ends_at is not None and not await self._may_still_visit(to):
+            upstream.drop()
+            self._end_activity()
+            self._task = None
+            self._answer(exchange.request, unauthorized())
+            return
         self._task = None
         self._begin(exchange, upstream)
         if self._full:
@@ -352,6 +330,12 @@ class ClientConnection(ConnectionBase):
             self.transport.abort()
             return
         self._update_reading()
+
+    async def _may_still_visit(self, to: Destination) -> bool:
+        """Whether a share that was taken back while we connected had let this visitor in. No recheck saw them."""
+        assert self._identity is not None
+        verdict = await self._engine.admission.recheck(self._identity, to, is_tunnel=False)
+        return verdict is Verdict.FINE
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._transition(ConnectionState.ADMITTING)
@@ -374,23 +358,22 @@ class ClientConnection(ConnectionBase):
             self._spawn(self._connect(again, self._to))
 
     async def recheck(self) -> None:
-        """End a WebSocket whose person lost access, and any exchange with a paused workspace.
+        """End a WebSocket whose person lost access, all of a visitor's, and any exchange with a paused workspace.
 
         Other phases are not checked: when the workspace stops, its upstream connection ends.
         """
-        exchange, identity, workspace_id = self.exchange, self._identity, self.workspace_id
-        if exchange is None or workspace_id is None or identity is None or identity.credential is None:
+        exchange, identity, to = self.exchange, self._identity, self._to
+        if exchange is None or identity is None or to is None or to.target is None:
             return
-        access = self._engine.access
-        principal = await access.principal(identity.key, identity.credential) if exchange.tunnel else None
-        target = await access.target(workspace_id)
+        verdict = await self._engine.admission.recheck(identity, to, is_tunnel=exchange.tunnel)
+        target = await self._engine.access.target(to.target.id)  # as the verdict read it: it is cached
         if self.exchange is not exchange:  # it ended meanwhile
             return
-        if exchange.tunnel:
-            if principal is None or target is None or target.paused or not principal.may_open(target):
+        match verdict:
+            case Verdict.ENDED:
                 self.cut()
-        elif target is not None and target.paused:
-            self._break_or_answer(self._engine.admission.broken(exchange.request, target))
+            case Verdict.PAUSED if target is not None:
+                self._break_or_answer(self._engine.admission.broken(exchange.request, target))
 
 
 def _head(request: RequestHead, path: bytes, rest: bytes) -> bytes:

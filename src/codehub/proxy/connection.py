@@ -113,6 +113,10 @@ class ConnectionBase(asyncio.Protocol):
     def _read_head(self) -> None:
         raise NotImplementedError
 
+    async def recheck(self) -> None:
+        """End the current exchange or tunnel if it may not or cannot go on."""
+        raise NotImplementedError
+
     def _forget(self) -> None:
         """Drop caches that only speed up the next request, to save memory on idle connections."""
         raise NotImplementedError
@@ -182,6 +186,11 @@ class ConnectionBase(asyncio.Protocol):
         """The workspace of the current exchange or tunnel, if any."""
         to = self._to if self.exchange is not None else None
         return to.target.id if to is not None and to.target is not None else None
+
+    @property
+    def visit_ends_at(self) -> float | None:
+        """Until when a visitor may be here, in seconds since the epoch; None: not a visitor."""
+        return self._to.visit_ends_at if self._to is not None else None
 
     def _next(self) -> None:
         if self.closes and self._buffer:  # closing with unread bytes sends RST, destroying the answer
@@ -264,6 +273,8 @@ class ConnectionBase(asyncio.Protocol):
 
     def _begin_activity(self, to: Destination, request: RequestHead) -> None:
         self._to = to
+        if to.visit_ends_at is not None:
+            self._engine.visitors.add(self)
         if to.requests is None:
             return
         if request.websocket:
@@ -277,6 +288,8 @@ class ConnectionBase(asyncio.Protocol):
 
     def _end_activity(self) -> None:
         to, self._to = self._to, None
+        if to is not None and to.visit_ends_at is not None:
+            self._engine.visitors.discard(self)
         if to is None or to.requests is None:
             return
         if self._conn_id is None:

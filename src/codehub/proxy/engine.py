@@ -5,6 +5,7 @@ Connections import the engine; the engine knows them only as ``ServedConnection`
 """
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Protocol
 from uuid import UUID
@@ -42,6 +43,10 @@ class ServedConnection(Protocol):
     @property
     def workspace_id(self) -> UUID | None:
         """The workspace of the current exchange or tunnel, if any."""
+
+    @property
+    def visit_ends_at(self) -> float | None:
+        """Until when a visitor may be here, in seconds since the epoch; None: not a visitor."""
 
     def is_idle(self) -> bool: ...
 
@@ -97,7 +102,11 @@ class ProxyEngine:
             metrics=metrics,
             destinations=self.destinations,
         )
+        self.access.on_change = self._visitors_changed
         self.connections: set[ServedConnection] = set()
+        self.visitors: set[ServedConnection] = set()  # those of them that a share lets in
+        self._checking_visitors: asyncio.Task[None] | None = None
+        self._visitors_again = False  # something changed while they were checked
         self.empty = asyncio.Event()
         self.empty.set()
         self.occupied = asyncio.Event()
@@ -163,6 +172,8 @@ class ProxyEngine:
             except Exception:  # one failing connection must not end the sweep of all others
                 log.exception("connection not swept")
                 connection.cut()
+        if any((each.visit_ends_at or 0.0) <= time.time() for each in self.visitors):
+            self._visitors_changed()
         changed = self.access.take_changed()
         if self.access.users_changed or now >= self._recheck_at:
             self.access.users_changed = False
@@ -172,6 +183,25 @@ class ProxyEngine:
             self._rechecking = self.loop.create_task(self._recheck(changed))
         self.pool.expire(now)
         self.access.expire(now)
+
+    def _visitors_changed(self) -> None:
+        """Check visitors at once, not at the next sweep: a share that was taken back ends within a second."""
+        if not self.visitors:
+            return
+        self._visitors_again = True
+        if self._checking_visitors is None or self._checking_visitors.done():
+            self._checking_visitors = self.loop.create_task(self._check_visitors())
+
+    async def _check_visitors(self) -> None:
+        while self._visitors_again:
+            self._visitors_again = False
+            for visitor in list(self.visitors):
+                try:
+                    await visitor.recheck()
+                except Exception as error:  # noqa: BLE001 - a failed lookup ends nothing that has not expired
+                    log.warning("visitors not checked", error=repr(error))
+                    if (visitor.visit_ends_at or 0.0) <= time.time():
+                        visitor.cut()
 
     async def _recheck(self, changed: Collection[UUID] | None) -> None:
         """Re-check exchanges and tunnels with the workspaces that changed; None: with all."""

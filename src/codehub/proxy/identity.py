@@ -37,20 +37,32 @@ class CookieNames:
 
     session: bytes
     workspace: bytes
+    share: bytes
 
     @classmethod
     def of(cls, *, secure: bool) -> "CookieNames":
         prefix = b"__Host-" if secure else b""
-        return cls(session=prefix + b"codehub_session", workspace=prefix + b"codehub_ws")
+        return cls(
+            session=prefix + b"codehub_session",
+            workspace=prefix + b"codehub_ws",
+            share=prefix + b"codehub_share",
+        )
 
 
 class Identity:
     """The credential of a request; its ``Cookie`` and ``Authorization`` without it."""
 
-    __slots__ = ("authorization", "cookie", "credential", "key")
+    __slots__ = ("authorization", "cookie", "credential", "key", "link_key")
 
-    def __init__(self, credential: Credential | None, cookie: bytes, authorization: bytes) -> None:
+    def __init__(
+        self,
+        credential: Credential | None,
+        cookie: bytes,
+        authorization: bytes,
+        link_key: bytes | None = None,
+    ) -> None:
         self.credential = credential
+        self.link_key = link_key  # of a public link to this port, as its cookie has it
         self.cookie = cookie  # what may go to a workspace
         self.authorization = authorization
         self.key = "" if credential is None else _key(credential)
@@ -75,10 +87,11 @@ def identify(
     """Split a request's fields into CodeHub's credential and what a workspace may see.
 
     A token takes precedence. On a workspace host only that workspace's cookie is a credential, elsewhere only
-    the session cookie.
+    the session cookie. The key of a public link is no credential: it belongs to nobody.
     """
     token = _BEARER.fullmatch(authorization) if authorization else None
-    clean, found = _take_cookies(cookie or b"", names.workspace if on_workspace_host else names.session)
+    wanted = names.workspace if on_workspace_host else names.session
+    clean, found, link_key = _take_cookies(cookie or b"", wanted, names.share)
     credential: Credential | None = None
     if token is not None:
         credential = Credential(CredentialKind.TOKEN, token[1].decode())
@@ -86,7 +99,9 @@ def identify(
         credential = Credential(CredentialKind.SESSION, found.decode("latin-1"))
     elif found is not None and workspace_id is not None:
         credential = Credential(CredentialKind.WORKSPACE, found.decode("latin-1"), workspace_id)
-    return Identity(credential, clean, b"" if token else authorization or b"")
+    return Identity(
+        credential, clean, b"" if token else authorization or b"", link_key if on_workspace_host else None
+    )
 
 
 def is_codehub_cookie(name: bytes) -> bool:
@@ -132,19 +147,26 @@ def verify_principal(value: str, *, secret: bytes, now: float) -> Principal | No
     return Principal(UUID(user_id), Role(role)) if now <= int(expires_at) else None
 
 
-def _take_cookies(raw: bytes, wanted: bytes) -> tuple[bytes, bytes | None]:
+def _take_cookies(raw: bytes, wanted: bytes, share: bytes) -> tuple[bytes, bytes | None, bytes | None]:
     if _OWN_COOKIE.search(raw) is None:
-        return raw, None
+        return raw, None, None
     kept: list[bytes] = []
     found: list[bytes] = []
+    shared: list[bytes] = []
     for pair in raw.split(b";"):
         name, _, value = pair.strip(b" \t").partition(b"=")
         if not is_codehub_cookie(name.strip(b" \t")):
             kept.append(pair.strip(b" \t"))
         elif name == wanted:
             found.append(value)
-    # Two cookies of one name: another origin may have set one, and which is unknown. Use neither.
-    return b"; ".join(kept), found[0] if len(found) == 1 and found[0] else None
+        elif name == share:
+            shared.append(value)
+    return b"; ".join(kept), _the_one(found), _the_one(shared)
+
+
+def _the_one(values: list[bytes]) -> bytes | None:
+    """Two cookies of one name: another origin may have set one, and which is unknown. Use neither."""
+    return values[0] if len(values) == 1 and values[0] else None
 
 
 def _key(credential: Credential) -> str:

@@ -6,12 +6,14 @@ All of them are off the hot path: answers of ``Directory`` are cached for up to 
 directory reports a change.
 """
 
-from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+import socket
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from codehub.domain.port_shares import ShareLevel
 from codehub.domain.states import Role
 from codehub.domain.waking import ErrorNote, Phase, WakeOutcome
 from codehub.proxy.settings import SocketAddress, TcpAddress
@@ -54,6 +56,18 @@ class Principal:
 
 
 @dataclass(frozen=True)
+class SharedPort:
+    """Who may open a port besides the owner. Never above the installation's ceiling.
+
+    ``expires_at``: seconds since the epoch. ``key``: of the public link.
+    """
+
+    level: ShareLevel
+    expires_at: float = float("inf")
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class WorkspaceTarget:
     """Phase, owner and address of one workspace. A deleted workspace has no target.
 
@@ -61,6 +75,7 @@ class WorkspaceTarget:
     ``paused``: in ERROR because its container is frozen; it accepts connections and answers nothing.
     ``starting_up``: it reached RUNNING recently, so a refused connection is not an error yet.
     ``tab_script``: its documents get the tab's script, unless the settings say otherwise.
+    ``shares``: ports that others may open, at their own origins.
     """
 
     id: UUID
@@ -76,6 +91,7 @@ class WorkspaceTarget:
     progress: int | None = None
     version: int = 0
     tab_script: bool = True
+    shares: Mapping[int, SharedPort] = field(default_factory=dict, hash=False)
 
 
 class DirectoryListener(Protocol):
@@ -118,6 +134,12 @@ class Directory(Protocol):
 
         Called right before and right after connecting. Addresses are cached, and another process that binds a
         port the workspace has closed would otherwise get the workspace's requests.
+        """
+
+    async def tunnel(self, workspace_id: UUID, port: int) -> socket.socket | None:
+        """Connect to a port of the workspace's own loopback, after its address has refused.
+
+        None: nothing listens there either, or the workspace has no loopback of its own.
         """
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:

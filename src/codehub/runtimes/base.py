@@ -127,8 +127,9 @@ class StorageJob:
     kind: StorageKind
     workspace_id: UUID
     op_id: UUID
-    archive_key: str | None = None  # restore: what to unpack
-    archive_sha256: str | None = None  # restore: its checksum as committed; None: of an older release
+    archive_key: str | None = None  # restore: what to unpack; archive: what the volume was restored from
+    archive_sha256: str | None = None  # its checksum as committed; None: of an older release
+    format_version: int = 1  # archive: the format to write
     image_ref: str = ""  # what will run on the home: a runtime may keep homes of images differently
 
 
@@ -157,11 +158,26 @@ class StorageResult:
 ProgressCallback = Callable[[StorageProgress], Awaitable[None]]
 
 WaitCallback = Callable[[str | None], Awaitable[None]]
-"""Told that a container waits for a node, and why, at least every few seconds; None: it has one now.
+"""Told that a container waits, and why, at least every few seconds; None: it does not any more.
+
+It waits for a node, in the scheduler's words, or for its IDE: ``installing TITLE PERCENT %``.
 
 Time spent waiting uses up no timeout of the caller: the runtime has a limit of its own for it (``UNSCHEDULABLE``)."""
 
 OnWait = WaitCallback | None
+
+
+@dataclass(frozen=True)
+class InstallableImage:
+    """An image that is installed at its first use. ``version`` None: it is not yet; ``percent``: it is right now."""
+
+    name: str
+    title: str
+    offered: str
+    version: str | None
+    percent: int | None
+    fetched_mb: int
+    disk_mb: int
 
 
 class Runtime(Protocol):

@@ -16,6 +16,8 @@ from codehub.runtimes.exec_stream import NOT_EXECUTABLE, NOT_FOUND, ExecStream, 
 
 LONGEST_LIST = 4 * 1024**2
 LIST_SECONDS = 10.0
+HOLDER_NAME = "codehub-hold"
+"""What ``inside hold`` calls itself (``inside/holder.go``)."""
 # cat reads what the shell has found; processes that have ended meanwhile are none of ours to complain about.
 LIST_COMMAND = ("sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null; exit 0")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")  # of the kernel's interface: the same on every Linux
@@ -27,6 +29,7 @@ class RunningProcess:
 
     pid: int
     name: str
+    parent: int
     group: int
     session: int
     foreground: int  # the process group in the foreground of its terminal; below 1: it has none
@@ -36,6 +39,18 @@ class RunningProcess:
     def is_job(self) -> bool:
         """Whether it runs in the foreground of a terminal, started by the shell that leads the session."""
         return self.foreground > 0 and self.group == self.foreground != self.session
+
+    @property
+    def leads_session(self) -> bool:
+        """Whether it was started with a session of its own, and without a terminal."""
+        return self.foreground < 1 and self.pid == self.session
+
+
+def find_jobs(processes: Sequence[RunningProcess]) -> list[RunningProcess]:
+    """Programs in the foreground of terminals, and detached processes: children of ``inside hold``. By pid."""
+    holders = {each.pid for each in processes if each.name == HOLDER_NAME}
+    jobs = [each for each in processes if each.is_job or (each.leads_session and each.parent in holders)]
+    return sorted(jobs, key=lambda each: each.pid)
 
 
 class Executing(Protocol):
@@ -71,6 +86,7 @@ def parse_stat(line: bytes) -> RunningProcess:
     return RunningProcess(
         pid=int(head),
         name=name.decode(errors="replace"),
+        parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
         foreground=int(fields[5]),

@@ -28,13 +28,14 @@ from codehub.coordinators.reconciler.worker import Worker
 from codehub.coordinators.ttl_manager import ActivitySource, BusySource, TtlManager
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
 from codehub.domain.policy import ErrorPolicy
+from codehub.domain.retention import Thinning
 from codehub.domain.states import Operation
 from codehub.domain.tick_plan import Lane
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.remote_clock import RemoteClock
 from codehub.runtimes.base import ResourceLimits, Runtime, StorageProgress
-from codehub.server.settings.tree import Settings
-from codehub.server.shared_parts import use_policy
+from codehub.server.settings.tree import RuntimeKind, Settings
+from codehub.server.shared_parts import running_limits, use_policy
 from codehub.signals.hints import HintChannel, HintTarget
 from codehub.signals.live import LivePublisher
 
@@ -42,6 +43,7 @@ log = structlog.get_logger(__name__)
 
 STOP_SECONDS = 30.0
 EVENTS_RETRY_SECONDS = 0.5
+SLOTS, CLUSTER_SLOTS = 32, 128
 
 
 class Archives(ArchiveCatalogue, ArchiveObjects, Protocol):
@@ -184,14 +186,18 @@ class _Builder:
             {Backend.RUNTIME: self._parts.runtime.probe, Backend.ARCHIVES: self._parts.archives.probe}
         )
         executions = Executions(
-            slots={Lane.CONTROL: config.max_concurrent, Lane.STORAGE: config.max_storage_jobs},
+            slots={Lane.CONTROL: _control_slots(self._settings), Lane.STORAGE: config.max_storage_jobs},
             clock=clock.now,
             wake=wake_signal.set,
         )
         worker = Worker(
             store=self._parts.store,
             leadership=leadership,
-            actions=Actions(self._parts.runtime, self._parts.archives),
+            actions=Actions(
+                self._parts.runtime,
+                self._parts.archives,
+                archive_format=self._settings.storage.archive_format,
+            ),
             runtime=self._parts.runtime,
             executions=executions,
             breakers=breakers,
@@ -233,8 +239,10 @@ class _Builder:
                 interval_seconds=self._settings.ttl.interval, batch_size=self._settings.ttl.batch_size
             ),
             policy=use_policy(self._settings),
+            limits=running_limits(self._settings),
             busy=self._parts.busy,
             on_busy_changed=self._parts.live.publish_activity,
+            on_moved=self._parts.live.publish_activity,
         )
 
     def archive_gc(self, leadership: Leadership, wake_signal: WakeSignal) -> Coordinator:
@@ -248,6 +256,7 @@ class _Builder:
                 interval_seconds=config.interval,
                 delay=timedelta(seconds=config.delay),
                 keep_generations=config.keep_generations,
+                thinning=Thinning(days=config.keep_daily, weeks=config.keep_weekly),
             ),
         )
 
@@ -282,6 +291,12 @@ class _Builder:
 
 def _count(operation: Operation, outcome: str) -> None:
     OPERATIONS.labels(operation.value, outcome).inc()
+
+
+def _control_slots(settings: Settings) -> int:
+    """How many actions run at once. On a cluster most of one is waiting, for a node perhaps for minutes."""
+    usual = CLUSTER_SLOTS if settings.runtime.kind is RuntimeKind.KUBERNETES else SLOTS
+    return settings.reconciler.max_concurrent or usual
 
 
 def _policy(settings: Settings) -> ErrorPolicy:

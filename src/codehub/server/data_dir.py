@@ -4,6 +4,7 @@
     redis/      where the embedded Redis runs  archives/   the default archive store
     logs/       of the embedded servers        run/        sockets, and records of local workspaces
     secrets/    passwords of the embedded servers
+    cache/      what may be deleted at any time
     lock        held by the process that runs the embedded servers
 
 The lock is an ``flock``: the kernel gives it back when the process ends, however it ends, so there is no
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from codehub.domain.errors import CodeHubError
 from codehub.server import socket_dir
-from codehub.server.processes.root_powers import private_mode
+from codehub.server.root_powers import private_mode
 
 
 class DataDirUnusableError(CodeHubError):

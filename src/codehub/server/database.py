@@ -11,9 +11,9 @@ from codehub.kit.logs import redact_text
 from codehub.server.settings.tree import ProcessRole, Settings
 from codehub.services.accounts import FirstAdmin, ensure_first_admin
 from codehub.services.passwords import Passwords
+from codehub.store import migrate as migrations
 from codehub.store.db import connections
 from codehub.store.errors import DRIVER_ERRORS
-from codehub.store.schema import migrate as migrations
 
 TROUBLE = frozenset({"08", "28", "3D", "53", "57"})
 """Classes of SQLSTATE: connection, authorisation, no such database, out of resources, shutting down."""

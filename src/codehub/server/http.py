@@ -16,6 +16,8 @@ DRAIN_SECONDS = 5
 """Timeout of responses in progress after a stop. Event streams never end by themselves."""
 
 POLL_EVERY = 0.02
+PING_SECONDS = 30.0
+"""A WebSocket whose client answers nothing is given up after twice as long. SSH has keep-alives of its own."""
 
 
 class _Server(uvicorn.Server):
@@ -50,6 +52,8 @@ async def serving(app: Any, *, taken: socket.socket, bind: Bind) -> AsyncIterato
             proxy_headers=False,
             ws="websockets-sansio",
             ws_per_message_deflate=False,  # what SSH carries is encrypted: it does not get smaller
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
     )

@@ -32,9 +32,15 @@ class RuntimeInsideAccess:
     async def request(self, workspace_id: UUID) -> ExecStream:
         return await self._runtime.exec(workspace_id, [self._shown_at, "request"])
 
+    async def command(self, workspace_id: UUID) -> ExecStream:
+        return await self._runtime.exec(workspace_id, [self._shown_at, "command"])
+
     async def ide_port(self, workspace_id: UUID) -> int | None:
         endpoint = await self._runtime.address(workspace_id)
         return endpoint.port if isinstance(endpoint, Address) else None
+
+    async def connect(self, workspace_id: UUID, port: int) -> ExecStream:
+        return await self._runtime.exec(workspace_id, [self._shown_at, "connect", str(port)])
 
     async def terminal(self, workspace_id: UUID) -> ExecStream:
         return await self._runtime.exec(workspace_id, [self._shown_at, "terminal"])

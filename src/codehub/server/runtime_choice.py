@@ -5,11 +5,14 @@ Apart from ``wiring`` because the proxy's process needs a runtime (for addresses
 
 import os
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from functools import partial
 from typing import Protocol, assert_never
 from uuid import UUID
 
-from codehub.runtimes.base import Address, Runtime
+from codehub.runtimes.base import Address, InstallableImage, Runtime
+from codehub.runtimes.local.ides.catalogue import PLACEHOLDER
+from codehub.runtimes.local.ides.installations import Installations
 from codehub.runtimes.local.images import default_images
 from codehub.runtimes.local.runtime import LocalRuntime
 from codehub.runtimes.local.sandbox_check import NoSandboxError
@@ -75,6 +78,19 @@ async def build_runtime(
             assert_never(settings.runtime.kind)
 
 
+def local_images(settings: Settings) -> dict[str, str]:
+    """Images of the local runtime: those of LOCAL_IMAGES, or IDEs that are here or may be installed."""
+    return dict(settings.runtime.local_images or default_images(installable=settings.runtime.ide_install))
+
+
+def image_installations(settings: Settings) -> Callable[[], Awaitable[list[InstallableImage]]] | None:
+    """Describes the images that are installed at their first use; None: there are none."""
+    if settings.runtime.kind is not RuntimeKind.LOCAL:
+        return None
+    names = [name for name, command in local_images(settings).items() if PLACEHOLDER in command]
+    return partial(Installations(settings.data_dir).describe, names) if names else None
+
+
 async def _local(
     settings: Settings,
     installation: InstallationRecord,
@@ -84,7 +100,7 @@ async def _local(
     on_exit: Callable[[UUID], None] | None,
 ) -> LocalRuntime:
     require_sandbox(settings)
-    images = dict(settings.runtime.local_images or default_images())
+    images = local_images(settings)
     default = settings.runtime.default_image
     if default is not None and default not in images:
         known = ", ".join(images) or "none"

@@ -84,7 +84,7 @@ def mending(reason: str) -> str:
         return f"Namespaces are switched off on this machine. Allow them: {_as_root(f'sysctl -w {switch}')}"
     return (
         "Let this user make namespaces; in a container, give it the right to (docker run --security-opt "
-        "seccomp=unconfined --security-opt apparmor=unconfined)."
+        "seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)."
     )
 
 

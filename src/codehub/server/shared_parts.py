@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
+from codehub.domain.limits import RunningLimits
+from codehub.domain.port_shares import SharePolicy
 from codehub.domain.ttl import UsePolicy
 from codehub.server.settings.tree import Settings
-from codehub.services.workspaces import RunningLimits
 from codehub.signals.connection import RedisLink
 
 
@@ -15,6 +16,14 @@ def redis_link(settings: Settings, url: str, *, client_name: str) -> RedisLink:
 def running_limits(settings: Settings) -> RunningLimits:
     limits = settings.limits
     return RunningLimits(per_user=limits.max_running_per_user, in_all=limits.max_running_global)
+
+
+def share_policy(settings: Settings) -> SharePolicy:
+    return SharePolicy(
+        ceiling=settings.ports.share_ceiling,
+        has_origins=settings.http.base_domain is not None,
+        max_link=timedelta(hours=settings.ports.share_max_hours),
+    )
 
 
 def use_policy(settings: Settings) -> UsePolicy:

@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from codehub.server.processes.root_powers import private_mode
+from codehub.server.root_powers import private_mode
 
 LONGEST = 85
 """sun_path holds 107 bytes; the longest name below it is ``/pg/.s.PGSQL.5432`` or an API socket's."""

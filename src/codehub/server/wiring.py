@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,20 +13,25 @@ import structlog
 from fastapi import FastAPI
 
 from codehub.api.app import create_app
-from codehub.api.dependencies import ApiDependencies, ApiSettings
+from codehub.api.dependencies import ApiDependencies, ApiSettings, SettingValue
+from codehub.archives.contents_reader import ContentsReader
 from codehub.archives.store import ArchiveStore
 from codehub.domain.errors import EffectError
+from codehub.domain.workspace import WorkspaceView
 from codehub.kit.addresses import AddressSet
 from codehub.proxy.identity import verify_principal
 from codehub.server.busy_sampling import build_busy_sampler
 from codehub.server.control_plane import ControlPlane, CoordinatorDeps, build_control_plane
 from codehub.server.coordinator_health import CoordinatorHealth
 from codehub.server.inside_access import build_inside_access
+from codehub.server.port_environment import port_environment
 from codehub.server.processes.embedded import Endpoints
-from codehub.server.runtime_choice import HostedRuntime, build_runtime, ties_home_to_node
+from codehub.server.proxy.port_tunnels import TunnelVerifier
+from codehub.server.runtime_choice import HostedRuntime, build_runtime, image_installations, ties_home_to_node
 from codehub.server.settings.prices import PriceSettings
 from codehub.server.settings.tree import ProcessRole, Settings
-from codehub.server.shared_parts import redis_link, running_limits, use_policy
+from codehub.server.settings.variables import list_values
+from codehub.server.shared_parts import redis_link, running_limits, share_policy, use_policy
 from codehub.server.ssh_access import build_ssh_access
 from codehub.server.ssh_gateway import build_ssh_gateway, gateway_address
 from codehub.services.passwords import Passwords
@@ -104,25 +110,23 @@ class Application:
 async def build(settings: Settings, endpoints: Endpoints) -> Application:
     """Build the application. Connects to the database only: the rest may be away now."""
     pool = create_pool(endpoints.database_url)  # and none beyond it: under load they cost more than requests
-    sessions = session_factory(pool)
-    installation, has_homes = await _installation(sessions)
+    installation, has_homes = await _installation(sessions := session_factory(pool))
     archives = ArchiveStore.from_url(settings.archive_url, create=True)
     redis = redis_link(settings, endpoints.redis_url, client_name=settings.coordinator.node_id)
     hints = Hints(redis, prefix=settings.redis.channel_wake_prefix)
-    on_exit = _ExitHints(hints).publish
-    runtime = await build_runtime(settings, installation, has_homes=has_homes, on_exit=on_exit)
+    runtime = await build_runtime(settings, installation, has_homes=has_homes, on_exit=_on_exit(hints))
+    live, activity, publisher = LiveFeed(redis), ActivityLog(redis), LivePublisher(redis)
     parts = CoordinatorDeps(
         store=control,
         connectors=partial(coordinator_connector, endpoints.database_url),
         runtime=runtime,
         archives=archives,
         hints=hints,
-        live=LivePublisher(redis),
-        activity=ActivityLog(redis),
+        live=publisher,
+        activity=activity,
         busy=build_busy_sampler(settings, runtime),
     )
     control_plane = _control_plane(settings, parts)
-    live, activity = LiveFeed(redis), ActivityLog(redis)
     dependencies = ApiDependencies(
         settings=_api_settings(settings, secret=installation.secret),
         sessions=sessions,
@@ -130,19 +134,21 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
         live=live,
         runtime=runtime,
         archives=archives,
+        contents=ContentsReader(archives, index_directory=settings.data_dir / "cache" / "archive-indexes"),
         rate_limit=SharedRateLimit(redis),
         passwords=Passwords(),
         why_not_ready=Readiness(reading_session_factory(pool)).why_not_ready,
         coordinator_health=CoordinatorHealth(settings, control_plane, sessions),
         activity=activity,
-        publisher=LivePublisher(redis),
+        publisher=publisher,
         ssh=build_ssh_access(settings, runtime, secret=installation.secret, leases=activity),
         inside=build_inside_access(settings, runtime, leases=activity),
-        verify_principal=lambda value: _verified_user(value, installation.secret),
+        installations=image_installations(settings),
+        verify_principal=partial(_verified_user, secret=installation.secret),
+        verify_tunnel=TunnelVerifier(installation.secret),
     )
-    asgi = create_app(dependencies)
     return Application(
-        asgi,
+        asgi := create_app(dependencies),
         ssh_gateway=build_ssh_gateway(asgi.state.codehub, secret=installation.secret),
         pool=pool,
         redis=redis,
@@ -153,6 +159,25 @@ async def build(settings: Settings, endpoints: Endpoints) -> Application:
     )
 
 
+def _setting_values(settings: Settings) -> list[SettingValue]:
+    return [
+        SettingValue(
+            name=each.variable.name,
+            value=each.value,
+            default=each.variable.default,
+            meaning=each.variable.meaning,
+            secret=each.variable.secret,
+            changed=each.changed,
+        )
+        for each in list_values(settings)
+    ]
+
+
+def _environment(settings: Settings, ws: WorkspaceView) -> Mapping[str, str]:
+    """Variables of a workspace, beside those its runtime sets."""
+    return port_environment(ws.id, base_url=settings.base_url, base_domain=settings.http.base_domain)
+
+
 async def _installation(sessions: Sessions) -> tuple[InstallationRecord, bool]:
     """The installation of this database, and whether it has homes already."""
     async with sessions() as session, session.begin():
@@ -160,8 +185,10 @@ async def _installation(sessions: Sessions) -> tuple[InstallationRecord, bool]:
 
 
 def _control_plane(settings: Settings, parts: CoordinatorDeps) -> ControlPlane | None:
-    coordinates = ProcessRole.COORDINATORS in settings.http.roles
-    return build_control_plane(_without_start_jitter(settings), parts) if coordinates else None
+    if ProcessRole.COORDINATORS not in settings.http.roles:
+        return None
+    parts = replace(parts, env=partial(_environment, settings))
+    return build_control_plane(_without_start_jitter(settings), parts)
 
 
 class _ExitHints:
@@ -175,6 +202,10 @@ class _ExitHints:
         task = asyncio.ensure_future(self._hints.publish(HintTarget.OBSERVER, [workspace_id]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _on_exit(hints: Hints) -> Callable[[UUID], None]:
+    return _ExitHints(hints).publish
 
 
 def _verified_user(value: str, secret: bytes) -> UUID | None:
@@ -197,11 +228,16 @@ def _api_settings(settings: Settings, *, secret: bytes) -> ApiSettings:
         ties_home_to_node=ties_home_to_node(settings),
         price=_price(settings.prices),
         ssh_gateway=gateway_address(settings, secret=secret),
+        values=_setting_values(settings),
+        share_policy=share_policy(settings),
+        link_secret=secret,
     )
 
 
 def _price(prices: PriceSettings) -> Price | None:
-    return None if prices.running_hour is None else Price(prices.running_hour, prices.currency)
+    if prices.running_hour is None and prices.gb_month is None:
+        return None
+    return Price(prices.running_hour or 0.0, prices.currency, prices.gb_month or 0.0)
 
 
 def _without_start_jitter(settings: Settings) -> Settings:

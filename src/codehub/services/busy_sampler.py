@@ -18,7 +18,7 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import Runtime
-from codehub.runtimes.process_list import RunningProcess, list_processes
+from codehub.runtimes.process_list import RunningProcess, find_jobs, list_processes
 from codehub.services.ide_word import KERNELS_PATH, ask, busy_by_own_word, busy_kernels, printable
 
 log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ class BusySignals:
     """Which signs count, by the operator's settings."""
 
     cpu_cores: float = 0.1  # processors used on average, from which on it counts; zero: does not count
-    jobs: bool = True  # programs in the foreground of terminals
+    jobs: bool = True  # programs in the foreground of terminals, detached processes
     paths: Mapping[str, str] = field(default_factory=dict)  # image → path of its own word
 
 
@@ -129,7 +129,7 @@ class BusySampler:
         return self._by_processors(before, look)
 
     def _job(self, processes: Sequence[RunningProcess]) -> BusySign | None:
-        jobs = sorted((each for each in processes if each.is_job), key=lambda each: each.pid)
+        jobs = find_jobs(processes)
         return BusySign(BusyWith.JOB, printable(jobs[0].name)) if jobs and self._signals.jobs else None
 
     def _by_processors(self, before: _Look, now: _Look) -> BusySign | None:

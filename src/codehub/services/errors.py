@@ -56,6 +56,15 @@ class ArchiveNotRestorable(CodeHubError):
         super().__init__(f"Nothing was changed. {why}")
 
 
+class NothingToAdopt(CodeHubError):
+    """There is nothing without a workspace under this id. Says why."""
+
+    code = "nothing_to_adopt"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was changed. {why}")
+
+
 class NotForOwners(CodeHubError):
     """Only an administrator lifts this error: its cause is outside the home."""
 

@@ -12,13 +12,14 @@ from codehub.domain import generations
 from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.generations import ChosenArchive
 from codehub.domain.home import at_choice
-from codehub.domain.limits import holds_place
+from codehub.domain.limits import RunningLimits, holds_place
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import WorkspaceView
 from codehub.services import workspaces
+from codehub.services.actors import Actor
 from codehub.services.errors import ArchiveNotRestorable, WorkspaceDeleted
 from codehub.services.intent_store import IntentStore
-from codehub.services.workspaces import Actor, RunningLimits
+from codehub.services.places import Asking, take_place
 from codehub.store import control
 from codehub.store.db.session import Session
 from codehub.store.workspaces.records import WorkspaceRecord
@@ -44,11 +45,12 @@ async def restore(
     record = await _locked(store, session, workspace_id, actor)
     view = record.view
     bound = _bound(view, chosen)
-    await _check(store, session, view, bound)
+    await _check(store, session, view, bound, actor=actor)
     cause = Cause(CauseCode.ASKED_TO_RETURN)
     wants_place = start or view.desired_state is DesiredState.RUNNING
     if wants_place and not holds_place(view):
-        await workspaces.take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
+        asking = Asking(view.owner_id, view.id)
+        await take_place(store, session, asking, limits, actor=actor, cause=cause)
     else:
         await store.set_actor(session, actor.label, cause.text)
     if view.error_info is not None and (view.in_error or view.archiving_given_up):
@@ -99,8 +101,11 @@ def _bound(view: WorkspaceView, chosen: ChosenArchive) -> ChosenArchive:
     return replace(chosen, sha256=sha256 or chosen.sha256)
 
 
-async def _check(store: IntentStore, session: Session, view: WorkspaceView, chosen: ChosenArchive) -> None:
-    if not view.may_return:
+async def _check(
+    store: IntentStore, session: Session, view: WorkspaceView, chosen: ChosenArchive, *, actor: Actor
+) -> None:
+    # A vanished home may be a disk that is not mounted: an administrator knows, or accepts the loss.
+    if not view.may_return and not (actor.is_admin and view.volume_has_vanished):
         raise ArchiveNotRestorable("An administrator has to look at the error of this workspace first.")
     if chosen.archive_key == view.archive_key and not view.volume_is_trusted:
         raise ArchiveNotRestorable("The workspace is at this archive already.")

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from codehub.kit.batching import Batched
 from codehub.kit.cache import TtlCache
-from codehub.services.workspaces import Actor
+from codehub.services.actors import Actor
 from codehub.store.accounts import sessions, ssh_keys, tokens, users
 from codehub.store.accounts.secrets import hash_secret
 from codehub.store.accounts.users import UserRecord

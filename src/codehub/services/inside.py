@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from codehub.services.workspaces import Actor
+from codehub.services.actors import Actor
 from codehub.store.accounts import audit
 from codehub.store.db.session import Session
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from codehub.domain.busy import Busy
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.start_queue import StartQueue
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.session import Session
@@ -42,6 +43,10 @@ class IntentStore(Protocol):
     async def lock_limits(self, session: Session) -> None: ...
 
     async def usage_for(self, session: Session, owner_id: UUID, *, actor: str, cause: str) -> PlacesHeld: ...
+
+    async def load_start_queue(self, session: Session) -> StartQueue: ...
+
+    async def lock_in_order(self, session: Session, ids: Collection[UUID]) -> None: ...
 
     async def running_of(self, session: Session, owner_id: UUID) -> list[WorkspaceRecord]: ...
 
@@ -83,6 +88,8 @@ class IntentStore(Protocol):
     async def set_restore_from(
         self, session: Session, workspace_id: UUID, chosen: ChosenArchive | None
     ) -> bool: ...
+
+    async def set_queued(self, session: Session, workspace_id: UUID, *, queued: bool) -> bool: ...
 
     async def orphans_among(self, session: Session, paths: Collection[str]) -> frozenset[str]: ...
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import structlog
 
+from codehub.archives.keys import parse_pack_key
 from codehub.archives.store import ArchiveObject
 from codehub.domain.errors import EffectError
 from codehub.domain.states import ContainerState
@@ -146,7 +147,9 @@ class Overviews:
         try:
             total = 0
             async for page in self._archives.list_paths():
-                total += sum(each.size for each in page if each.parsed is not None)
+                total += sum(
+                    each.size for each in page if each.parsed is not None or parse_pack_key(each.key)
+                )
             self._bytes, self._bytes_at = total, monotonic()
         except EffectError as error:
             log.warning("the archives could not be added up", error=error.message)

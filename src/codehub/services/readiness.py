@@ -5,10 +5,10 @@ import asyncio
 import asyncpg
 from sqlalchemy import Text
 
+from codehub.store import migrate
 from codehub.store.db.session import Sessions
 from codehub.store.db.typed_text import typed_text
 from codehub.store.errors import DATABASE_FAILED
-from codehub.store.schema import migrate
 
 TIMEOUT_SECONDS = 3.0
 

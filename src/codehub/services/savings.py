@@ -1,4 +1,4 @@
-"""What sleeping saved this month: hours that were not run, and their price."""
+"""What sleeping saved this month: hours that were not run, gigabytes on no disk, and their price."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,16 +9,21 @@ from codehub.store.db.session import Sessions
 from codehub.store.workspaces import hours
 from codehub.store.workspaces.hours import Hours
 
+MONTH_HOURS = 730.0
 CACHE_SECONDS = 60.0
 CACHED_PEOPLE = 1000
 
 
 @dataclass(frozen=True)
 class Price:
-    """What an hour of a running workspace costs here."""
+    """What an hour of a running workspace and a gigabyte of disk cost here."""
 
     per_hour: float
     currency: str
+    per_gb_month: float = 0.0
+
+    def of(self, hours: Hours) -> float:
+        return hours.saved * self.per_hour + hours.gb_hours / MONTH_HOURS * self.per_gb_month
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class SavingsReader:
         since = month_of(now)
         async with self._reading() as session:
             total = await hours.add_up(session, owner_id=owner_id, since=since, until=now)
-        money = None if self.price is None else total.saved * self.price.per_hour
+        money = None if self.price is None else self.price.of(total)
         return Savings(since, total, money)
 
 

@@ -1,22 +1,21 @@
 """Wake a workspace because somebody opened its address.
 
 The proxy calls this for a person it has authenticated. Waking is ``workspaces.start`` in that person's name and
-with its own cause, so limits, ownership and errors are those of a start. Starts that come together share one
-transaction (``intent_batcher``). A process that dies in here has set the desired state or has not; the waiting
-page asks again.
+with its own cause, so limits, ownership and errors are those of a start. At a limit nothing is changed: the page offers
+to wait. Starts that come together share one transaction (``intent_batcher``). A process that dies in here has set the
+desired state or has not; the waiting page asks again.
 """
 
 from functools import partial
 from uuid import UUID
 
 from codehub.domain.causes import Cause, CauseCode
-from codehub.domain.limits import LimitKind
+from codehub.domain.limits import LimitKind, RunningLimits
 from codehub.domain.waking import RunningWorkspace, WakeOutcome, WakeResult, error_note
 from codehub.services import workspaces
 from codehub.services.errors import LimitReached, NotFound, WorkspaceDeleted
 from codehub.services.identity import Identities
 from codehub.services.intent_batcher import IntentBatcher
-from codehub.services.workspaces import RunningLimits
 from codehub.store.db.session import Sessions
 
 
@@ -53,7 +52,7 @@ class WakeService:
             return WakeOutcome(WakeResult.GONE)
         if record.view.in_error:
             return WakeOutcome(WakeResult.ERROR, error=error_note(record.view))
-        return WakeOutcome(WakeResult.WAKING)
+        return WakeOutcome(WakeResult.QUEUED if record.view.is_queued else WakeResult.WAKING)
 
 
 def _at_the_limit(limit: LimitReached) -> WakeOutcome:

@@ -17,10 +17,11 @@ from uuid import UUID
 
 from codehub.domain.causes import Cause, CauseCode
 from codehub.domain.home import at_recovery, at_return_to_archive
-from codehub.domain.limits import LimitKind, Usage, exceeded, holds_place
+from codehub.domain.limits import RunningLimits, holds_place
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import WorkspaceView
 from codehub.kit.ids import uuid7
+from codehub.services.actors import Actor
 from codehub.services.errors import (
     HomeNotGivenUp,
     LimitReached,
@@ -30,29 +31,10 @@ from codehub.services.errors import (
     WorkspaceDeleted,
 )
 from codehub.services.intent_store import IntentStore
+from codehub.services.places import Asking, leave_queue, take_place, wait_for_place
 from codehub.store import control
 from codehub.store.db.session import Session
 from codehub.store.workspaces.records import WorkspaceRecord
-
-
-@dataclass(frozen=True)
-class Actor:
-    """Who asks, as named in timeline and audit: ``user:ann``, ``ttl``, ``proxy``."""
-
-    label: str
-    user_id: UUID | None = None
-    is_admin: bool = False
-
-    def may_see(self, owner_id: UUID) -> bool:
-        return self.is_admin or self.user_id == owner_id
-
-
-@dataclass(frozen=True)
-class RunningLimits:
-    """How many workspaces may run at once, per person and in all."""
-
-    per_user: int = 2
-    in_all: int = 100
 
 
 @dataclass(frozen=True)
@@ -66,6 +48,7 @@ class WorkspaceValues:
     standby_ttl_seconds: int = 300
     archive_ttl_seconds: int = 86400
     start: bool = False
+    queue: bool = False
 
 
 async def get(
@@ -90,12 +73,18 @@ async def create(
 ) -> WorkspaceRecord:
     """Create a workspace. Raises ``NameTaken``, or ``LimitReached`` with ``start``.
 
-    Then nothing was written.
+    Then nothing was written. With ``queue`` it is created all the same, and waits for a place.
     """
     cause = Cause(CauseCode.CREATED)
+    waits = False
     if new.start:
         await store.lock_limits(session)
-        await take_place(store, session, owner_id, limits, actor=actor, cause=cause)
+        try:
+            await take_place(store, session, Asking(owner_id), limits, actor=actor, cause=cause)
+        except LimitReached:
+            if not new.queue:
+                raise
+            waits = True
     else:
         await _set_audit_context(store, session, actor, cause)
     record = await store.create(
@@ -108,10 +97,10 @@ async def create(
         memo=new.memo,
         standby_ttl_seconds=new.standby_ttl_seconds,
         archive_ttl_seconds=new.archive_ttl_seconds,
-        desired_state=DesiredState.RUNNING if new.start else DesiredState.PENDING,
+        desired_state=DesiredState.RUNNING if new.start and not waits else DesiredState.PENDING,
     )
     await _audit(store, session, actor, "workspace.create", record.view.id, name=new.name, start=new.start)
-    return record
+    return await wait_for_place(store, session, record, actor=actor) if waits else record
 
 
 async def start(
@@ -121,23 +110,40 @@ async def start(
     actor: Actor,
     limits: RunningLimits,
     cause: Cause | None = None,
+    queue: bool = False,
+    instead_of: UUID | None = None,
     store: IntentStore = control,
 ) -> WorkspaceRecord:
     """Set the desired state RUNNING. Idempotent: no second place is taken.
 
-    Raises ``LimitReached``.
+    Raises ``LimitReached``; with ``queue``, or if it waits already, it waits for a place instead. ``instead_of``: a
+    workspace of the same owner that is stopped in this transaction, which must be this call's own: a refusal has to
+    roll it back.
     """
     # The limits' lock is taken first, also for a possible no-op: one lock order, no deadlock.
     await store.lock_limits(session)
+    if instead_of is not None:
+        await store.lock_in_order(session, [workspace_id, instead_of])
     record = await _locked(store, session, workspace_id, actor)
-    lifts_error = record.view.in_error and record.view.owner_may_lift_error
-    if record.view.desired_state is DesiredState.RUNNING and not lifts_error:
+    view = record.view
+    lifts_error = view.in_error and view.owner_may_lift_error
+    if view.desired_state is DesiredState.RUNNING and not lifts_error:
         return record
     cause = cause or Cause(CauseCode.ASKED_TO_START)
-    if holds_place(record.view):  # one that failed to stop still holds its place
+    if holds_place(view):  # one that failed to stop still holds its place
         await _set_audit_context(store, session, actor, cause)
     else:
-        await take_place(store, session, record.view.owner_id, limits, actor=actor, cause=cause)
+        if instead_of is not None:
+            await _make_room(store, session, instead_of, view, actor=actor)
+        asking = Asking(view.owner_id, view.id, freed=instead_of)
+        try:
+            await take_place(store, session, asking, limits, actor=actor, cause=cause)
+        except LimitReached:
+            # What is wanted RUNNING already cannot wait: its error is lifted when there is a place.
+            may_wait = queue and view.desired_state is not DesiredState.RUNNING
+            if not may_wait and not view.is_queued:
+                raise
+            return await wait_for_place(store, session, record, actor=actor)
     if lifts_error:  # a failed archiving must not keep the owner from starting
         await _lift(store, session, record, actor=actor)
     return await _set_desired_state(store, session, record, DesiredState.RUNNING, actor=actor)
@@ -151,11 +157,13 @@ async def stop(
     cause: Cause | None = None,
     store: IntentStore = control,
 ) -> WorkspaceRecord:
-    """Set the desired state STANDBY. Idempotent.
+    """Set the desired state STANDBY. Idempotent. One that waits for a place leaves the queue, and that is all.
 
     Raises ``WantedArchived`` where PENDING is desired: a stop must not restore anything.
     """
     record = await _locked(store, session, workspace_id, actor)
+    if record.view.is_queued:
+        return await leave_queue(store, session, record, actor=actor)
     if record.view.desired_state is DesiredState.STANDBY:
         return record
     if record.view.desired_state is DesiredState.PENDING:
@@ -174,9 +182,11 @@ async def archive(
 ) -> WorkspaceRecord:
     """Set the desired state PENDING: archive it, from any state. Idempotent.
 
-    Called again after archiving was given up, it is retried now.
+    Called again after archiving was given up, it is retried now. One that waits for a place leaves the queue.
     """
     record = await _locked(store, session, workspace_id, actor)
+    if record.view.is_queued:
+        record = await leave_queue(store, session, record, actor=actor)
     if record.view.desired_state is DesiredState.PENDING:
         if not record.view.archiving_given_up:
             return record
@@ -282,7 +292,7 @@ async def recover(
         raise NotForOwners
     cause = Cause(CauseCode.ASKED_TO_RECOVER)
     if view.desired_state is DesiredState.RUNNING and not holds_place(view):
-        await take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
+        await take_place(store, session, Asking(view.owner_id, view.id), limits, actor=actor, cause=cause)
     else:
         await _set_audit_context(store, session, actor, cause)
     await _lift(store, session, record, actor=actor)
@@ -311,12 +321,24 @@ async def return_to_archive(
         raise HomeNotGivenUp
     cause = Cause(CauseCode.RETURNED_TO_ARCHIVE)
     if view.desired_state is DesiredState.RUNNING and not holds_place(view):
-        await take_place(store, session, view.owner_id, limits, actor=actor, cause=cause)
+        await take_place(store, session, Asking(view.owner_id, view.id), limits, actor=actor, cause=cause)
     else:
         await _set_audit_context(store, session, actor, cause)
     await store.recover(session, view.id, home=at_return_to_archive(view))
     await _audit(store, session, actor, "workspace.return_to_archive", view.id, archive_key=archive_key)
     return await _reread(store, session, workspace_id)
+
+
+async def _make_room(
+    store: IntentStore, session: Session, other_id: UUID, view: WorkspaceView, *, actor: Actor
+) -> None:
+    """Stop another workspace of the same owner, whose place this one takes."""
+    other = await _locked(store, session, other_id, actor)
+    if other.view.owner_id != view.owner_id or other.view.id == view.id:
+        raise NotFound
+    if other.view.desired_state is DesiredState.RUNNING:
+        await _set_audit_context(store, session, actor, Cause(CauseCode.MADE_ROOM))
+        await _set_desired_state(store, session, other, DesiredState.STANDBY, actor=actor)
 
 
 async def _lift(store: IntentStore, session: Session, record: WorkspaceRecord, *, actor: Actor) -> None:
@@ -364,21 +386,6 @@ def visible(record: WorkspaceRecord | None, actor: Actor) -> WorkspaceRecord:
     if record.status == "deleted" and not actor.is_admin:
         raise NotFound
     return record
-
-
-async def take_place(
-    store: IntentStore, session: Session, owner_id: UUID, limits: RunningLimits, *, actor: Actor, cause: Cause
-) -> None:
-    """Set actor and cause, and raise ``LimitReached`` unless one more may run.
-
-    Exact under ``lock_limits``: no other transaction takes a place meanwhile.
-    """
-    used = await store.usage_for(session, owner_id, actor=actor.label, cause=cause.text)
-    user, everyone = Usage(used.user, limits.per_user), Usage(used.total, limits.in_all)
-    kind = exceeded(user=user, everyone=everyone)
-    if kind is not None:
-        usage = user if kind is LimitKind.USER else everyone
-        raise LimitReached(kind, usage, await store.running_of(session, owner_id))
 
 
 async def _audit(

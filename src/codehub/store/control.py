@@ -42,6 +42,7 @@ from codehub.store.workspaces.intents import (
     set_awake_until,
     set_busy,
     set_desired,
+    set_queued,
     set_restore_from,
     touch,
     update_details,
@@ -56,6 +57,7 @@ from codehub.store.workspaces.observations import (
     write_observations,
 )
 from codehub.store.workspaces.queries import find, find_locked
+from codehub.store.workspaces.start_queue import load_start_queue
 from codehub.store.workspaces.ttl import load_archive_candidates, load_standby_candidates
 
 
@@ -91,6 +93,7 @@ __all__ = [
     "load_named",
     "load_owners",
     "load_standby_candidates",
+    "load_start_queue",
     "load_watched",
     "load_work",
     "lock_in_order",
@@ -116,6 +119,7 @@ __all__ = [
     "set_desired",
     "set_error_without_operation",
     "set_invariant_error",
+    "set_queued",
     "set_restore_from",
     "stamp_coarse",
     "stamp_in_flight",

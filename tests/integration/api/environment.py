@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from codehub.api.app import create_app, end_streams
 from codehub.api.dependencies import ApiDependencies, ApiSettings, SshAccess
+from codehub.archives.contents_reader import ContentsReader
 from codehub.archives.store import ArchiveStore
 from codehub.domain.states import Role
 from codehub.server.inside_access import RuntimeInsideAccess
@@ -123,7 +124,8 @@ async def make_environment(
         read_sessions=connections.reading_session_factory(pool),
         live=live,
         runtime=FakeRuntime(fake),
-        archives=ArchiveStore.from_url(archives.as_uri()),
+        archives=(store := ArchiveStore.from_url(archives.as_uri())),
+        contents=ContentsReader(store, index_directory=directory / "indexes"),
         rate_limit=SharedRateLimit(link),
         passwords=passwords,
         why_not_ready=Readiness(connections.reading_session_factory(pool)).why_not_ready,

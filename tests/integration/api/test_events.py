@@ -256,7 +256,9 @@ async def test_a_killed_redis_costs_nobody_a_change(
             id=UUID(lost["id"]),
         )
         made = await create_workspace(ann, "made")
-        assert made["activity"] == dict.fromkeys(("connections", "last_seen_at", "kind", "awake", "next"))
+        assert made["activity"] == dict.fromkeys(
+            ("connections", "last_seen_at", "kind", "awake", "next", "queue")
+        )
         resyncs = len(heard.named("resync"))
         redis_server.start()
         await heard.until(resyncs + 1, "resync")

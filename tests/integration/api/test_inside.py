@@ -44,6 +44,10 @@ def saying(*pieces: bytes, code: int = 0, waits: bool = False) -> Program:
     return program
 
 
+def frame(kind: bytes, data: bytes = b"") -> bytes:
+    return kind + len(data).to_bytes(3, "big") + data
+
+
 def line(**answer: object) -> bytes:
     return json.dumps(answer).encode() + b"\n"
 
@@ -54,6 +58,8 @@ async def test_who_may_use_one_that_runs(environment: ApiEnvironment) -> None:
     expected = dict(zip(WHO, (401, 200, 404, 200, 200, 401), strict=True))
     for who, client in people.items():
         assert (await client.get(f"{path}/files/stat")).status_code == expected[who], who
+    environment.runtime.programs["inside"] = saying(frame(b"a"), frame(b"x", b"\0"))
+    for who, client in people.items():
         answer = await client.post(f"{path}/exec", json={"argv": ["true"]})
         assert answer.status_code == expected[who], who
 
@@ -129,9 +135,11 @@ async def test_output_of_commands_is_passed_on_as_bytes(environment: ApiEnvironm
     async def program(process: FakeProcess) -> int:
         request = json.loads(await process.read())
         assert (request["do"], request["argv"]) == ("exec", ["true"])
-        await process.say(b"\xff\0\nevent: exit\n\n")
-        await process.say(b"oops", Stream.STDERR)
-        return 3
+        await process.say(frame(b"a") + frame(b"o", b"\xff\0\nevent: exit\n\n"))
+        await process.say(frame(b"d", b"oops"))
+        await process.say(b"not a word of it", Stream.STDERR)
+        await process.say(frame(b"x", b"\x03"))
+        return 0
 
     ann = await environment.sign_in("ann")
     path = await running(environment, ann, program)

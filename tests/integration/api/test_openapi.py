@@ -30,12 +30,14 @@ from schemathesis.checks import (
 from codehub.api.dependencies import ApiSettings
 from codehub.api.inside import admission
 from codehub.api.schemas.problems import Problem
-from codehub.services.workspaces import RunningLimits
+from codehub.domain.limits import RunningLimits
 from codehub.signals.connection import RedisLink
 from codehub.store.db import connections
 from tests.integration.api.environment import ApiEnvironment, create_workspace, make_environment, serve
 from tests.support.accounts import cheap_passwords
 from tests.support.archive_forgery import plant
+
+pytestmark = pytest.mark.timeout(300)  # each asks every operation, of which there are more and more
 
 AnyCase = schemathesis.Case[Any]
 CHECKS: list[Any] = [

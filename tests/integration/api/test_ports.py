@@ -42,8 +42,14 @@ async def test_ports_have_links_where_the_proxy_reaches_them(environment: ApiEnv
                 "is_ide": False,
                 "url": f"{BASE_URL}/w/{workspace_id}/port/3000/",
             },
-            # The loopback of a container is the container's alone.
-            {"port": 5432, "addresses": ["127.0.0.1"], "process": None, "is_ide": False, "url": None},
+            # The loopback of a container is reached through a tunnel.
+            {
+                "port": 5432,
+                "addresses": ["127.0.0.1"],
+                "process": None,
+                "is_ide": False,
+                "url": f"{BASE_URL}/w/{workspace_id}/port/5432/",
+            },
         ],
         "truncated": False,
         "home": "/home/jovyan",
@@ -128,7 +134,6 @@ def test_the_ide_s_own_port_is_the_workspace_s_link() -> None:
         [LOOPBACK],
         workspace_id=WORKSPACE_ID,
         ide_port=8888,
-        shares_network=True,
         settings=ApiSettings(base_url=BASE_URL),
     )
     assert (port.is_ide, port.url) == (True, f"{BASE_URL}/w/{WORKSPACE_ID}/")
@@ -136,7 +141,5 @@ def test_the_ide_s_own_port_is_the_workspace_s_link() -> None:
 
 def test_with_a_base_domain_a_port_has_an_origin_of_its_own() -> None:
     settings = ApiSettings(base_url="https://hub.example.org:8443", base_domain="ws.example.org")
-    (port,) = merge(
-        [LOOPBACK], workspace_id=WORKSPACE_ID, ide_port=None, shares_network=True, settings=settings
-    )
+    (port,) = merge([LOOPBACK], workspace_id=WORKSPACE_ID, ide_port=None, settings=settings)
     assert port.url == f"https://8888--{WORKSPACE_ID}.ws.example.org:8443/"

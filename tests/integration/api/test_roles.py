@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.integration.api.environment import ApiEnvironment, create_workspace, user_id
-from tests.support.archive_forgery import plant
+from tests.support.archive_forgery import member, plant_tar, tar_of
 from tests.unit.domain.test_ssh_keys import written
 
 WHO = ("nobody", "owner", "other", "admin", "token", "disabled")
@@ -46,6 +46,7 @@ def admins(status: int) -> tuple[int, int, int, int, int, int]:
 
 OPEN = (200,) * 6
 WS = "/api/v1/workspaces/{workspace_id}"
+IN_ARCHIVE = WS + "/archives/{op_id}/{attempt}/files"
 NO_ARCHIVE = {"op_id": str(UUID(int=7)), "attempt": "0" * 32}
 TABLE = [
     Call("GET", "/api/v1/auth/session", everyone(200)),
@@ -74,9 +75,18 @@ TABLE = [
     Call("GET", WS + "/history", mine(200)),
     Call("GET", WS + "/archives", mine(200)),
     Call("GET", WS + "/archives/{op_id}/{attempt}/home.tar.zst", mine(200)),
+    Call("GET", IN_ARCHIVE, mine(200)),
+    Call("GET", IN_ARCHIVE + "/stat", mine(200)),
+    Call("GET", IN_ARCHIVE + "/content", mine(409)),
+    Call("GET", IN_ARCHIVE + "/archive", mine(200)),
+    Call("POST", IN_ARCHIVE + "/put-back", mine(409), {"path": "file"}),  # it sleeps
     Call("GET", WS + "/logs", mine(200)),
     Call("GET", WS + "/ssh", mine(200)),
     Call("POST", WS + "/exec", mine(409), {"argv": ["true"]}),  # it sleeps; one that runs: test_inside
+    Call("GET", WS + "/processes", mine(409)),  # it sleeps; one that runs: test_processes
+    Call("POST", WS + "/processes", mine(409), {"argv": ["true"]}),
+    Call("GET", WS + "/processes/{process_id}/logs", mine(409)),
+    Call("POST", WS + "/processes/{process_id}/kill", mine(409), {}),
     Call("GET", WS + "/files", mine(409)),
     Call("DELETE", WS + "/files", mine(409)),
     Call("GET", WS + "/files/stat", mine(409)),
@@ -87,6 +97,9 @@ TABLE = [
     Call("GET", WS + "/files/archive", mine(409)),
     Call("PUT", WS + "/files/archive", mine(409)),
     Call("GET", WS + "/ports", mine(409)),  # it sleeps; one that runs: test_ports
+    Call("GET", WS + "/shares", mine(200)),
+    Call("PUT", WS + "/shares/{port}", mine(200), {"level": "private", "label": "web"}),
+    Call("DELETE", WS + "/shares/{port}", mine(404)),  # it has none; one that has: test_port_shares
     Call("GET", "/api/v1/images", everyone(200)),
     Call("GET", "/api/v1/limits", everyone(200)),
     Call("GET", "/api/v1/savings", everyone(200)),
@@ -96,6 +109,9 @@ TABLE = [
     Call("GET", "/api/v1/admin/overview", admins(200)),
     Call("GET", "/api/v1/admin/savings", admins(200)),
     Call("GET", "/api/v1/admin/orphans", admins(200)),
+    Call("GET", "/api/v1/admin/findings", admins(200)),
+    Call("GET", "/api/v1/admin/settings", admins(200)),
+    Call("POST", "/api/v1/admin/findings/{workspace_id}/repair", admins(202), {"repair": "return_to_newest"}),
     Call("GET", "/api/v1/admin/audit", admins(200)),
     Call("GET", "/health/live", OPEN),
     Call("GET", "/health/ready", OPEN),
@@ -149,12 +165,14 @@ async def test_who_may_call_what(environment: ApiEnvironment, call: Call) -> Non
     for who, expected in zip(WHO, call.expected, strict=True):
         # A fresh workspace each: what one person did must not answer for the next.
         workspace = await create_workspace(people["token"], f"of ann for {who}")
-        archive = plant(environment.archives, UUID(workspace["id"]), b"archive")
+        archive = plant_tar(environment.archives, UUID(workspace["id"]), tar_of(member("file", size=4)))
         path = call.path.format(
             workspace_id=workspace["id"],
             token_id=uuid4(),
+            process_id="5f0c2a9d1b7e",
             key_id=await added_key(people["token"], who) if "{key_id}" in call.path else None,
             user_id=uuid4(),
+            port=3000,
             op_id=archive.op_id,
             attempt=archive.attempt,
         )
@@ -221,7 +239,7 @@ async def execute(environment: ApiEnvironment, statement: str, **values: Any) ->
         await session.exec(text(statement), values)
 
 
-def _error(operation: str, reason: str, *, terminal: bool) -> str:
+def an_error(operation: str, reason: str, *, terminal: bool) -> str:
     info = {
         "reason": reason,
         "message": "words",
@@ -257,7 +275,7 @@ async def test_who_may_lift_an_error(
             environment,
             "UPDATE workspaces SET error_info = cast(:info as jsonb), home_ctx = cast(:home as jsonb), "
             "observed_status = 'STANDBY' WHERE id = cast(:id as uuid)",
-            info=_error(operation, reason, terminal=terminal),
+            info=an_error(operation, reason, terminal=terminal),
             home="{}" if terminal else GIVEN_UP,
             id=workspace["id"],
         )
@@ -272,7 +290,7 @@ async def test_who_may_lift_an_error(
 async def test_a_start_lifts_an_archiving_error_of_an_older_release(environment: ApiEnvironment) -> None:
     ann = await environment.sign_in("ann")
     workspace = await create_workspace(ann)
-    info = _error("ARCHIVING", "RetryExceeded", terminal=True)
+    info = an_error("ARCHIVING", "RetryExceeded", terminal=True)
     await execute(
         environment,
         "UPDATE workspaces SET error_info = cast(:info as jsonb), observed_status = 'STANDBY'",
@@ -285,7 +303,7 @@ async def test_a_start_lifts_an_archiving_error_of_an_older_release(environment:
 async def test_what_is_broken_and_does_not_run_holds_no_place(environment: ApiEnvironment) -> None:
     ann, admin = await environment.sign_in("ann"), await environment.sign_in("admin")
     broken = [await create_workspace(ann, name, start=True) for name in ("one", "two")]
-    info = _error("RESTORING", "DataLost", terminal=True)
+    info = an_error("RESTORING", "DataLost", terminal=True)
     await execute(environment, "UPDATE workspaces SET error_info = cast(:info as jsonb)", info=info)
     assert (await ann.get("/api/v1/limits")).json()["user"]["used"] == 0
     for name in ("three", "four"):

@@ -3,7 +3,8 @@
 import httpx
 import pytest
 
-from codehub.services.savings import Price
+from codehub.services.savings import MONTH_HOURS, Price
+from codehub.store.workspaces.hours import Hours
 from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace
 from tests.integration.api.test_roles import execute
 
@@ -57,3 +58,5 @@ async def test_a_price_turns_hours_into_money(environment: ApiEnvironment) -> No
         found = (await client.get("/api/v1/savings")).json()
     assert found["currency"] == "KRW"
     assert found["money"] == pytest.approx(found["hours_saved"] / 2, abs=0.01)
+    disk = Price(0.0, "KRW", per_gb_month=10.0)
+    assert disk.of(Hours(existed=100, ran=0, gb_hours=3 * MONTH_HOURS)) == pytest.approx(30.0)

@@ -9,6 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from codehub.api.app import end_streams
+from codehub.api.inside import session
 from codehub.api.inside.endings import ENDING
 from codehub.api.ssh.session import IDENTIFICATION, SESSIONS
 from codehub.services.ssh_host_keys import host_key_seed
@@ -67,7 +68,10 @@ async def test_a_browser_connects_from_our_own_pages_only(
         assert await status_of(url, path, sent) == 403
 
 
-async def test_the_identification_line_comes_before_the_workspace_runs(environment: ApiEnvironment) -> None:
+async def test_the_identification_line_comes_before_the_workspace_runs(
+    environment: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LOOK_SECONDS", 0.2)  # nobody sends news here
     token = await environment.token_client(await environment.sign_in("ann"))
     workspace = await create_workspace(token)
     async with serve(environment.app) as url:

@@ -13,6 +13,7 @@ import pytest
 from asyncssh.public_key import SSHKey
 
 from codehub.api.dependencies import SshGatewayAddress
+from codehub.api.inside import session
 from codehub.api.ssh.gateway.connection import VERSION
 from codehub.api.ssh.gateway.limits import MAX_TRIES, Maxima
 from codehub.api.ssh.session import IDENTIFICATION
@@ -155,7 +156,10 @@ async def test_too_many_keys_end_the_connection(door: Door) -> None:
         await door.connect("ann", *others, key)
 
 
-async def test_the_identification_line_comes_before_the_workspace_runs(door: Door) -> None:
+async def test_the_identification_line_comes_before_the_workspace_runs(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LOOK_SECONDS", 0.2)  # nobody sends news here
     ann, key = await door.person("ann")
     workspace = await create_workspace(ann, "thesis")
     async with await door.connect("ann", key) as connection, asyncio.timeout(SECONDS):

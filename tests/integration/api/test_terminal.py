@@ -4,17 +4,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tests.integration.api.environment import BASE_URL, ApiEnvironment, create_workspace, serve
-from tests.integration.api.test_inside import running, saying
+from tests.integration.api.test_inside import frame, running, saying
 from tests.integration.api.test_roles import WHO, everybody
 from tests.integration.api.test_ssh import UPGRADED, headers_of, status_of
 from tests.support.fake_exec import FakeProcess
 from tests.support.terminal_client import terminal
 
 STOPPED, NO_TUNNEL, TOO_MANY, NO_SHELL, NOT_AVAILABLE = 4001, 4006, 4009, 4010, 4011
-
-
-def frame(kind: bytes, data: bytes = b"") -> bytes:
-    return kind + len(data).to_bytes(3, "big") + data
 
 
 async def test_who_may_open_one(environment: ApiEnvironment) -> None:

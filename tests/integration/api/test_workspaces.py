@@ -45,6 +45,7 @@ async def test_an_answer_is_what_the_description_says(environment: ApiEnvironmen
         "kind": None,
         "awake": None,
         "next": None,
+        "queue": None,
     }
 
 
@@ -208,6 +209,7 @@ async def test_activity_says_who_is_there_and_what_happens_next(
         "kind": None,
         "awake": {"because": "unknown", "since": None, "work": None},
         "next": None,
+        "queue": None,
     }
 
 

@@ -9,11 +9,17 @@ from tests.support.object_stores import S3Server, moto_server, rclone_server
 from tests.support.storage_job import StorageJobEnvironment
 
 
+@pytest.fixture(params=[1, 2], ids=["format1", "format2"])
+def format_version(request: pytest.FixtureRequest) -> int:
+    version: int = request.param
+    return version
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> StorageJobEnvironment:
+def environment(tmp_path: Path, format_version: int) -> StorageJobEnvironment:
     store = tmp_path / "archives"
     store.mkdir()
-    return StorageJobEnvironment(root=tmp_path, archive_url=f"file://{store}")
+    return StorageJobEnvironment(root=tmp_path, archive_url=f"file://{store}", format_version=format_version)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from codehub.archives.swap import BesideVolume, InsideVolume, StagingPlace
+from codehub.archives.swap import BesideVolume, StagingPlace, WithinVolume
 from tests.support.killed_at import killed_before_step
 from tests.support.odd_homes import ODDITIES, SHALLOW, make_odd_home
 from tests.support.storage_job import StorageJobEnvironment
@@ -49,7 +49,7 @@ def clear(path: Path) -> None:
 def place_in(directory: Path, kind: str) -> StagingPlace:
     if kind == "beside":
         return BesideVolume(directory / "volume", staging=directory / "staging")
-    return InsideVolume(directory / "volume")
+    return WithinVolume(directory / "volume")
 
 
 def stage(directory: Path, kind: str, fill: Callable[[Path], None]) -> Path:

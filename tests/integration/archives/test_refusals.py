@@ -74,6 +74,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.parametrize("format_version", [1], indirect=True)
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
 @pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.usefixtures("home")

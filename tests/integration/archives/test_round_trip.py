@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from codehub.archives.keys import OBJECT_NAMES, PACKS
 from tests.support.object_stores import S3Server
 from tests.support.storage_job import StorageJobEnvironment
 from tests.support.trees import (
@@ -20,7 +21,9 @@ from tests.support.trees import (
 
 
 def objects_of(environment: StorageJobEnvironment) -> list[str]:
-    return sorted(path.name for path in (environment.root / "archives").rglob("*") if path.is_file())
+    store = environment.root / "archives"
+    found = (path.relative_to(store) for path in store.rglob("*") if path.is_file())
+    return sorted(path.name for path in found if path.parts[0] != PACKS)
 
 
 def test_every_kind_of_file_comes_back_as_it_was(environment: StorageJobEnvironment) -> None:
@@ -65,17 +68,21 @@ def test_an_empty_home_is_an_archive_too(environment: StorageJobEnvironment) -> 
     assert list(environment.volume.iterdir()) == []
 
 
-def test_through_s3(s3: S3Server, tmp_path: Path) -> None:
+def test_through_s3(s3: S3Server, tmp_path: Path, format_version: int) -> None:
     bucket = s3.new_bucket()
     environment = StorageJobEnvironment(
-        root=tmp_path, archive_url=f"s3://{bucket}/deep/prefix", storage_options=s3.options()
+        root=tmp_path,
+        archive_url=f"s3://{bucket}/deep/prefix",
+        storage_options=s3.options(),
+        format_version=format_version,
     )
     make_every_kind(environment.volume)
     (environment.volume / "large").write_bytes(os.urandom(20 * 1024 * 1024))  # several parts, several ranges
     before = snapshot(environment.volume)
 
     key = environment.archive().key
-    assert sorted(s3.keys(bucket)) == [f"deep/prefix/{key}", f"deep/prefix/{key}.meta"]
+    homes = sorted(each for each in s3.keys(bucket) if not each.startswith(f"deep/prefix/{PACKS}/"))
+    assert homes == [f"deep/prefix/{key}", f"deep/prefix/{key}.meta"]
 
     (environment.volume / "large").unlink()
     environment.restore(key)
@@ -121,14 +128,15 @@ def test_a_real_virtual_environment_works_after_its_return(environment: StorageJ
 
 @pytest.mark.timeout(300)
 def test_a_hundred_thousand_small_files(environment: StorageJobEnvironment) -> None:
-    for folder in range(500):
+    folders = 500 if environment.format_version == 1 else 100
+    for folder in range(folders):
         directory = environment.volume / f"package-{folder % 20}" / f"module-{folder}"
         directory.mkdir(parents=True)
         for number in range(200):
             (directory / f"file_{number}.py").write_bytes(b"%d %d\n" % (folder, number))
     before = snapshot(environment.volume)
     archived = environment.archive().done
-    assert archived["files"] == 100_000
+    assert archived["files"] == 200 * folders
     environment.volume.rename(environment.root / "gone")
     environment.restore(archived["archive_key"])
     assert snapshot(environment.volume) == before
@@ -153,7 +161,8 @@ def test_the_second_archive_of_an_operation_is_the_first(environment: StorageJob
     first = environment.run(order)
     (environment.volume / "file").write_bytes(b"second")
     assert environment.run(order).key == first.key
-    assert objects_of(environment) == ["home.tar.zst", "home.tar.zst.meta"]
+    name = OBJECT_NAMES[environment.format_version]
+    assert objects_of(environment) == [name, f"{name}.meta"]
 
 
 def test_another_operation_makes_another_archive(environment: StorageJobEnvironment) -> None:

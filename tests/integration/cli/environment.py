@@ -26,6 +26,8 @@ from codehub.api.dependencies import (
     SshAccess,
     SshGatewayAddress,
 )
+from codehub.archives.contents_reader import ContentsReader
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import Role
 from codehub.server.control_plane import ControlPlane
 from codehub.server.coordinator_health import CoordinatorHealth
@@ -33,7 +35,6 @@ from codehub.server.inside_access import build_inside_access
 from codehub.server.ssh_access import build_ssh_access
 from codehub.services.passwords import Passwords
 from codehub.services.readiness import Readiness
-from codehub.services.workspaces import RunningLimits
 from codehub.signals.activity import ActivityLog
 from codehub.signals.connection import RedisLink
 from codehub.signals.live import LiveFeed, LivePublisher
@@ -164,6 +165,9 @@ class CliEnvironment:
             live=live,
             runtime=runtime,
             archives=self.control.archives(),
+            contents=ContentsReader(
+                self.control.archives(), index_directory=self.control.data_dir / "indexes"
+            ),
             rate_limit=SharedRateLimit(self.link),
             passwords=self.passwords,
             why_not_ready=Readiness(reading).why_not_ready,

@@ -118,3 +118,21 @@ async def test_a_taken_port_is_said_before_anything_is_woken(
 async def test_what_is_no_port_is_refused(environment: CliEnvironment, ann: Person, text: str) -> None:
     refused = await ann.run("port-forward", "thesis", "--", text)
     assert refused.code == 2, refused.errors
+
+
+async def test_shares_are_listed_labelled_refused_and_taken_back(
+    environment: CliEnvironment, ann: Person
+) -> None:
+    await create(ann, "thesis")
+    assert "No port" in (await ann.run("ws", "shares", "thesis")).errors
+    labelled = await ann.run("ws", "share", "thesis", "3000", "--level", "private", "--label", "the demo")
+    assert labelled.code == 0, labelled.errors
+    assert "open to you (the demo)" in labelled.errors
+    refused = await ann.run("ws", "share", "thesis", "3000")
+    assert refused.code == 1
+    assert "CODEHUB_BASE_DOMAIN" in refused.errors  # an installation with paths only
+    (listed,) = parsed(await ann.run("ws", "shares", "thesis", "--json"))["shares"]
+    assert (listed["port"], listed["label"], listed["level_now"]) == (3000, "the demo", "private")
+    assert "the demo" in (await ann.run("ws", "shares", "thesis")).output
+    assert (await ann.run("ws", "unshare", "thesis", "3000")).code == 0
+    assert (await ann.run("ws", "unshare", "thesis", "3000")).code == 4

@@ -85,7 +85,7 @@ async def test_files_go_both_ways(environment: CliEnvironment, tmp_path: Path) -
     assert returned.read_bytes() == content
 
 
-async def test_host_keys_stay_through_sleep(environment: CliEnvironment) -> None:
+async def test_host_keys_stay_through_sleep_and_archive(environment: CliEnvironment) -> None:
     ann = await environment.signed_in("ann")
     ssh = await plain_ssh(ann)
     for name in ("one", "two"):
@@ -94,8 +94,8 @@ async def test_host_keys_stay_through_sleep(environment: CliEnvironment) -> None
         assert code == 0, errors
     known = {line.split()[0]: line.split()[2] for line in ssh.known_hosts.splitlines()}
     assert len({*known.values()}) == 3, "two workspaces and the gateway"
-    for name in ("one", "two"):
-        assert (await ann.run("ws", "stop", name, "--wait")).code == 0
+    for name, verb in (("one", "stop"), ("two", "archive")):
+        assert (await ann.run("ws", verb, name, "--wait")).code == 0
         code, out, errors = await ssh.run("-o", "StrictHostKeyChecking=yes", *ssh.jump(), name, "echo same")
         assert (code, out) == (0, "same\n"), errors
 
@@ -117,6 +117,8 @@ async def test_a_session_is_a_lease(environment: CliEnvironment) -> None:
         return await connections() == 0
 
     await until(is_open, seconds=SECONDS)
+    used = (await activity.read_many([workspace_id]))[workspace_id]
+    assert used.input_age is not None, "or it would count as untouched after a tab that was touched before"
     process.terminate()
     await process.communicate()
     await until(is_closed, seconds=SECONDS)

@@ -1,14 +1,15 @@
 """``codehub ws …`` and ``codehub admin …`` where nothing moves by itself: words, JSON and exit codes."""
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import Role
-from codehub.services.workspaces import RunningLimits
 from tests.integration.cli.environment import CliEnvironment, Person
-from tests.support.archive_forgery import plant
+from tests.support.archive_forgery import member, plant, plant_tar, tar_of
 from tests.support.instance import Outcome
 
 
@@ -214,6 +215,28 @@ async def test_archives_are_listed_and_downloaded(environment: CliEnvironment, t
     refused = await ann.run("ws", "download", "my thesis", str(tmp_path / "x"), "--archive", second.key)
     assert (refused.code, "not what was archived" in refused.errors) == (1, True)
     assert names_in(tmp_path) == {"home.tar.zst"}, "nothing half is left"
+
+
+async def test_files_of_an_archive_are_listed_and_taken(environment: CliEnvironment, tmp_path: Path) -> None:
+    ann = await environment.signed_in("ann")
+    made = await create(ann, "my thesis")
+    tar = tar_of(member("./notes", tarfile.DIRTYPE), member("./notes/today.md", size=5000))
+    archive = plant_tar(environment.control.data_dir / "archives", UUID(made["id"]), tar)
+    (folder,) = parsed(await ann.run("ws", "files", "my thesis", "--json"))
+    assert (folder["name"], folder["type"]) == ("notes", "directory")
+    assert "today.md" in (await ann.run("ws", "files", "my thesis", "notes", "-a", archive.key)).output
+
+    taken = await ann.run("ws", "take", "my thesis", "notes/today.md", str(tmp_path / "mine.md"))
+    assert taken.code == 0, taken.errors
+    assert read(tmp_path / "mine.md") == bytes(5000)
+    await ann.run("ws", "take", "my thesis", "notes", str(tmp_path / "notes.tar"))
+    with tarfile.open(tmp_path / "notes.tar") as packed:
+        assert packed.getnames() == ["notes", "notes/today.md"]
+    missing = await ann.run("ws", "take", "my thesis", "none", str(tmp_path / "x"))
+    assert (missing.code, "no such file" in missing.errors) == (4, True)
+    asleep = await ann.run("ws", "put-back", "my thesis", "notes/today.md")
+    assert asleep.code != 0
+    assert names_in(tmp_path) == {"mine.md", "notes.tar"}, "nothing half is left"
 
 
 def read(path: Path) -> bytes:

@@ -6,7 +6,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Text, text
 
-from codehub.archives.keys import ArchivePath
+from codehub.archives.keys import ArchivePath, PackPath
+from codehub.archives.listing import BlockWriter
+from codehub.archives.manifest import PackRef, Tail, encode_manifest
 from codehub.archives.store import ArchiveObject, ArchiveStore
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.server.control_plane import ControlPlane
@@ -24,6 +26,12 @@ async def cycles(plane: ControlPlane, *, more: int) -> None:
         return loop.status.ticks >= target
 
     await until(reached, what=f"{more} more cycles of the GC")
+
+
+TERMINAL = (
+    '{"reason": "DataLost", "message": "m", "is_terminal": true, "operation": "NONE",'
+    ' "error_count": 1, "context": {}, "occurred_at": "2026-01-01T00:00:00+00:00"}'
+)
 
 
 def put(environment: ControlEnvironment, key: str, *, meta: bool = True) -> str:
@@ -112,8 +120,7 @@ async def test_an_error_protects_everything(environment: ControlEnvironment, wor
         environment,
         workspace_id,
         "error_info = CAST(:error AS jsonb)",
-        error='{"reason": "DataLost", "message": "m", "is_terminal": true, "operation": "NONE",'
-        ' "error_count": 1, "context": {}, "occurred_at": "2026-01-01T00:00:00+00:00"}',
+        error=TERMINAL,
     )
     async with environment.replica() as plane:
         await gone(environment, debris)
@@ -198,3 +205,98 @@ async def test_a_failed_listing_skips_the_cycle(environment: ControlEnvironment,
         assert is_there(environment, debris)
         store.fail = False
         await gone(environment, debris)
+
+
+def put_generation(
+    environment: ControlEnvironment, workspace_id: UUID, packs: Sequence[str], *, op_id: UUID | None = None
+) -> str:
+    """A manifest in format 2 that names these packs, committed."""
+    path = ArchivePath(workspace_id, op_id or uuid4(), uuid4().hex, 2)
+    pieces, _ = encode_manifest(BlockWriter(), Tail(packs=[PackRef(name, 1) for name in packs]))
+    put(environment, path.key)
+    (environment.data_dir / "archives" / path.key).write_bytes(b"".join(pieces))
+    return path.key
+
+
+def put_pack(environment: ControlEnvironment, workspace_id: UUID, name: str | None = None) -> PackPath:
+    pack = PackPath(workspace_id, name or (uuid4().hex + uuid4().hex))
+    path = environment.data_dir / "archives" / pack.key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    return pack
+
+
+async def test_packs_that_no_manifest_names_go(environment: ControlEnvironment, workspace_id: UUID) -> None:
+    named, unnamed, index = (put_pack(environment, workspace_id, name) for name in (None, None, "index"))
+    stranger = put_pack(environment, uuid4())
+    current = put_generation(environment, workspace_id, [named.name])
+    # As the archiving that made it left the row: its operation has ended, and op_id stays.
+    await set_columns(
+        environment, workspace_id, "archive_key = :key, op_id = :op_id", key=current, op_id=uuid4()
+    )
+    async with environment.replica() as plane:
+        await gone(environment, unnamed.key)
+        await cycles(plane, more=2)
+    assert all(is_there(environment, each.key) for each in (named, index, stranger))
+
+
+async def test_packs_go_after_the_generation_that_named_them(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
+    old, shared = put_pack(environment, workspace_id), put_pack(environment, workspace_id)
+    first = put_generation(environment, workspace_id, [old.name, shared.name])
+    newer = [put_generation(environment, workspace_id, [shared.name]) for _ in range(3)]
+    await set_columns(environment, workspace_id, "archive_key = :key", key=newer[-1])
+    async with environment.replica() as plane:
+        await gone(environment, first)
+        await gone(environment, old.key)
+        await cycles(plane, more=2)
+    assert is_there(environment, shared.key)
+
+
+async def test_a_deleted_workspace_leaves_no_packs(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
+    pack, index = put_pack(environment, workspace_id), put_pack(environment, workspace_id, "index")
+    key = put_generation(environment, workspace_id, [pack.name])
+    await set_columns(environment, workspace_id, "archive_key = :key, deleted_at = now()", key=key)
+    async with environment.replica():
+        for each in (key, pack.key, index.key):
+            await gone(environment, each)
+
+
+@pytest.mark.parametrize("doubt", ["error", "damaged", "newer format", "current not listed"])
+async def test_on_any_doubt_no_pack_of_the_workspace_goes(
+    environment: ControlEnvironment, workspace_id: UUID, doubt: str
+) -> None:
+    unnamed = put_pack(environment, workspace_id)
+    current = put_generation(environment, workspace_id, [])
+    await set_columns(environment, workspace_id, "archive_key = :key", key=current)
+    if doubt == "error":
+        await set_columns(environment, workspace_id, "error_info = CAST(:error AS jsonb)", error=TERMINAL)
+    elif doubt == "damaged":
+        broken = put_generation(environment, workspace_id, [unnamed.name])
+        (environment.data_dir / "archives" / broken).write_bytes(b"CHMANIF2 and no end")
+    elif doubt == "newer format":
+        put(environment, f"{workspace_id}/{uuid4()}/{uuid4().hex}/home.of-tomorrow", meta=False)
+    else:
+        (environment.data_dir / "archives" / current).unlink()
+        (environment.data_dir / "archives" / f"{current}.meta").unlink()
+    other = await environment.create("other", start=False)
+    debris = put_pack(environment, other)
+    async with environment.replica() as plane:
+        await gone(environment, debris.key)
+        await cycles(plane, more=3)
+    assert is_there(environment, unnamed.key)
+
+
+async def test_no_pack_goes_before_its_delay(environment: ControlEnvironment, workspace_id: UUID) -> None:
+    unnamed = put_pack(environment, workspace_id)
+    async with environment.replica(settings=fast_settings(GC_DELAY="3600")) as plane:
+        await cycles(plane, more=3)
+        assert is_there(environment, unnamed.key)
+        async with environment.sessions() as session, session.begin():
+            await session.exec(
+                text("UPDATE archive_orphans SET first_seen_at = first_seen_at - interval '2 hours'")
+            )
+        await gone(environment, unnamed.key)

@@ -13,6 +13,7 @@ from codehub.coordinators.leadership import Leadership
 from codehub.coordinators.observer import Observer
 from codehub.coordinators.ttl_manager import TtlManager
 from codehub.coordinators.wake_signal import CoordinatorHints, WakeSignal
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import DesiredState, ObservedStatus
 from codehub.domain.ttl import UsePolicy
 from codehub.signals.activity import EPOCH_KEY, ActivityLog
@@ -167,6 +168,7 @@ async def test_the_ttl_manager_reads_and_lowers_in_batches(
             wake_signal=WakeSignal(),
             timing=ttl_manager.Timing(batch_size=BATCH),
             policy=UsePolicy(),
+            limits=RunningLimits(),
         )
         first = await manager.tick(None)
         assert (first.seen, first.changed) == (5, 3)

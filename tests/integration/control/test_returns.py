@@ -8,9 +8,10 @@ import pytest
 
 from codehub.archives.keys import parse_archive_key
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import ObservedStatus
 from codehub.services import generations
-from codehub.services.workspaces import Actor, RunningLimits
+from codehub.services.actors import Actor
 from tests.integration.control.test_two_replicas import Pair, pair, settled
 from tests.integration.control.test_walk import read_home, write_home
 from tests.support.control import ControlEnvironment

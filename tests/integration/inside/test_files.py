@@ -1,11 +1,13 @@
 """``scp``, ``sftp``, ``rsync`` and ``git`` move files through ``inside ssh`` byte for byte."""
 
+import asyncio
 import filecmp
 import hashlib
 import os
 import subprocess
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from tests.support.openssh import HOST, OpenSsh
@@ -56,6 +58,57 @@ def test_sftp_does_what_editors_ask_of_it(openssh: OpenSsh, tmp_path: Path) -> N
     assert (tmp_path / "got").read_text() == "one"
     assert (openssh.home / "project/notes").stat().st_mode & 0o777 == 0o600
     assert sorted(os.listdir(openssh.home / "project")) == ["notes", "이름 with spaces"]
+
+
+async def test_sftp_as_jetbrains_ides_use_it(openssh: OpenSsh, tmp_path: Path) -> None:
+    """They upload with times and modes, replace files by renaming over them, and run commands beside it."""
+    (tmp_path / "project/src").mkdir(parents=True)
+    (tmp_path / "project/src/main.py").write_text("print(1)")
+    (tmp_path / "project/run.sh").write_text("true")
+    (tmp_path / "project/run.sh").chmod(0o755)
+    os.utime(tmp_path / "project/src/main.py", (1_600_000_000, 1_600_000_000))
+    async with (
+        asyncio.timeout(90),
+        asyncssh.connect(
+            HOST,
+            proxy_command=[str(openssh.directory / "proxy")],
+            known_hosts=str(openssh.directory / "known_hosts"),
+            username="kim",
+            client_keys=None,
+            agent_path=None,
+            config=None,
+        ) as connection,
+        connection.start_sftp_client() as sftp,
+    ):
+
+        async def mode_of(path: str) -> int | None:
+            return (await sftp.lstat(path)).permissions
+
+        assert await sftp.realpath(".") == str(openssh.home)
+        await sftp.makedirs(".cache/JetBrains/RemoteDev", exist_ok=True)
+        await sftp.put(str(tmp_path / "project"), "project", recurse=True, preserve=True)
+        attributes = await sftp.stat("project/src/main.py")
+        assert (attributes.size, attributes.mtime) == (8, 1_600_000_000)
+        assert await mode_of("project/run.sh") == 0o100755
+        async with sftp.open("project/src/main.py.tmp", "w") as file:
+            await file.write("print(2)  # 이름")
+        await sftp.posix_rename("project/src/main.py.tmp", "project/src/main.py")
+        async with sftp.open("project/src/main.py", "a") as file:
+            await file.write("\n")
+        async with sftp.open("project/src/main.py", "r+") as file:
+            await file.seek(6)
+            await file.write("3")
+        done = await connection.run("cat project/src/main.py", check=True)
+        assert done.stdout == "print(3)  # 이름\n"
+        (openssh.home / "project/src/link").symlink_to("main.py")
+        assert await sftp.readlink("project/src/link") == "main.py"
+        assert await mode_of("project/src/link") == 0o120777
+        assert (await sftp.statvfs(".")).bavail > 0
+        names = {str(entry.filename) for entry in await sftp.readdir("project/src")}
+        assert names - {".", ".."} == {"main.py", "link"}
+        await sftp.rmtree("project")
+        with pytest.raises(asyncssh.SFTPNoSuchFile):
+            await sftp.stat("project")
 
 
 def test_rsync_copies_a_tree_and_then_only_what_changed(openssh: OpenSsh, tmp_path: Path) -> None:

@@ -36,12 +36,14 @@ async def test_ssh_commands_and_files_work_in_any_image(
         await use_from_within(person, thesis=workspace_id, bare=bare_id, directory=tmp_path)
 
 
-async def test_an_image_that_cannot_bring_it_is_told(
+async def test_an_image_that_cannot_bring_it_is_told_and_stops_no_workspace(
     environment: KubernetesEnvironment, tmp_path: Path
 ) -> None:
     require_inside()
     settings = {**product_variables(environment), "CODEHUB_KUBERNETES_INSIDE_IMAGE": image("tiny")}
     async with codehub_up(tmp_path / "data", **settings) as instance, Person.admin(instance.url) as person:
-        workspace_id = await person.create("thesis", image="tiny")
-        found = await person.until_status(workspace_id, "error", seconds=120)
-        assert "CODEHUB_KUBERNETES_INSIDE_IMAGE" in json.dumps(found)
+        workspace_id = await person.running("thesis", image="tiny")
+        path = f"/api/v1/workspaces/{workspace_id}/files/stat"
+        answer = await person.client.get(path, params={"path": "."}, timeout=60)
+        assert answer.status_code >= 500
+        assert "CODEHUB_KUBERNETES_INSIDE_IMAGE" in answer.text

@@ -1,8 +1,9 @@
 """Ports of the proxy, in memory: what a test says is who may do what, and what happened is written down."""
 
 import asyncio
+import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -47,6 +48,7 @@ class FakeDirectory:
         self.ports: set[tuple[UUID, int]] = set()  # those that workspaces listen on themselves
         # Which socket listens at an address, as the runtime would say: the same one at each, all the time.
         self.listening: Callable[[UUID, TcpAddress], Hashable | None] = lambda _, address: address
+        self.tunnels: Callable[[int], Awaitable[socket.socket | None]] = _no_tunnel
         self.gate: asyncio.Event | None = None  # holds every lookup while it is set and clear
         self.broken = False
 
@@ -85,6 +87,10 @@ class FakeDirectory:
     async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
         return self.listening(workspace_id, address)
 
+    async def tunnel(self, workspace_id: UUID, port: int) -> socket.socket | None:
+        self.calls["tunnel"] += 1
+        return await self.tunnels(port)
+
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         self.wakes.append((workspace_id, principal.user_id))
         return self.outcome
@@ -100,6 +106,10 @@ class FakeDirectory:
             raise ConnectionError("the database is away")
         if self.gate is not None:
             await self.gate.wait()
+
+
+async def _no_tunnel(_: int) -> socket.socket | None:
+    return None
 
 
 def _typed(fields: dict[str, Any]) -> dict[str, Any]:

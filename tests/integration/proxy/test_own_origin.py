@@ -188,12 +188,12 @@ async def test_the_limit_page_there_cannot_stop_anything_itself(environment: Pro
     environment.directory.outcome = WakeOutcome(WakeResult.LIMIT, (running,), allowed=1)
     there = await ask(environment, host_of(environment), "/", *NAVIGATE, cookie=cookie)
     assert there.status == 502
-    assert b"data-stop" not in there.body
+    assert b"data-instead" not in there.body
     here = f"/_codehub/limit/{environment.workspace.id}"
     assert f"{HUB}{here}".encode() in there.body
     hub = await ask(environment, b"hub.localhost:8000", here, *NAVIGATE, cookie=f"codehub_session={SESSION}")
     assert hub.status == 502
-    assert f'data-stop="{running.id}"'.encode() in hub.body
+    assert f'data-instead="{running.id}"'.encode() in hub.body
     environment.directory.outcome = WakeOutcome(WakeResult.WAKING)
     woken = await ask(
         environment, b"hub.localhost:8000", here, *NAVIGATE, cookie=f"codehub_session={SESSION}"

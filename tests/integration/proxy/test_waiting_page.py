@@ -5,12 +5,13 @@ import json
 import re
 import shutil
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.async_api import BrowserContext, async_playwright, expect
+from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 from codehub.domain.waking import Phase, RunningWorkspace, WakeOutcome, WakeResult
-from tests.integration.proxy.conftest import MakeEnvironment
+from tests.integration.proxy.conftest import MakeEnvironment, ProxyEnvironment
 from tests.integration.proxy.fakes import SESSION
 from tests.integration.proxy.raw import Received, ok, replies
 from tests.support.waiting import until
@@ -20,6 +21,11 @@ pytestmark = pytest.mark.needs_browser
 expect.set_options(timeout=30_000)  # the machine may be busy
 
 PAGE = ok(b"<!doctype html><title>IDE</title><h1>the editor</h1>", b"Content-Type: text/html")
+
+IDLE = {
+    "last_access_at": (datetime.now(UTC) - timedelta(hours=3)).isoformat(),
+    "activity": {"connections": 0, "awake": None, "last_seen_at": None},
+}
 
 
 @pytest.fixture
@@ -33,27 +39,33 @@ async def browser() -> AsyncIterator[BrowserContext]:
 
 
 class Events:
-    """The API's event stream of one workspace, and its stop call."""
+    """The API's event stream of one workspace, the workspaces it shows, and what it is asked for."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[dict[str, object]] = asyncio.Queue()  # without status: news of progress
-        self.stopped: list[bytes] = []
+        self.asked: list[tuple[str, object]] = []
         self.output = b""
 
     async def serve(self, received: Received, _: object, writer: asyncio.StreamWriter) -> None:
         if received.line.split(b" ")[1].endswith(b"/logs"):
             writer.write(ok(self.output, b"Content-Type: text/plain"))
             return
+        path = received.line.split(b" ")[1].decode()
         if received.line.startswith(b"POST"):
-            self.stopped.append(received.line.split(b" ")[1])
+            self.asked.append((path, json.loads(received.body or b"null")))
             writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}")
+            return
+        if not path.endswith("/events"):
+            writer.write(ok(json.dumps(IDLE).encode(), b"Content-Type: application/json"))
             return
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         while True:
             news = await self.queue.get()
-            kind = b"state_changed" if "status" in news else b"progress"
+            kind = (
+                b"state_changed" if "status" in news else b"activity" if "activity" in news else b"progress"
+            )
             event = b"event: %b\ndata: %b\n\n" % (kind, json.dumps(news).encode())
             writer.write(b"%x\r\n%b\r\n" % (len(event), event))
             await writer.drain()
@@ -140,23 +152,58 @@ async def test_it_says_when_the_workspace_went_back_to_sleep(
     assert len(environment.directory.wakes) == 2
 
 
-async def test_stopping_another_one_makes_room(
-    make_environment: MakeEnvironment, browser: BrowserContext
-) -> None:
+@pytest.fixture
+async def at_the_limit(
+    make_environment: MakeEnvironment,
+) -> tuple[ProxyEnvironment, "Events", RunningWorkspace]:
     events = Events()
     environment = await make_environment(
         api=events.serve, target={"phase": Phase.ASLEEP, "status": "standby"}
     )
     beta = RunningWorkspace(environment.directory.add().id, "beta")
     environment.directory.outcome = WakeOutcome(WakeResult.LIMIT, (beta,), allowed=1)
+    return environment, events, beta
+
+
+async def opened(environment: ProxyEnvironment, browser: BrowserContext) -> Page:
     origin = f"http://127.0.0.1:{environment.server.port}"
     await browser.add_cookies([{"name": "codehub_session", "value": SESSION, "url": origin}])
     page = await browser.new_page()
     await page.goto(f"{origin}/w/{environment.workspace.id}/")
-    await page.get_by_role("button", name="Stop beta").click()
-    await expect(page.locator("button[data-stop]")).to_have_text("Stopping…")
-    await events.queue.put({"id": str(beta.id), "progress": 10, "operation": "STOPPING"})  # not over yet
+    return page
+
+
+async def test_another_one_gives_its_place(
+    at_the_limit: tuple[ProxyEnvironment, "Events", RunningWorkspace], browser: BrowserContext
+) -> None:
+    environment, events, beta = at_the_limit
+    page = await opened(environment, browser)
+    await expect(page.locator(".idle")).to_have_text("idle for 3 h")
     environment.directory.outcome = WakeOutcome(WakeResult.WAKING)
-    await events.queue.put({"status": "standby", "desired_state": "STANDBY"})
+    await page.get_by_role("button", name="Put beta to sleep and start this one").click()
     await expect(page.locator("h1")).to_have_text("Opening your workspace")
-    assert events.stopped == [f"/api/v1/workspaces/{beta.id}/stop".encode()]
+    (asked,) = events.asked
+    assert asked == (
+        f"/api/v1/workspaces/{environment.workspace.id}/start",
+        {"instead_of": str(beta.id), "queue": True},
+    )
+
+
+async def test_somebody_who_waits_in_line_is_told_where_they_stand(
+    at_the_limit: tuple[ProxyEnvironment, "Events", RunningWorkspace], browser: BrowserContext
+) -> None:
+    environment, events, _ = at_the_limit
+    page = await opened(environment, browser)
+    environment.directory.outcome = WakeOutcome(WakeResult.QUEUED)
+    await page.get_by_role("button", name="Wait in line").click()
+    await expect(page.locator("h1")).to_have_text("Waiting for a running place")
+    assert events.asked == [(f"/api/v1/workspaces/{environment.workspace.id}/start", {"queue": True})]
+    queue = {"place": 3, "limit": "limit_global", "since": "2030-01-01T00:00:00Z", "estimated_seconds": 300}
+    await events.queue.put({"activity": {"queue": queue}})
+    await expect(page.locator("#doing")).to_have_text("Number 3 in line")
+    await expect(page.locator("#percent")).to_have_text("about 5 min")
+    await events.queue.put({"activity": {"queue": queue | {"place": 1, "estimated_seconds": None}}})
+    await expect(page.locator("#doing")).to_have_text("You are next in line")
+    environment.directory.change(environment.workspace.id, phase=Phase.WAKING, status="starting")
+    await events.queue.put({"status": "standby", "desired_state": "RUNNING", "queued_at": None})
+    await expect(page.locator("h1")).to_have_text("Opening your workspace")

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from codehub.store.schema import migrate
+from codehub.store import migrate
 from tests.support.instance import Outcome, codehub, codehub_up
 
 pytestmark = pytest.mark.timeout(240)

@@ -9,10 +9,12 @@ import asyncpg
 import pytest
 from sqlalchemy import Text, text
 
+from codehub.domain.limits import RunningLimits
 from codehub.services import workspaces
+from codehub.services.actors import Actor
 from codehub.services.errors import LimitReached
 from codehub.services.intent_batcher import AT_ONCE, IntentBatcher
-from codehub.services.workspaces import Actor, RunningLimits, WorkspaceValues
+from codehub.services.workspaces import WorkspaceValues
 from codehub.store.db.session import Session, Sessions
 from codehub.store.db.typed_text import typed_text
 from codehub.store.errors import NameTaken, is_outage

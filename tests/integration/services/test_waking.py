@@ -5,11 +5,11 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Text
 
+from codehub.domain.limits import RunningLimits
 from codehub.domain.states import DesiredState
 from codehub.domain.waking import ErrorNote, WakeResult
 from codehub.services.identity import Identities
 from codehub.services.waking import WakeService
-from codehub.services.workspaces import RunningLimits
 from codehub.store.db.session import Session, Sessions
 from codehub.store.db.typed_text import typed_text
 from tests.integration.store.factory import an_error, make_user, make_workspace, view

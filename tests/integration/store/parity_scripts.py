@@ -242,7 +242,15 @@ def _takes_a_place(each: UUID, desired: DesiredState) -> Script:
 LIMITS: dict[str, Script] = {
     "takes a place": _takes_a_place(AT_REST, DesiredState.RUNNING),
     "gives one back": _takes_a_place(AT_REST, DesiredState.PENDING),
-    "counts": (call("running_of", OWNER), commit),
+    "waits for one": (call("lock_limits"), call("set_queued", AT_REST, queued=True), commit),
+    "waits no more": (call("find_locked", AT_REST), call("set_queued", AT_REST, queued=False), commit),
+    "admits": (
+        call("lock_limits"),
+        call("load_start_queue"),
+        call("set_desired", AT_REST, DesiredState.RUNNING),
+        commit,
+    ),
+    "counts": (call("running_of", OWNER), call("load_start_queue"), commit),
 }
 
 ORPHANS: dict[str, Script] = {

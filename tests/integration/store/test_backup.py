@@ -13,12 +13,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from codehub.store import migrate
 from codehub.store.backup.dump import dump, parents_first
 from codehub.store.backup.file import BackupUnusable
 from codehub.store.backup.load import DatabaseInUse, restore, try_restore
 from codehub.store.db import connections
 from codehub.store.db.session import Session
-from codehub.store.schema import migrate
 from tests.integration.store.factory import make_user, make_workspace
 
 TABLES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"

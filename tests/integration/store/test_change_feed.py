@@ -44,6 +44,7 @@ VISIBLE: dict[str, Any] = {
     "archive_ttl_seconds": 86401,
     "awake_until": THEN,
     "restore_from": {"archive_key": "key", "created_at": "2030-01-01T00:00:00+00:00"},
+    "queued_at": THEN,
 }
 HIDDEN: dict[str, Any] = {
     "last_access_at": THEN,

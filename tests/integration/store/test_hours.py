@@ -37,14 +37,17 @@ async def write_timeline(
     )
     await session.exec(text("ALTER TABLE workspaces ENABLE TRIGGER USER"))
     await session.exec(text("DELETE FROM workspace_events WHERE workspace_id = :id"), {"id": workspace_id})
+    before = None
     for at, status in changes:
         await session.exec(
             text(
                 "INSERT INTO workspace_events (workspace_id, version, at, changes) VALUES (:id, 1, :at,"
-                " jsonb_build_object('observed_status', jsonb_build_array('X', CAST(:status AS text))))"
+                " jsonb_build_object('observed_status',"
+                " jsonb_build_array(CAST(:before AS text), CAST(:status AS text))))"
             ),
-            {"id": workspace_id, "at": hour(at), "status": status},
+            {"id": workspace_id, "at": hour(at), "status": status, "before": before},
         )
+        before = status
         await session.exec(  # what else happens to a workspace does not matter
             text(
                 "INSERT INTO workspace_events (workspace_id, version, at, changes) VALUES (:id, 1, :at, '{}')"
@@ -82,6 +85,39 @@ async def test_a_timeline(
     await write_timeline(session, workspace_id, changes, deleted=deleted)
     assert await add_up(session, owner_id=owner, since=MONTH, until=hour(100)) == expected
     assert await add_up(session, owner_id=None, since=MONTH, until=hour(100)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "deleted", "gb_hours"),
+    [
+        pytest.param([(0, "PENDING")], None, 0, id="new: nothing was archived"),
+        pytest.param([(0, "RUNNING"), (10, "STANDBY")], None, 0, id="asleep: its home is on a disk"),
+        pytest.param([(0, "STANDBY"), (40, "PENDING")], None, 180, id="archived"),
+        pytest.param([(0, "STANDBY"), (40, "PENDING"), (50, "STANDBY")], None, 30, id="and restored"),
+        pytest.param([(-9, "STANDBY"), (-5, "PENDING")], None, 300, id="archived before"),
+        pytest.param([(0, "STANDBY"), (40, "PENDING")], 60, 60, id="until it was deleted"),
+    ],
+)
+async def test_gigabytes_on_no_disk(
+    session: Session, changes: list[tuple[float, str]], deleted: float | None, gb_hours: float
+) -> None:
+    owner = await make_user(session, "ann")
+    workspace_id = await make_workspace(
+        session, owner, home_ctx={"sizes": {"bytes": 1_000_000_000, "home_bytes": 3_000_000_000}}
+    )
+    await write_timeline(session, workspace_id, changes, deleted=deleted)
+    found = await add_up(session, owner_id=owner, since=MONTH, until=hour(100))
+    assert found.gb_hours == pytest.approx(gb_hours)
+
+
+async def test_gigabytes_that_are_archived_now(session: Session) -> None:
+    owner = await make_user(session, "ann")
+    sizes = {"sizes": {"bytes": 1_000_000_000}}  # by an older release: the size of the archive is known alone
+    archived = {"archive_key": "key", "home_ctx": sizes}
+    await make_workspace(session, owner, observed_status="PENDING", **archived)
+    await make_workspace(session, owner, observed_status="STANDBY", **archived)
+    found = await add_up(session, owner_id=owner, since=MONTH, until=datetime.now(UTC) + timedelta(days=400))
+    assert found.gb_archived == 1.0
 
 
 async def test_of_one_person_and_of_everybody(session: Session) -> None:

@@ -9,9 +9,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
+from codehub.store import migrate
 from codehub.store.db.connections import one_connection_engine
 from codehub.store.errors import DatabaseNewer
-from codehub.store.schema import migrate
 from codehub.store.schema.tables import metadata
 
 

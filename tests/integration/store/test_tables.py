@@ -18,6 +18,7 @@ WRITERS = {
         "active_until",
         "busy",
         "restore_from",
+        "queued_at",
         "deleted_at",
     },
     Writer.OBSERVER: {"observed_status", "health_status", "observed_at"},

@@ -43,12 +43,17 @@ class Databases:
     url: str = ""
     python_holes: dict[str, dict[str, Any]] = field(default_factory=dict)
     npm_holes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    go_holes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked_go: set[tuple[str, str]] = field(default_factory=set)
     asked_python: set[tuple[str, str]] = field(default_factory=set)
     asked_npm: set[tuple[str, str]] = field(default_factory=set)
     broken: bool = False
 
     def answer_osv(self, query: dict[str, Any]) -> dict[str, Any]:
         name = query["package"]["name"]
+        if query["package"]["ecosystem"] == "Go":
+            self.asked_go.add((name, query["version"]))
+            return {"vulns": [self.go_holes[name]]} if name in self.go_holes else {}
         self.asked_python.add((name, query["version"]))
         return {"vulns": [self.python_holes[name]]} if name in self.python_holes else {}
 
@@ -114,7 +119,7 @@ async def make_audit(osv: str, registry: str) -> tuple[int, str, str]:
 def locked_python() -> set[tuple[str, str]]:
     """Every pin of every file git has, for whatever Python or system."""
     listed = subprocess.run(
-        ["git", "ls-files", "requirements/*.txt", "*/requirements.txt"],
+        ["git", "ls-files", "requirements/*.txt", "*/requirements.txt", "src/*/ides/*.txt"],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -142,6 +147,8 @@ async def test_without_a_hole_it_has_asked_about_everything(databases: Databases
     assert "PostgreSQL" in said
     assert databases.asked_python == locked_python()
     assert databases.asked_npm == locked_npm()
+    asked_go = {name for name, _ in databases.asked_go}
+    assert {"stdlib", "golang.org/x/crypto", "golang.org/x/sys", "github.com/pkg/sftp"} <= asked_go
 
 
 async def test_a_hole_of_each_kind_is_named(databases: Databases) -> None:
@@ -162,6 +169,7 @@ async def test_a_hole_of_each_kind_is_named(databases: Databases) -> None:
     assert "No known holes" not in said
 
     databases.python_holes.clear()
+    databases.go_holes["golang.org/x/crypto"] = {"id": "GO-test-0003", "summary": "Opens every door"}
     databases.npm_holes["react"] = {
         "id": 1,
         "url": "https://github.com/advisories/GHSA-test-0002",
@@ -174,6 +182,7 @@ async def test_a_hole_of_each_kind_is_named(databases: Databases) -> None:
     assert (
         "web: react <999.0.0: Forgets its state (https://github.com/advisories/GHSA-test-0002)" in complaints
     )
+    assert "GO-test-0003: Opens every door" in complaints
     assert "uvicorn" not in complaints
     assert "No known holes" not in said
 
@@ -185,6 +194,7 @@ async def test_a_database_that_is_away_is_no_all_clear(databases: Databases) -> 
         code, said, complaints = await make_audit(f"{away}/osv", databases.url)
         assert code != 0
         assert "Python packages were NOT audited, the database gave no answer" in complaints
+        assert "Go packages were NOT audited, the database gave no answer" in complaints
         assert "Connection refused" in complaints
         assert "JavaScript packages were NOT" not in complaints
         assert "No known holes" not in said
@@ -203,4 +213,5 @@ async def test_a_database_that_answers_nonsense_is_no_all_clear(databases: Datab
     assert code != 0
     assert "Python packages were NOT audited" in complaints
     assert "JavaScript packages were NOT audited" in complaints
+    assert "Go packages were NOT audited" in complaints
     assert "No known holes" not in said

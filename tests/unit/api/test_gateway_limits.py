@@ -2,7 +2,9 @@
 
 from uuid import uuid4
 
-from codehub.api.ssh.gateway.limits import ConnectionLimits, Maxima
+import pytest
+
+from codehub.api.ssh.gateway.limits import MAX_PACED, ConnectionLimits, Maxima
 from codehub.kit.addresses import AddressSet
 
 MAXIMA = Maxima(strangers_of_address=2, strangers=5, of_person=2, all=7)
@@ -54,3 +56,20 @@ def test_there_is_a_limit_for_all_together() -> None:
         assert some.arrives("192.0.2.1")
         some.signs_in("192.0.2.1", uuid4())
     assert some.arrives("192.0.2.1") is False
+
+
+def test_those_of_an_address_that_come_fast_wait_for_their_turn() -> None:
+    maxima = Maxima(at_once=3, each_second=10.0)
+    some = ConnectionLimits(trusted=AddressSet(["10.0.0.0/8"]), maxima=maxima)
+    turns = [some.turn_of("192.0.2.1", 100.0) for _ in range(6)]
+    assert turns == pytest.approx([0, 0, 0, 0.1, 0.2, 0.3])
+    assert some.turn_of("192.0.2.2", 100.0) == 0, "somebody else"
+    assert [some.turn_of("10.1.2.3", 100.0) for _ in range(6)] == [0] * 6, "a load balancer"
+    assert some.turn_of("192.0.2.1", 101.0) == 0, "a second later"
+
+
+def test_addresses_are_forgotten() -> None:
+    some = ConnectionLimits(trusted=AddressSet([]))
+    for number in range(5000):
+        some.turn_of(f"10.0.{number // 256}.{number % 256}", float(number))
+    assert len(some._paced) <= MAX_PACED

@@ -93,8 +93,8 @@ def test_damage_is_lost_data(raw: bytes) -> None:
 
 
 def test_a_newer_format_is_not_lost_data() -> None:
-    with pytest.raises(EffectError, match="format version 2") as caught:
-        parse_meta(changed(format_version=2), key="k")
+    with pytest.raises(EffectError, match="format version 3") as caught:
+        parse_meta(changed(format_version=3), key="k")
     assert caught.value.reason is not Reason.DATA_LOST
 
 

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from codehub.cli.answers import CoordinatorReport
 from codehub.cli.explaining import account_of
+from codehub.cli.words import status_words
 from tests.unit.cli.samples import NOW, activity, entry, error, in_, workspace
 
 
@@ -57,6 +58,19 @@ def test_a_start_that_waits_for_a_node() -> None:
     )
     account = account_of(waiting, history=[], report=report(), now=NOW)
     assert account.facts["doing"].endswith("for 14 s. Waiting for a node: 2 Insufficient memory.")
+
+
+def test_a_start_that_waits_for_its_ide() -> None:
+    waiting = workspace(
+        status="starting",
+        operation="STARTING",
+        op_started_at=in_(-14),
+        waiting_for="installing VS Code 42 %",
+        progress=None,
+    )
+    account = account_of(waiting, history=[], report=report(), now=NOW)
+    assert account.facts["doing"].endswith("for 14 s, installing VS Code 42 %")
+    assert status_words(waiting) == "starting, installing VS Code 42 %"
 
 
 def test_an_error() -> None:

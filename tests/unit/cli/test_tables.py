@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from codehub.cli.admin import leaders_table, orphans_table
+from codehub.cli.admin import findings_table, leaders_table, orphans_table
 from codehub.cli.archives import archives_table
 from codehub.cli.history import lines_table
 from codehub.cli.users import users_table
@@ -74,6 +74,19 @@ def orphans() -> Table:
     return orphans_table([cast(Any, kept)], now=NOW)
 
 
+def findings() -> Table:
+    broken = {
+        "kind": "archiving_given_up",
+        "subject": LONG,
+        "workspace_id": "01a1ed24-ce21-7f58-9a44-3f881140ab98",
+        "name": LONG,
+        "owner": UNBROKEN,
+        "since": in_(-70_980),
+        "repairs": ["return_to_newest", "recover"],
+    }
+    return findings_table([cast(Any, broken)], now=NOW)
+
+
 def users() -> Table:
     people = [
         UserRecord(
@@ -99,6 +112,7 @@ TABLES = {
     "ws history": history,
     "admin overview": leaders,
     "admin orphans": orphans,
+    "admin findings": findings,
     "user list": users,
 }
 

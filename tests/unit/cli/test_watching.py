@@ -13,6 +13,10 @@ from tests.unit.cli.samples import error, workspace
     [
         ({}, WatchOutcome.CONVERGED),
         ({"desired_state": "STANDBY"}, None),
+        (
+            {"desired_state": "STANDBY", "observed_status": "STANDBY", "queued_at": "2025-01-01T12:00:00Z"},
+            None,
+        ),
         ({"operation": "STOPPING", "status": "stopping"}, None),
         ({"error_info": error(is_terminal=False)}, WatchOutcome.CONVERGED),
         ({"status": "error", "error_info": error()}, WatchOutcome.FAILED),

@@ -23,6 +23,11 @@ ARCHIVED = {
 }
 
 
+def in_line(place: int, limit: str, seconds: int | None) -> dict[str, Any]:
+    queue = {"place": place, "limit": limit, "since": in_(-60), "estimated_seconds": seconds}
+    return {"queued_at": in_(-60), "activity": activity(next=None, queue=queue)}
+
+
 def given_up() -> Any:
     """Archiving stumbled over a file, and is tried again in an hour."""
     context = {"code": "HOME_NOT_ARCHIVABLE", "files": ["a/locked"], "next_try_at": in_(3600)}
@@ -64,6 +69,12 @@ def test_ages_and_sizes() -> None:
         ({}, "sleeps in 4 min"),
         ({"activity": activity(next={"to": "STANDBY", "at": in_(-3), "why": ""})}, "sleeps any moment"),
         ({"activity": activity(next=None, connections=2)}, "awake while in use"),
+        ({**ASLEEP, **in_line(2, "limit_global", 300)}, "number 2 in line, about 5 min"),
+        ({**ASLEEP, **in_line(1, "limit_global", None)}, "next in line"),
+        (
+            {**ASLEEP, **in_line(1, "limit_user", None)},
+            "in line, starts when another one of its owner's sleeps",
+        ),
         (
             {"activity": activity(next=FAR, awake={"because": "open", "since": in_(-5)})},
             "open in a window and in use",
@@ -82,7 +93,7 @@ def test_ages_and_sizes() -> None:
         ),
         (
             {"activity": activity(next=FAR, awake=busy("job", "make"))},
-            "kept awake: make in a terminal for 2 h",
+            "kept awake: make at work for 2 h",
         ),
         (
             {"activity": activity(next=FAR, awake=busy("later release"))},

@@ -1,12 +1,22 @@
 """Which archives may go: each protection, and everything that lifts or refuses one."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from codehub.domain.retention import Owner, Protection, Sorted, StoredAttempt, may_delete, sort_archives
+from codehub.domain.retention import (
+    Owner,
+    Protection,
+    Sorted,
+    StoredAttempt,
+    Thinning,
+    may_delete,
+    may_sweep_packs_of,
+    sort_archives,
+)
 
 from .builders import NOW
 
@@ -54,6 +64,35 @@ class TestProtected:
         mine = [attempt(1), attempt(2), attempt(3, committed=False)]
         found = sort(mine, owner(in_error=True))
         assert found.protected == {one.key: Protection.ERROR for one in mine}
+
+    def test_the_newest_of_each_day_and_week(self) -> None:
+        mine = {age: attempt(age) for age in range(40)}
+        later = replace(mine[5], key="later", stored_at=mine[5].stored_at + timedelta(minutes=1))
+        of = owner(archive_key=mine[0].key)
+
+        def kept(thinning: Thinning, keep: int = 0) -> set[str]:
+            attempts = [*mine.values(), later]
+            found = sort_archives(attempts, {of.id: of}, keep_generations=keep, thinning=thinning)
+            assert len(found.protected) + len(found.orphans) == len(attempts)
+            return {key for key, why in found.protected.items() if why is Protection.THINNED}
+
+        assert kept(Thinning()) == set()
+        # Of the day with two, the later one; the current one is kept for a better reason.
+        assert kept(Thinning(days=6)) == {mine[age].key for age in (1, 2, 3, 4)} | {"later"}
+        assert kept(Thinning(days=6), keep=3) == {mine[age].key for age in (3, 4)} | {"later"}
+        weeks = {each.stored_at.isocalendar()[:2] for each in mine.values()}
+        assert len(kept(Thinning(weeks=4))) == 3
+        assert len(kept(Thinning(weeks=100))) == len(weeks) - 1
+
+    def test_days_without_an_archive_use_up_no_place(self) -> None:
+        mine = [attempt(age) for age in (100, 200, 300)]
+        found = sort_archives(mine, {WORKSPACE: owner()}, keep_generations=0, thinning=Thinning(days=2))
+        assert found.protected == {one.key: Protection.THINNED for one in mine[:2]}
+
+    def test_deletion_lifts_this_too(self) -> None:
+        thinning = Thinning(days=9, weeks=9)
+        of = owner(deleted=True)
+        assert sort_archives([attempt(1)], {of.id: of}, keep_generations=3, thinning=thinning).protected == {}
 
     def test_the_newest_generations(self) -> None:
         mine = [attempt(age) for age in (5, 1, 4, 2, 3)]
@@ -135,3 +174,17 @@ def test_what_belongs_to_nobody_here_is_left_alone() -> None:
 )
 def test_an_orphan_goes_when_seen_before_and_long_enough_ago(first_seen_at: Any, goes: bool) -> None:
     assert may_delete(first_seen_at=first_seen_at, now=NOW, delay=DELAY) is goes
+
+
+@pytest.mark.parametrize(
+    ("fields", "may"),
+    [
+        ({"op_id": OTHER}, True),  # op_id stays after an operation has ended
+        ({"in_operation": True}, False),
+        ({"in_error": True}, False),
+        ({"deleted": True, "in_error": True}, True),
+        ({"deleted": True, "in_operation": True}, False),
+    ],
+)
+def test_packs_are_swept_unless_an_operation_may_name_them(fields: dict[str, Any], may: bool) -> None:
+    assert may_sweep_packs_of(owner(**fields)) is may

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from codehub.runtimes.kubernetes import access
-from codehub.runtimes.kubernetes.access import AccessError, Command, TokenFile, find_access
+from codehub.runtimes.kubernetes.access import AccessError, CredentialCommand, TokenFile, find_access
 
 
 def kubeconfig(folder: Path, *, user: dict[str, Any] | None = None, **cluster: Any) -> str:
@@ -57,11 +57,13 @@ async def test_a_command_runs_again_before_its_token_expires(tmp_path: Path) -> 
         "print(json.dumps({'status': {'token': f'{os.environ[\"WHO\"]}-{n}', 'expirationTimestamp': sys.argv[2]}}))"
     )
 
-    def command(expires_at: datetime) -> Command:
+    def command(expires_at: datetime) -> CredentialCommand:
         counter.write_text("")
         arguments = ["-c", script, str(counter), expires_at.isoformat()]
         env = [{"name": "WHO", "value": "me"}]
-        return Command({"apiVersion": "v1", "command": sys.executable, "args": arguments, "env": env})
+        return CredentialCommand(
+            {"apiVersion": "v1", "command": sys.executable, "args": arguments, "env": env}
+        )
 
     lasting = command(datetime.now(UTC) + timedelta(hours=1))
     assert [await lasting.token(), await lasting.token()] == ["me-1", "me-1"]
@@ -72,13 +74,13 @@ async def test_a_command_runs_again_before_its_token_expires(tmp_path: Path) -> 
 
 
 async def test_a_command_that_fails_is_quoted() -> None:
-    wrong = Command(
+    wrong = CredentialCommand(
         {"apiVersion": "v1", "command": sys.executable, "args": ["-c", "raise SystemExit('sign in')"]}
     )
     with pytest.raises(AccessError, match="sign in"):
         await wrong.token()
     with pytest.raises(AccessError, match="cannot run"):
-        await Command({"apiVersion": "v1", "command": "/no/such/command"}).token()
+        await CredentialCommand({"apiVersion": "v1", "command": "/no/such/command"}).token()
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,17 @@ def test_a_patch_adds_what_has_no_setting_and_takes_nothing_of_ours() -> None:
     assert [each["name"] for each in pod["spec"]["volumes"]] == ["home", "cache"]
 
 
+def test_an_images_own_patch_comes_after_that_of_the_settings() -> None:
+    entry = {"image": "gpu:1", "pod_patch": {"spec": {"nodeSelector": {"pool": "gpu"}}}}
+    (image,) = parse_catalogue(json.dumps({"gpu": entry})).values()
+    settings = replace(SETTINGS, pod_patch={"spec": {"nodeSelector": {"pool": "cheap", "zone": "a"}}})
+    order = Order(WS, FencingToken(7, 2), "gpu", {}, ResourceLimits())
+    pod = workspace_pod(order, image=image, names=NAMES, settings=settings)
+    assert pod["spec"]["nodeSelector"] == {"pool": "gpu", "zone": "a"}
+    with pytest.raises(ValueError, match="pod_patch must be an object"):
+        parse_catalogue(json.dumps({"gpu": {"image": "gpu:1", "pod_patch": []}}))
+
+
 def test_merging_like_kubectl() -> None:
     before = {"a": {"b": 1, "c": 2}, "env": [{"name": "x", "value": "1"}], "args": ["1"], "gone": 1}
     patch = {"a": {"b": 3}, "env": [{"name": "y"}, {"name": "x", "value": "2"}], "args": ["2"], "gone": None}

@@ -121,13 +121,15 @@ def test_strangers_on_a_home() -> None:
 
 def terminated(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
     state = {"terminated": {"exitCode": code, "reason": reason, "message": message}}
-    return {"containerStatuses": [{"state": state}]}
+    return {"containerStatuses": [{"name": "workspace", "state": state}]}
 
 
 def waiting(reason: str, message: str = "because") -> dict[str, Any]:
     return {
         "phase": "Pending",
-        "containerStatuses": [{"state": {"waiting": {"reason": reason, "message": message}}}],
+        "containerStatuses": [
+            {"name": "workspace", "state": {"waiting": {"reason": reason, "message": message}}}
+        ],
     }
 
 
@@ -191,20 +193,34 @@ def test_why_it_does_not_start(reason: str, failure: FailureCode | None) -> None
     assert found is None or "no such host" in found.message
 
 
-def preparing(state: dict[str, Any], phase: str) -> dict[str, Any]:
-    return {"phase": phase, "initContainerStatuses": [{"image": "codehub/codehub", "state": state}]}
+def beside(state: dict[str, Any], **own: Any) -> dict[str, Any]:
+    """Statuses as a kubelet writes them, by name: that of an operator's container comes first."""
+    return {"containerStatuses": [{"name": "sidecar", "state": state}, {"name": "workspace", "state": own}]}
 
 
-def test_an_image_that_cannot_bring_inside_is_named() -> None:
-    stuck = preparing({"waiting": {"reason": "ImagePullBackOff", "message": "because"}}, "Pending")
-    found = start_failure(read_pod(pod(**stuck)))
-    assert found is not None
-    assert found.failure is FailureCode.IMAGE_PULL_FAILED
-    assert "codehub/codehub" in found.message
-    ended = preparing({"terminated": {"exitCode": 128, "message": "no such file"}}, "Failed")
-    failed = start_ended(read_pod(pod(**ended)), output=[])
-    assert failed.failure is FailureCode.CONTAINER_START_FAILED
-    assert "CODEHUB_KUBERNETES_INSIDE_IMAGE" in failed.message
+@pytest.mark.parametrize(
+    ("phase", "other", "own", "state"),
+    [
+        ("Running", {"running": {}}, {"terminated": {"exitCode": 1}}, ContainerState.DEAD),
+        ("Running", {"terminated": {"exitCode": 1}}, {"running": {}}, ContainerState.RUNNING),
+        ("Pending", {"waiting": {"reason": "ImagePullBackOff"}}, {"running": {}}, ContainerState.RUNNING),
+        ("Pending", {"running": {}}, {"waiting": {"reason": "ContainerCreating"}}, ContainerState.DEAD),
+        ("Unknown", {"running": {}}, {"terminated": {"exitCode": 1}}, ContainerState.RUNNING),
+    ],
+)
+def test_a_workspace_is_its_own_container(
+    phase: str, other: dict[str, Any], own: dict[str, Any], state: ContainerState
+) -> None:
+    seen = pod(phase=phase, **beside(other, **own))
+    assert sighting_of(seen).container is state
+    assert read_pod(seen).may_run  # whatever else is in the pod may still write to the home
+
+
+def test_an_ending_is_that_of_the_own_container() -> None:
+    over = pod(**beside({"running": {}}, terminated={"exitCode": 137, "reason": "OOMKilled"}))
+    ending = ending_of(read_pod(over))
+    assert ending is not None
+    assert ending.kind is CrashKind.OUT_OF_MEMORY
 
 
 def test_the_scheduler_is_quoted() -> None:

@@ -1,11 +1,15 @@
 """Command lines, environments, images: what a workspace is given, and what it is not."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from codehub.runtimes.local import LocalRuntime, default_images
+from codehub.runtimes.local.ides.catalogue import JUPYTER_SETTINGS, JUPYTER_STARTER
 from codehub.runtimes.local.listen_addresses import ListenAddress
 from codehub.runtimes.local.spawn import command_of, job_environment, workspace_environment
 
@@ -96,3 +100,24 @@ def test_code_server_is_offered_where_it_is_found(tmp_path: Path, monkeypatch: p
     assert "--socket {socket}" in command
     assert "{port}" not in command
     assert "{base_path}" not in command  # it serves at the root, wherever it is mounted
+
+
+def test_jupyterlab_starts_without_the_grammar_and_its_schemas_still_work() -> None:
+    """The starter's trick, in a process of its own: it changes what can be imported."""
+    script = (
+        "import runpy, sys; runpy.run_path(sys.argv[1], run_name='imported'); import jsonschema; "
+        "jsonschema.validate({'id': 'x'}, {'properties': {'id': {'format': 'iri'}}}, "
+        "format_checker=jsonschema.FormatChecker()); print('lark' in sys.modules)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(JUPYTER_STARTER)], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "False\n"
+    assert str(JUPYTER_STARTER) in default_images()["jupyterlab"]
+
+
+def test_jupyterlab_fetches_no_news_and_follows_light_and_dark() -> None:
+    settings = json.loads((JUPYTER_SETTINGS / "overrides.json").read_text(encoding="utf-8"))
+    assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    assert settings["@jupyterlab/apputils-extension:themes"]["adaptive-theme"] is True
+    assert f"--LabApp.app_settings_dir={JUPYTER_SETTINGS}" in default_images()["jupyterlab"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codehub.server.data_dir import DataDir, DataDirInUseError, DataDirUnusableError
-from codehub.server.processes.root_powers import private_mode
+from codehub.server.root_powers import private_mode
 from codehub.server.socket_dir import LONGEST
 
 

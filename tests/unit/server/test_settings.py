@@ -7,7 +7,7 @@ import pytest
 from codehub.cli.settings import markdown_table
 from codehub.server.bind import Bind
 from codehub.server.settings.tree import ProcessRole, RuntimeKind, Settings, all_variables, load_settings
-from codehub.server.settings.variables import SettingsError
+from codehub.server.settings.variables import SettingsError, list_values
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "operate" / "configuration.md"
 
@@ -24,7 +24,7 @@ def test_defaults_are_complete_and_frozen() -> None:
     assert settings.base_url == "http://127.0.0.1:8000"
     assert settings.http.roles == frozenset(ProcessRole)
     assert settings.runtime.kind is RuntimeKind.LOCAL
-    assert settings.reconciler.max_concurrent == 32
+    assert settings.reconciler.max_concurrent is None
     assert settings.archive_url == f"file://{settings.data_dir}/archives"
     assert settings.coordinator.node_id
     with pytest.raises(ValueError, match="frozen"):
@@ -160,3 +160,13 @@ def test_every_variable_has_a_meaning_and_a_name_of_its_own() -> None:
     assert all(variable.meaning for variable in variables)
     assert len({variable.name for variable in variables}) == len(variables)
     assert {variable.group for variable in variables} == set(Settings.model_fields)
+
+
+def test_current_values_show_what_is_set_and_never_a_secret() -> None:
+    settings = load_settings({"DATABASE_URL": "postgresql://u:hidden@db/x", "GC_DELAY": "60"})
+    values = {each.variable.name: each for each in list_values(settings)}
+    assert set(values) == {variable.name for variable in all_variables()}
+    assert (values["GC_DELAY"].value, values["GC_DELAY"].changed) == ("60", True)
+    assert (values["GC_INTERVAL"].value, values["GC_INTERVAL"].changed) == ("3600", False)
+    assert (values["DATABASE_URL"].value, values["DATABASE_URL"].changed) == (None, True)
+    assert not any("hidden" in str(each) for each in values.values())

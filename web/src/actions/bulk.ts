@@ -19,6 +19,7 @@ export interface BulkFailure {
 /** Those the action changes something for. To stop an archived one would unpack it: nobody means that. */
 export function concernedBy(action: BulkAction, chosen: readonly Workspace[]): Workspace[] {
   return chosen.filter((ws) => {
+    if (ws.queued_at !== null) return action !== "start"; // stopping takes it out of the line
     if (ws.deleted_at !== null || ws.desired_state === LEADS_TO[action]) return false;
     return action !== "stop" || ws.desired_state === "RUNNING";
   });
@@ -33,11 +34,12 @@ export async function askForEach(
   const failures: BulkFailure[] = [];
   const waiting = [...workspaces];
   let answered = 0;
+  const body = action === "start" ? { queue: true } : undefined;
   const work = async () => {
     for (let ws = waiting.shift(); ws; ws = waiting.shift()) {
       store.ask(ws.id, action);
       try {
-        store.observe(await call<Workspace>("POST", `/workspaces/${ws.id}/${action}`));
+        store.observe(await call<Workspace>("POST", `/workspaces/${ws.id}/${action}`, body));
       } catch (error) {
         failures.push({ workspace: ws, error });
       } finally {

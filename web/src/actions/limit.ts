@@ -7,6 +7,8 @@ export interface LimitRefusal {
   /** What was to be started; null while it does not exist yet (a creation was refused). */
   workspace: Workspace | null;
   error: ApiError;
+  /** Asks again, to wait in line; null: what was asked for cannot wait. */
+  wait: (() => void) | null;
 }
 
 export const limitRefusal = new Store<LimitRefusal | null>(null);

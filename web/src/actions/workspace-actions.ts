@@ -8,10 +8,10 @@ import type { ActionName } from "../live/store";
 import { showLimit } from "./limit";
 import { notifyError } from "./notices";
 import { ApiError, call } from "../api/client";
-import type { Workspace, WorkspaceEdit } from "../api/types";
+import type { StartWith, Workspace, WorkspaceEdit } from "../api/types";
 
 export interface WorkspaceActions {
-  start: (ws: Workspace) => Promise<boolean>;
+  start: (ws: Workspace, how?: StartWith) => Promise<boolean>;
   stop: (ws: Workspace) => Promise<boolean>;
   archive: (ws: Workspace) => Promise<boolean>;
   keepAwake: (ws: Workspace, hours: number) => Promise<boolean>;
@@ -33,7 +33,12 @@ export function useWorkspaceActions(): WorkspaceActions {
         if (answer?.version !== undefined) store.observe(answer);
         return true;
       } catch (error) {
-        if (error instanceof ApiError && error.code.startsWith("limit_")) showLimit({ workspace: ws, error });
+        if (error instanceof ApiError && error.code.startsWith("limit_"))
+          showLimit({
+            workspace: ws,
+            error,
+            wait: action === "start" ? () => void post(ws, "start", { queue: true }) : null,
+          });
         else notifyError(error);
         return false;
       } finally {
@@ -43,7 +48,7 @@ export function useWorkspaceActions(): WorkspaceActions {
     const post = (ws: Workspace, action: ActionName, body?: unknown) =>
       ask(ws, action, () => call<Workspace>("POST", `/workspaces/${ws.id}/${action}`, body));
     return {
-      start: (ws) => post(ws, "start"),
+      start: (ws, how) => post(ws, "start", how),
       stop: (ws) => post(ws, "stop"),
       archive: (ws) => post(ws, "archive"),
       recover: (ws) => post(ws, "recover"),

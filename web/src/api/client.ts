@@ -23,7 +23,7 @@ export class ApiError extends Error {
 /** Told whenever any request learns that the session has ended. */
 export const unauthorized = new Signal();
 
-type Method = "GET" | "POST" | "PATCH" | "DELETE";
+type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
 
 export async function call<T>(method: Method, path: string, body?: unknown): Promise<T> {
   const response = await send(method, path.startsWith("/health") ? path : `/api/v1${path}`, body);

@@ -20,6 +20,8 @@ export interface components {
       /** Last Seen At */
       last_seen_at: string | null;
       next: components["schemas"]["NextChange"] | null;
+      /** @description Null: it does not wait for a running place */
+      queue: components["schemas"]["QueuePlace"] | null;
     };
     /**
      * ArchiveGeneration
@@ -133,6 +135,7 @@ export interface components {
      */
     CauseCode:
       | "created"
+      | "adopted"
       | "edited"
       | "asked_to_start"
       | "asked_to_stop"
@@ -145,6 +148,9 @@ export interface components {
       | "kept_awake"
       | "may_sleep"
       | "link_opened"
+      | "queued"
+      | "place_free"
+      | "made_room"
       | "idle"
       | "untouched"
       | "busy"
@@ -243,10 +249,54 @@ export interface components {
      */
     DesiredState: "PENDING" | "STANDBY" | "RUNNING";
     /**
-     * Directory
+     * DetachedCommand
+     * @description A command that goes on by itself. No shell is involved: ``argv`` is what the program gets.
+     */
+    DetachedCommand: {
+      /**
+       * Argv
+       * @example [
+       *       "make",
+       *       "test"
+       *     ]
+       */
+      argv: string[];
+      /**
+       * Cwd
+       * @description Default: the home
+       * @example project
+       */
+      cwd?: string | null;
+      /**
+       * Env
+       * @description Added to the workspace's own
+       * @example {
+       *       "CI": "1"
+       *     }
+       */
+      env?: {
+        [key: string]: string;
+      };
+      /**
+       * Stdin
+       * Format: base64
+       * @description Base64
+       * @default
+       * @example aGVsbG8K
+       */
+      stdin: string;
+      /**
+       * Timeout Seconds
+       * @description After it all it started is killed. Default: until the workspace stops
+       * @example 86400
+       */
+      timeout_seconds?: number | null;
+    };
+    /**
+     * DirectoryListing
      * @description A directory's entries, by name. ``truncated``: there are more than are listed.
      */
-    Directory: {
+    DirectoryListing: {
       /** Entries */
       entries: components["schemas"]["FileEntry"][];
       /**
@@ -336,6 +386,88 @@ export interface components {
        */
       type: "file" | "directory" | "symlink" | "other";
     };
+    /**
+     * Finding
+     * @example {
+     *       "kind": "unknown_volume",
+     *       "subject": "ws-0190b6a8-4f7e-7c3b-9d2e-1f6a5b4c3d2e-home",
+     *       "workspace_id": "0190b6a8-4f7e-7c3b-9d2e-1f6a5b4c3d2e",
+     *       "name": null,
+     *       "owner": null,
+     *       "since": null,
+     *       "bytes": null,
+     *       "message": null,
+     *       "operation": null,
+     *       "repairs": [
+     *         "adopt"
+     *       ]
+     *     }
+     */
+    Finding: {
+      /** Bytes */
+      bytes: number | null;
+      kind: components["schemas"]["FindingKind"];
+      /** Message */
+      message: string | null;
+      /** Name */
+      name: string | null;
+      operation: components["schemas"]["Operation"] | null;
+      /** Owner */
+      owner: string | null;
+      /**
+       * Repairs
+       * @description What may be asked for; empty: nothing, or it ends by itself
+       */
+      repairs: components["schemas"]["Repair"][];
+      /** Since */
+      since: string | null;
+      /**
+       * Subject
+       * @description The workspace's name, or that of what exists without one
+       */
+      subject: string;
+      /**
+       * Workspace Id
+       * @description What a repair is asked for; it need not have a workspace
+       */
+      workspace_id: string | null;
+    };
+    /**
+     * FindingKind
+     * @description What disagrees.
+     * @enum {string}
+     */
+    FindingKind:
+      | "error"
+      | "volume_vanished"
+      | "archiving_given_up"
+      | "long_operation"
+      | "only_copy"
+      | "unknown_container"
+      | "unknown_volume"
+      | "unknown_archive"
+      | "retained_volume"
+      | "expiring_archive";
+    /**
+     * FindingRepair
+     * @example {
+     *       "repair": "adopt",
+     *       "name": "found"
+     *     }
+     */
+    FindingRepair: {
+      /**
+       * Image Ref
+       * @description `adopt`: one of GET /images; null: the default
+       */
+      image_ref?: string | null;
+      /**
+       * Name
+       * @description `adopt`: of the new workspace
+       */
+      name?: string | null;
+      repair: components["schemas"]["Repair"];
+    };
     /** Health */
     Health: {
       /**
@@ -401,8 +533,41 @@ export interface components {
       /** Version */
       version: number;
     };
+    /**
+     * IdeInstallation
+     * @description An IDE that CodeHub installs on its machine when a workspace first wants it.
+     */
+    IdeInstallation: {
+      /**
+       * Disk Mb
+       * @description About how much disk it takes
+       */
+      disk_mb: number;
+      /**
+       * Fetched Mb
+       * @description About how much is fetched
+       */
+      fetched_mb: number;
+      /**
+       * Offered
+       * @description The version that `codehub ide install` gets
+       */
+      offered: string;
+      /**
+       * Percent
+       * @description Of the installation that runs now; null: none does
+       */
+      percent: number | null;
+      /**
+       * Version
+       * @description The version that is there; null: none yet
+       */
+      version: string | null;
+    };
     /** Image */
     Image: {
+      /** @description Null: it is there, or is fetched by the container engine */
+      installation: components["schemas"]["IdeInstallation"] | null;
       /** Name */
       name: string;
       /**
@@ -410,6 +575,11 @@ export interface components {
        * @description Homes of its workspaces are on one node: a lost node is a lost home, up to its last archive
        */
       node_local_home: boolean;
+      /**
+       * Title
+       * @description What people call it; null: nothing but its name is known
+       */
+      title: string | null;
     };
     /**
      * Images
@@ -418,7 +588,9 @@ export interface components {
      *       "items": [
      *         {
      *           "name": "jupyterlab",
-     *           "node_local_home": false
+     *           "title": null,
+     *           "node_local_home": false,
+     *           "installation": null
      *         }
      *       ],
      *       "default": "jupyterlab"
@@ -443,6 +615,19 @@ export interface components {
        */
       hours: number;
     };
+    /**
+     * Kill
+     * @description The signal to send. TERM, INT, HUP and QUIT are followed by KILL after five seconds.
+     */
+    Kill: {
+      /**
+       * Signal
+       * @default TERM
+       * @example TERM
+       * @enum {string}
+       */
+      signal: "TERM" | "INT" | "HUP" | "QUIT" | "KILL" | "USR1" | "USR2";
+    };
     /** Leader */
     Leader: {
       /**
@@ -459,6 +644,11 @@ export interface components {
       /** Name */
       name: string;
     };
+    /**
+     * LimitKind
+     * @enum {string}
+     */
+    LimitKind: "limit_user" | "limit_global";
     /**
      * Limits
      * @example {
@@ -530,6 +720,35 @@ export interface components {
        * @example notes/today.md
        */
       path: string;
+    };
+    /**
+     * NewShare
+     * @description Label and share level of a port. Replaces what was there.
+     * @example {
+     *       "level": "public",
+     *       "label": "the demo",
+     *       "lasts_seconds": 86400
+     *     }
+     */
+    NewShare: {
+      /**
+       * Label
+       * @default
+       */
+      label: string;
+      /**
+       * Lasts Seconds
+       * @description From now on. Null: a public link lasts a day, signed-in people until it is taken back
+       */
+      lasts_seconds?: number | null;
+      /** @description Who may open it besides the owner: nobody, signed-in people, the link */
+      level: components["schemas"]["ShareLevel"];
+      /**
+       * New Link
+       * @description Make a new public link: the earlier one is over
+       * @default false
+       */
+      new_link: boolean;
     };
     /**
      * NewSshKey
@@ -613,6 +832,12 @@ export interface components {
       memo: string;
       /** Name */
       name: string;
+      /**
+       * Queue
+       * @description With `start`, at a limit: create it all the same, and wait for a place
+       * @default false
+       */
+      queue: boolean;
       /**
        * Standby Ttl Seconds
        * @description Idle time before sleep; 0: never
@@ -739,6 +964,16 @@ export interface components {
        */
       next_cursor: string | null;
     };
+    /** Page[Finding] */
+    Page_Finding_: {
+      /** Items */
+      items: components["schemas"]["Finding"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
     /** Page[HistoryEntry] */
     Page_HistoryEntry_: {
       /** Items */
@@ -753,6 +988,16 @@ export interface components {
     Page_Orphan_: {
       /** Items */
       items: components["schemas"]["Orphan"][];
+      /**
+       * Next Cursor
+       * @example null
+       */
+      next_cursor: string | null;
+    };
+    /** Page[Setting] */
+    Page_Setting_: {
+      /** Items */
+      items: components["schemas"]["Setting"][];
       /**
        * Next Cursor
        * @example null
@@ -826,9 +1071,9 @@ export interface components {
       process: string | null;
       /**
        * Url
-       * @description Where the owner's browser reaches it. Null: only the workspace's own loopback does, so it takes `codehub port-forward` or `ssh -L`
+       * @description Where the owner's browser reaches it
        */
-      url: string | null;
+      url: string;
     };
     /**
      * Ports
@@ -901,10 +1146,127 @@ export interface components {
       used: number | null;
     };
     /**
+     * Process
+     * @description A detached process, which runs while ``ended_at`` is null. Killed ones: 128 and the signal's number.
+     */
+    Process: {
+      /**
+       * Command
+       * @description Shortened
+       * @example make train
+       */
+      command: string;
+      /**
+       * Ended At
+       * @example null
+       */
+      ended_at: string | null;
+      /**
+       * Exit Code
+       * @example null
+       */
+      exit_code: number | null;
+      /**
+       * Id
+       * @example 5f0c2a9d1b7e
+       */
+      id: string;
+      /**
+       * Lost Bytes
+       * @description Its beginning, which is not kept
+       * @example 0
+       */
+      lost_bytes: number;
+      /**
+       * Output Bytes
+       * @description Of both outputs, all of it
+       * @example 1204
+       */
+      output_bytes: number;
+      /**
+       * Pid
+       * @description In the workspace
+       * @example 4711
+       */
+      pid: number;
+      /**
+       * Started At
+       * Format: date-time
+       * @example 2025-01-01T12:00:00Z
+       */
+      started_at: string;
+      /**
+       * Timed Out
+       * @example false
+       */
+      timed_out: boolean;
+    };
+    /**
+     * Processes
+     * @description Detached processes in the order they were started, those that run and those that ended in the last day.
+     */
+    Processes: {
+      /** Items */
+      items: components["schemas"]["Process"][];
+    };
+    /**
+     * PutBack
+     * @description A file of an archive to write into the home.
+     */
+    PutBack: {
+      /**
+       * Overwrite
+       * @description Replace what is there
+       * @default false
+       */
+      overwrite: boolean;
+      /**
+       * Path
+       * @description Absolute, or from the home
+       * @example notes/today.md
+       */
+      path: string;
+      /**
+       * Target
+       * @description Where to, if elsewhere
+       * @example notes/today.old.md
+       */
+      target?: string | null;
+    };
+    /**
+     * QueuePlace
+     * @description Where a workspace stands among those that wait for a running place.
+     */
+    QueuePlace: {
+      /**
+       * Estimated Seconds
+       * @description A rough estimate of the wait, by how long others have been running; null: none
+       */
+      estimated_seconds: number | null;
+      /** @description limit_user: waits for one of its owner's own places; limit_global: for any place */
+      limit: components["schemas"]["LimitKind"];
+      /**
+       * Place
+       * @description 1: the next one
+       */
+      place: number;
+      /**
+       * Since
+       * Format: date-time
+       */
+      since: string;
+    };
+    /**
      * Reason
      * @enum {string}
      */
     Reason: "Mismatch" | "Unreachable" | "ActionFailed" | "Timeout" | "RetryExceeded" | "DataLost";
+    /**
+     * Repair
+     * @description What a person may ask for.
+     * @enum {string}
+     */
+    Repair: "recover" | "return_to_newest" | "adopt";
     /**
      * RestoreArchive
      * @description The archive to return to: the parts of its `key` after the workspace.
@@ -983,6 +1345,8 @@ export interface components {
      *       "hours_existed": 1224.5,
      *       "hours_ran": 96.25,
      *       "hours_saved": 1128.25,
+     *       "gb_not_on_disk": 12.4,
+     *       "gb_months_saved": 7.2,
      *       "money": 90.26,
      *       "currency": "EUR"
      *     }
@@ -993,6 +1357,16 @@ export interface components {
        * @description Currency of the price, as it is configured
        */
       currency: string | null;
+      /**
+       * Gb Months Saved
+       * @description Gigabytes times the months (730 h) they were on no disk since the month began
+       */
+      gb_months_saved: number;
+      /**
+       * Gb Not On Disk
+       * @description Gigabytes of homes that are archived now, unpacked
+       */
+      gb_not_on_disk: number;
       /**
        * Hours Existed
        * @description Hours the workspaces existed, all added up; deleted ones until then
@@ -1010,7 +1384,7 @@ export interface components {
       hours_saved: number;
       /**
        * Money
-       * @description Price of the hours saved; null: no price is configured
+       * @description Price of the hours and the disk saved; null: no price is configured
        */
       money: number | null;
       /**
@@ -1022,6 +1396,114 @@ export interface components {
     /** SessionInfo */
     SessionInfo: {
       user: components["schemas"]["User"];
+    };
+    /**
+     * Setting
+     * @example {
+     *       "name": "STANDBY_TTL",
+     *       "value": "600",
+     *       "default": "300",
+     *       "meaning": "Idle seconds before a workspace sleeps",
+     *       "secret": false,
+     *       "changed": true
+     *     }
+     */
+    Setting: {
+      /**
+       * Changed
+       * @description It is not the default
+       */
+      changed: boolean;
+      /** Default */
+      default: string;
+      /** Meaning */
+      meaning: string;
+      /**
+       * Name
+       * @description The environment variable
+       */
+      name: string;
+      /** Secret */
+      secret: boolean;
+      /**
+       * Value
+       * @description null: not set, or a secret, which is never shown
+       */
+      value: string | null;
+    };
+    /**
+     * Share
+     * @example {
+     *       "port": 5173,
+     *       "label": "the demo",
+     *       "level": "public",
+     *       "level_now": "public",
+     *       "expires_at": "2025-01-02T12:00:00Z",
+     *       "url": "https://5173--0191f3a2-0000-7000-8000-000000000001.codehub.example.org/",
+     *       "link": "https://5173--0191f3a2-0000-7000-8000-000000000001.codehub.example.org/_codehub/share?key=k3y"
+     *     }
+     */
+    Share: {
+      /** Expires At */
+      expires_at: string | null;
+      /** Label */
+      label: string;
+      level: components["schemas"]["ShareLevel"];
+      /** @description `private` once it has expired, or while the installation allows less */
+      level_now: components["schemas"]["ShareLevel"];
+      /**
+       * Link
+       * @description The public link. Whoever has it gets in: treat it as a password
+       */
+      link: string | null;
+      /** Port */
+      port: number;
+      /**
+       * Url
+       * @description Where it is opened
+       */
+      url: string;
+    };
+    /**
+     * ShareLevel
+     * @description Who may open a port besides the owner and admins, least first.
+     * @enum {string}
+     */
+    ShareLevel: "private" | "signed_in" | "public";
+    /**
+     * Shares
+     * @example {
+     *       "shares": [
+     *         {
+     *           "port": 5173,
+     *           "label": "the demo",
+     *           "level": "public",
+     *           "level_now": "public",
+     *           "expires_at": "2025-01-02T12:00:00Z",
+     *           "url": "https://5173--0191f3a2-0000-7000-8000-000000000001.codehub.example.org/",
+     *           "link": "https://5173--0191f3a2-0000-7000-8000-000000000001.codehub.example.org/_codehub/share?key=k3y"
+     *         }
+     *       ],
+     *       "highest": "public",
+     *       "lower_because": null,
+     *       "max_link_hours": 168
+     *     }
+     */
+    Shares: {
+      /** @description The highest level that can be shared here */
+      highest: components["schemas"]["ShareLevel"];
+      /**
+       * Lower Because
+       * @description Why not more; null: it is all
+       */
+      lower_because: ("no_base_domain" | "ceiling") | null;
+      /**
+       * Max Link Hours
+       * @description How long a public link may last
+       */
+      max_link_hours: number;
+      /** Shares */
+      shares: components["schemas"]["Share"][];
     };
     /**
      * SshGateway
@@ -1108,6 +1590,25 @@ export interface components {
        * @example null
        */
       next_cursor: string | null;
+    };
+    /**
+     * StartWorkspace
+     * @example {
+     *       "queue": true
+     *     }
+     */
+    StartWorkspace: {
+      /**
+       * Instead Of
+       * @description A running workspace of the same owner, to be stopped in the same transaction
+       */
+      instead_of?: string | null;
+      /**
+       * Queue
+       * @description At a limit: wait for a running place
+       * @default false
+       */
+      queue: boolean;
     };
     /**
      * Status
@@ -1249,7 +1750,7 @@ export interface components {
        * @description When it stops counting, unless a person comes
        */
       until: string;
-      /** @description kernel: a notebook executes; job: a program in the foreground of a terminal; cpu: its processes compute; ide: the image says so; unknown: it could not be asked */
+      /** @description kernel: a notebook executes; job: a program in the foreground of a terminal, or detached; cpu: its processes compute; ide: the image says so; unknown: it could not be asked */
       what: components["schemas"]["BusyWith"];
     };
     /**
@@ -1267,6 +1768,7 @@ export interface components {
      *       "last_access_at": "2025-01-01T12:00:00+00:00",
      *       "awake_until": null,
      *       "active_until": null,
+     *       "queued_at": null,
      *       "deleted_at": null,
      *       "observed_status": "RUNNING",
      *       "health_status": "OK",
@@ -1306,7 +1808,8 @@ export interface components {
      *           "to": "STANDBY",
      *           "at": "2025-01-01T12:05:00+00:00",
      *           "why": "idle for 5 min"
-     *         }
+     *         },
+     *         "queue": null
      *       }
      *     }
      */
@@ -1390,6 +1893,11 @@ export interface components {
        * @description Percent of the running operation, if known
        */
       progress: number | null;
+      /**
+       * Queued At
+       * @description Since when it waits for a running place (`activity.queue` tells where); null: it does not
+       */
+      queued_at: string | null;
       /** @description The earlier archive it is to return to, once its present home is archived */
       restore_from: components["schemas"]["ReturnTarget"] | null;
       /**

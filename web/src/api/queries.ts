@@ -9,7 +9,8 @@ import type {
   HistoryEntry,
   Images,
   Limits,
-  Orphan,
+  Finding,
+  Setting,
   Overview,
   Savings,
   Page,
@@ -58,6 +59,9 @@ export const attemptsQuery = queryOptions({
 export const imagesQuery = queryOptions({
   queryKey: ["images"],
   queryFn: () => call<Images>("GET", "/images"),
+  // No event tells how far an installation is: ask while there is one.
+  refetchInterval: (query: { state: { data: Images | undefined } }) =>
+    query.state.data?.items.some((image) => image.installation?.percent != null) ? 2000 : false,
 });
 
 export const tokensQuery = queryOptions({
@@ -83,7 +87,7 @@ export const archivesQuery = (id: string) =>
 
 /** Where an archive is downloaded from: its key, below its workspace. */
 export const archiveAddress = (id: string, key: string) =>
-  `/api/v1/workspaces/${id}/archives/${key.slice(id.length + 1)}`;
+  `/api/v1/workspaces/${id}/archives/${key.slice(id.length + 1).replace(/[^/]*$/, "home.tar.zst")}`;
 
 export const historyQuery = (id: string) =>
   paged<HistoryEntry>(["workspace", id, "history"], `/workspaces/${id}/history`);
@@ -95,9 +99,14 @@ export const overviewQuery = queryOptions({
   queryFn: () => call<Overview>("GET", "/admin/overview"),
 });
 
-export const orphansQuery = queryOptions({
-  queryKey: ["admin", "orphans"],
-  queryFn: () => call<Page<Orphan>>("GET", "/admin/orphans"),
+export const findingsQuery = queryOptions({
+  queryKey: ["admin", "findings"],
+  queryFn: () => call<Page<Finding>>("GET", "/admin/findings"),
+});
+
+export const settingsQuery = queryOptions({
+  queryKey: ["admin", "settings"],
+  queryFn: () => call<Page<Setting>>("GET", "/admin/settings"),
 });
 
 export const coordinatorsQuery = queryOptions({

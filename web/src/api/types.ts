@@ -14,6 +14,8 @@ export type Operation = Schemas["Operation"];
 export type Status = Schemas["Status"];
 
 export type Workspace = Schemas["Workspace"];
+/** At a limit: wait in line, or take the place of another one. */
+export type StartWith = Partial<Schemas["StartWorkspace"]>;
 export type WorkspaceEdit = Partial<Schemas["WorkspaceChange"]>;
 export type Activity = Schemas["Activity"];
 export type ErrorInfo = Schemas["ErrorInfo"];
@@ -23,9 +25,14 @@ export type Reason = Schemas["Reason"];
 export type ArchiveGeneration = Schemas["ArchiveGeneration"];
 
 export type FileEntry = Schemas["FileEntry"];
-export type Directory = Schemas["Directory"];
+export type Directory = Schemas["DirectoryListing"];
 export type Port = Schemas["Port"];
 export type Ports = Schemas["Ports"];
+export type Process = Schemas["Process"];
+export type Processes = Schemas["Processes"];
+export type Share = Schemas["Share"];
+export type Shares = Schemas["Shares"];
+export type ShareLevel = Schemas["ShareLevel"];
 
 export type User = Schemas["User"];
 export type Role = Schemas["Role"];
@@ -40,7 +47,9 @@ export type Images = Schemas["Images"];
 export type Limits = Schemas["Limits"];
 export type Savings = Schemas["Savings"];
 export type Overview = Schemas["Overview"];
-export type Orphan = Schemas["Orphan"];
+export type Setting = Schemas["Setting"];
+export type Finding = Schemas["Finding"];
+export type Repair = Schemas["Repair"];
 export type AuditEntry = Schemas["AuditEntry"];
 export type CoordinatorHealth = Schemas["CoordinatorReport"];
 export type FieldError = Schemas["FieldError"];

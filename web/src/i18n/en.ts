@@ -95,6 +95,8 @@ export const en = {
   progress: (percent: number) => `${percent} %`,
   next: {
     waitsForNode: (why: string) => `Waiting for a node: ${why}`,
+    waitsForInstallation: (title: string, percent: number) =>
+      `Waiting: ${title} is being installed, ${percent} %`,
     sleepsIn: (time: string) => `Sleeps in ${time}`,
     sleepsSoon: "Sleeps any moment",
     archivedIn: (time: string) => `Archived in ${time}`,
@@ -107,7 +109,7 @@ export const en = {
     busy: (what: string, time: string) => `Kept awake: ${what} for ${time}`,
     work: {
       kernel: () => "notebook busy",
-      job: (name: string) => `${name} in a terminal`,
+      job: (name: string) => `${name} at work`,
       cpu: () => "processes at work",
       ide: (name: string) => `busy ${name && `with ${name}`}`.trim(),
       unknown: () => "its work unknown",
@@ -120,6 +122,11 @@ export const en = {
     retrying: (attempt: number, of: number) => `Failed, trying again (attempt ${attempt} of ${of})`,
     retryingSoon: "Failed, trying again",
     needsPerson: "Waits for a person",
+    queued: "In line for a running place",
+    queueOwn: "In line: starts when another of yours sleeps",
+    queueNext: "Next in line",
+    queuePlace: (n: number) => `Number ${n} in line`,
+    queueAbout: (where: string, time: string) => `${where}, about ${time}`,
   },
   connections: {
     none: "No connections",
@@ -144,6 +151,7 @@ export const en = {
     filter: "Show",
     filters: { all: "All", running: "Running", asleep: "Asleep", archived: "Archived", trouble: "Trouble" },
     noMatch: "No workspace matches.",
+    notOnDisk: (gigabytes: string) => `${gigabytes} GB not on disk`,
     saved: (hours: number, count: string, money: string | null) =>
       `${count} running ${hours === 1 ? "hour" : "hours"} saved this month${money === null ? "" : `, about ${money}`}`,
     clear: "Clear search and filter",
@@ -175,6 +183,7 @@ export const en = {
     delete: "Delete…",
     rename: "Rename",
     keepAwake: "Keep awake",
+    leaveLine: "Leave the line",
     letSleep: "Let it sleep again",
     details: "Details",
     recover: "Recover",
@@ -183,6 +192,7 @@ export const en = {
     renameNamed: (name: string) => `Rename ${name}`,
     keepAwakeFor: (hours: number) => `Keep awake for ${plural(hours, "hour", "hours")}`,
     files: "Files",
+    sshCommand: "Terminal command",
     openNote: "opens in a new tab",
   },
   keys: {
@@ -209,7 +219,7 @@ export const en = {
       archive: (n: number) => `Archive ${plural(n, "workspace", "workspaces")}?`,
     },
     means: {
-      start: "As many start as your limit of running workspaces allows.",
+      start: "As many start as your limit of running workspaces allows; the others wait in line.",
       stop: "What runs in them ends. Their files stay where they are.",
       archive: "What runs in them ends. Their files are packed away and come back when they are opened.",
     },
@@ -228,7 +238,11 @@ export const en = {
     name: "Name",
     nameHint: "1 to 64 characters; only you see it.",
     image: "Image",
-    defaultImage: (name: string) => `${name} (default)`,
+    defaultImage: "default",
+    imageInstalling: (percent: number) => `being installed, ${percent} %`,
+    imageToInstall: (megabytes: number) => `installed at first use: fetches ${megabytes} MB`,
+    imageNote: (title: string, disk: number) =>
+      `${title} is not on this machine yet. The workspace waits until it is installed, which takes a minute or two and ${disk} MB of disk.`,
     description: "Description",
     optional: "optional",
     rest: "When nobody uses it",
@@ -280,12 +294,19 @@ export const en = {
   limit: {
     title: "One too many",
     text: (allowed: number) =>
-      `You may run ${plural(allowed, "workspace", "workspaces")} at once. Put one to sleep: nothing in it is lost.`,
-    global: "CodeHub runs as many workspaces as it may. Try again when somebody's has gone to sleep.",
-    stopNamed: (name: string) => `Stop ${name}`,
-    startNow: (name: string) => `Start ${name}`,
+      `You may run ${plural(allowed, "workspace", "workspaces")} at once. Put one to sleep, or wait in line. Nothing is lost by sleeping.`,
+    global:
+      "CodeHub runs as many workspaces as it may. Put one of yours to sleep, or wait in line. Nothing is lost by sleeping.",
+    globalNone:
+      "CodeHub runs as many workspaces as it may, and none of them is yours. Wait in line, and it starts by itself.",
+    sleep: "Put to sleep",
+    swap: "Put to sleep and start",
+    sleepNamed: (name: string) => `Put ${name} to sleep`,
+    swapNamed: (name: string, other: string) => `Put ${name} to sleep and start ${other}`,
+    wait: "Wait in line",
     freed: "There is room now.",
-    stopping: "stopping",
+    idle: (time: string) => `idle for ${time}`,
+    inUse: "in use",
   },
   terminal: {
     title: "Terminal",
@@ -341,7 +362,10 @@ export const en = {
     archives: "Archive",
     archivesEmpty: "Not archived yet. The first copy is made when the workspace is archived.",
     download: "Download",
+    browse: "Files",
+    browseOf: (when: string) => `Files of the archive of ${when}`,
     downloadOf: (when: string) => `Download the archive of ${when}`,
+    archivesInAll: (n: number, size: string) => `${plural(n, "archive", "archives")}, ${size} in all.`,
     archivesLead: "Each copy was read back and compared before anything was deleted.",
     current: "current",
     files: (n: string) => (n === "1" ? "1 file" : `${n} files`),
@@ -388,6 +412,8 @@ export const en = {
     healthOk: "Healthy again",
     renamed: (from: string, to: string) => `Renamed from ${from} to ${to}`,
     edited: "Settings changed",
+    inLine: "In line for a running place",
+    leftLine: "Left the line",
     keptAwake: "Kept awake",
     sleepAgain: "May sleep again",
     deletion: "Deletion requested",
@@ -401,11 +427,15 @@ export const en = {
       busy: (time: string) => `busy for ${time} without anybody`,
       forgotten: (time: string) => `not used for ${time}`,
       link_opened: () => "the link was opened",
+      adopted: () => "an administrator adopted what was found without a workspace",
+      place_free: () => "a running place was free",
+      made_room: () => "made room for another workspace",
       returned_to_archive: () => "the home on a lost node was given up for the last archive",
       restored_unbound: () => "restored from an archive of an older release, not bound to this workspace",
     } satisfies Record<ToldCause, (time: string) => string>,
     actors: {
       ttl: "idleness",
+      queue: "the queue",
       observer: "the observer",
       reconciler: "the reconciler",
       proxy: "the link",
@@ -569,7 +599,12 @@ export const en = {
     overview: "Overview",
     workspaces: "Workspaces",
     users: "Users",
-    orphans: "Orphans",
+    findings: "Findings",
+    settings: "Settings",
+    settingsLead:
+      "What this replica runs with; what differs from the default comes first. Settings are environment variables and are read at the start.",
+    settingsEmpty: "No setting has these words.",
+    secretSet: "set, not shown",
     audit: "Audit",
     counts: "Workspaces by state",
     noneYet: "No workspaces yet.",
@@ -612,6 +647,8 @@ export const en = {
       subject: "To what",
       detail: "Detail",
       actions: "Actions",
+      value: "Value",
+      meaning: "Meaning",
     },
     here: "this node",
     away: (engine: string, why: string) => `${engine} cannot be used: ${why}`,
@@ -652,21 +689,53 @@ export const en = {
     userAdded: (name: string) => `${name} can sign in now.`,
     userChanged: "Changed.",
     you: "you",
-    orphansLead:
-      "Resources and archives that belong to no living workspace. Containers and old archives go by themselves after a while; volumes never do.",
-    orphansEmpty: "Nothing without an owner. Everything on the machine belongs to a workspace.",
-    orphanReasons: {
-      unknown_workspace: "Its workspace is unknown here. Volumes and archives are kept.",
-      expiring: "Nobody needs it any more. Removed after the delay.",
-      only_copy: "The only copy of a home. Kept until a person has looked.",
-      retained:
-        "Its storage class keeps it although its workspace is gone or archived. Remove the volume and its disk by hand.",
-    },
-    orphanKinds: { container: "Container", volume: "Volume", archive: "Archive", unknown: "Unknown" },
     auditLead: "Who did what, newest first. Entries cannot be changed.",
     auditEmpty: "Nothing has been done yet.",
     filterAudit: "Filter",
     recoverDone: (name: string) => `The error of ${name} is cleared; CodeHub goes on.`,
+  },
+  findings: {
+    lead: "Where the database, the engine and the archive store disagree. A repair says first what it will do.",
+    empty:
+      "Nothing disagrees. Everything that exists belongs to a workspace, and every workspace has what it should have.",
+    noRepair: "nothing to do",
+    adoptedName: "Name of the new workspace",
+    done: (name: string) => `${name}: CodeHub goes on from here.`,
+    kinds: {
+      error: "Error",
+      volume_vanished: "Home is gone",
+      archiving_given_up: "Archiving given up",
+      long_operation: "Takes long",
+      only_copy: "Only copy",
+      unknown_container: "Unknown container",
+      unknown_volume: "Unknown volume",
+      unknown_archive: "Unknown archive",
+      retained_volume: "Volume kept",
+      expiring_archive: "Old archive",
+    },
+    why: {
+      error: "Only a person lifts this error.",
+      volume_vanished:
+        "Its volume is gone although nobody removed it. First see whether a disk is not mounted.",
+      archiving_given_up: "The home stays where it is. It is tried again later, or now.",
+      long_operation: "It ends by itself, by its time limit at the latest.",
+      only_copy: "Its archive is the only copy of the home, and the database does not name it.",
+      unknown_container: "Its workspace is not in the database. It is removed after ten minutes.",
+      unknown_volume: "Its workspace is not in the database. Volumes are never removed by themselves.",
+      unknown_archive: "Its workspace is not in the database. Such archives are never removed by themselves.",
+      retained_volume:
+        "Its storage class keeps it although its workspace is gone or archived. Remove the volume and its disk by hand.",
+      expiring_archive: "Nobody needs it any more. It is removed after the delay.",
+    },
+    repairs: { recover: "Recover", return_to_newest: "Use newest archive", adopt: "Adopt" },
+    effects: {
+      recover:
+        "Lifts the error and tries again from what exists. If the home is gone, its loss is accepted: the last archive it knows, or an empty home, takes its place.",
+      return_to_newest:
+        "The newest archive of this workspace in the store becomes its home. A home that is found after all is archived first.",
+      adopt:
+        "Makes a workspace of yours for it. A volume is archived; of an archive, the newest becomes the home. Nothing is started.",
+    },
   },
   fieldErrors: {
     key_private:
@@ -734,6 +803,8 @@ export const en = {
     unfit_password: "That password is too weak.",
     no_such_user: "There is nobody of that name.",
     last_admin: "This is the last administrator. Make somebody else one first.",
+    archive_unreadable: "This archive cannot be looked into: it is damaged, or holds what is never unpacked.",
+    archive_indexing: "This archive is being read for the first time. Try again in a moment.",
     downloads_busy: "Two downloads of yours are open. Try again when one has ended.",
     not_ready: "CodeHub is not ready yet.",
     unknown: "That did not work.",

@@ -101,7 +101,14 @@ describe("progress", () => {
 });
 
 describe("activity", () => {
-  const activity = { connections: 2, last_seen_at: null, kind: "websocket", awake: null, next: null };
+  const activity = {
+    connections: 2,
+    last_seen_at: null,
+    kind: "websocket",
+    queue: null,
+    awake: null,
+    next: null,
+  };
 
   test("replaces what was known of it and nothing else", () => {
     const after = told(snapshot("a"), state("a", 3), { type: "activity", id: "a", activity });

@@ -45,6 +45,7 @@ test("what was seen a moment ago counts, not only what was written down", () => 
     connections: 0,
     last_seen_at: at,
     kind: null,
+    queue: null,
     awake: null,
     next: null,
   });

@@ -3,6 +3,7 @@ import { useState } from "react";
 import type { ArchiveGeneration, Workspace } from "../api/types";
 import { archiveAddress, archivesQuery } from "../api/queries";
 import { useLanguage, useMessages } from "../i18n";
+import { Link } from "../router";
 import { RestoreDialog, ReturnNotice } from "../ui/restore";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
@@ -38,7 +39,9 @@ export function Archives({ workspace }: { workspace: Workspace }) {
         <Empty>{m.detail.archivesEmpty}</Empty>
       ) : (
         <>
-          <p className="panel__lead">{m.detail.archivesLead}</p>
+          <p className="panel__lead">
+            {m.detail.archivesInAll(data.length, bytes(language, sum(data)))} {m.detail.archivesLead}
+          </p>
           <ReturnNotice workspace={workspace} />
           <ul className="generations">
             {data.map((archive) => (
@@ -50,8 +53,14 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 {archive.key === chosen && <span className="tag">{m.restore.chosen}</span>}
                 {archive.damaged && <span className="tag">{m.restore.damaged}</span>}
                 {archive.expiring && <span className="tag">{m.restore.expiring}</span>}
-                <a
+                <Link
                   className="generations__download"
+                  aria-label={m.detail.browseOf(dateTime(language, archive.created_at))}
+                  href={`/workspaces/${workspace.id}/archives/${archive.key.split("/").slice(1, 3).join("/")}`}
+                >
+                  {m.detail.browse}
+                </Link>
+                <a
                   aria-label={m.detail.downloadOf(dateTime(language, archive.created_at))}
                   href={archiveAddress(workspace.id, archive.key)}
                   download
@@ -79,6 +88,8 @@ export function Archives({ workspace }: { workspace: Workspace }) {
     </section>
   );
 }
+
+const sum = (archives: readonly ArchiveGeneration[]) => archives.reduce((all, each) => all + each.bytes, 0);
 
 /** Not of what it is at already: an archived workspace has nothing but its current archive. */
 function offersRestore(workspace: Workspace, archive: ArchiveGeneration): boolean {

@@ -28,7 +28,7 @@ test("a card renders for its own workspace only", () => {
   say("state_changed", { ...a, version: 2, memo: "changed" }, "a:2");
   say("activity", {
     id: "a",
-    activity: { connections: 3, last_seen_at: null, kind: "http", awake: null, next: null },
+    activity: { connections: 3, last_seen_at: null, kind: "http", queue: null, awake: null, next: null },
   });
   expect([...renders]).toEqual([["a", 2]]);
   expect(card("a").textContent).toContain("3 connections");
@@ -56,7 +56,7 @@ test("time alone renders no card, only the words that change with it", async () 
         id: "a",
         name: "a",
         ...RUNNING,
-        activity: { connections: 0, last_seen_at: null, kind: null, awake: null, next },
+        activity: { connections: 0, last_seen_at: null, kind: null, queue: null, awake: null, next },
       }),
     );
     expect(card("a").textContent).toContain("Sleeps in 1 min");
@@ -76,7 +76,7 @@ test("what is about to sleep can be kept awake with one click", async () => {
       at: new Date(Date.now() + seconds * 1000).toISOString(),
       why: "idle",
     } as const;
-    const activity = { connections: 0, last_seen_at: null, kind: null, awake: null, next };
+    const activity = { connections: 0, last_seen_at: null, kind: null, queue: null, awake: null, next };
     return { standby_ttl_seconds: 300, activity };
   };
   const soon = aWorkspace({ id: "a", name: "soon", ...RUNNING, ...asleepIn(120) });
@@ -135,4 +135,22 @@ test("only an administrator is offered to recover", () => {
   show(<WorkspaceList />, { ...ANN, role: "admin" });
   sayWorkspaces(broken);
   expect(screen.getByRole("button", { name: "Recover" })).toBeTruthy();
+});
+
+test("editors are in the menu of one that runs, the terminal command in every one's", async () => {
+  const assign = vi.fn();
+  vi.stubGlobal("location", { ...window.location, assign });
+  answer({ "GET /workspaces/a/ports": [200, { ports: [], truncated: false, home: "/home/jovyan" }] });
+  const { person } = show(<WorkspaceList />);
+  sayWorkspaces(aWorkspace({ id: "a", name: "a", ...RUNNING }), aWorkspace({ id: "b", name: "b" }));
+  await person.click(within(card("b")).getByRole("button", { name: "More actions for b" }));
+  expect(screen.getByRole("menuitem", { name: "Terminal command" })).toBeTruthy();
+  expect(screen.queryByRole("menuitem", { name: "Cursor" })).toBeNull();
+  await person.keyboard("{Escape}");
+  await person.click(within(card("a")).getByRole("button", { name: "More actions for a" }));
+  expect(screen.getByRole("menuitem", { name: "JetBrains" })).toBeTruthy();
+  await person.click(screen.getByRole("menuitem", { name: "VS Code" }));
+  await waitFor(() =>
+    expect(assign).toHaveBeenCalledWith("vscode://vscode-remote/ssh-remote+a.codehub/home/jovyan"),
+  );
 });

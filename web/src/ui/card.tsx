@@ -9,6 +9,7 @@ import { useAsking, useWorkspace } from "../live/hooks";
 import type { ActionName } from "../live/store";
 import { Link, navigate } from "../router";
 import { useUser } from "../session";
+import { isOpen } from "../words/editors";
 import { connectionWords, nextWords, sleepIsNear } from "../words/next";
 import { troubleWords } from "../words/trouble";
 import { DeleteDialog } from "./delete";
@@ -138,16 +139,17 @@ export function ActionButtons({ workspace, asking, onItsPage = false }: ActionBu
     );
   }
   const wantsRunning = workspace.desired_state === "RUNNING";
+  const stops = wantsRunning || workspace.queued_at !== null;
   return (
     <div className="card__actions">
       <button
         type="button"
         className="button"
         disabled={asking !== null}
-        onClick={() => void (wantsRunning ? actions.stop(workspace) : actions.start(workspace))}
+        onClick={() => void (stops ? actions.stop(workspace) : actions.start(workspace))}
       >
-        <Icon name={wantsRunning ? "stop" : "play"} />
-        {wantsRunning ? m.actions.stop : m.actions.start}
+        <Icon name={stops ? "stop" : "play"} />
+        {wantsRunning ? m.actions.stop : stops ? m.actions.leaveLine : m.actions.start}
       </button>
       <a
         className="button button--primary"
@@ -181,11 +183,31 @@ export function CardMenu(props: CardMenuProps) {
     { label: m.terminal.title, onSelect: () => navigate(`/workspaces/${workspace.id}/terminal`) },
     { label: m.actions.rename, onSelect: props.onRename },
     "line",
+    ...useEditors(workspace),
+    "line",
     ...useRareActions(workspace),
     "line",
     { label: m.actions.delete, onSelect: props.onDelete, tone: "danger" },
   ];
   return <Menu label={m.actions.moreFor(workspace.name)} button={<Icon name="more" />} items={items} />;
+}
+
+/** Editors on one's own machine. They open the home of one that runs; the command wakes. */
+function useEditors(workspace: Workspace): MenuItem[] {
+  const m = useMessages();
+  const user = useUser();
+  const load = () => import("../actions/editors");
+  const names = isOpen(workspace) ? ["VS Code", "Cursor", "JetBrains"] : [];
+  return [
+    ...names.map((name) => ({
+      label: name,
+      onSelect: () => void load().then((editors) => editors.openEditor(workspace, user.id, name)),
+    })),
+    {
+      label: m.actions.sshCommand,
+      onSelect: () => void load().then((editors) => editors.copySshCommand(workspace, user.id)),
+    },
+  ];
 }
 
 /** What one asks for now and then: keeping awake and archiving. */

@@ -2,12 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiError, call } from "../api/client";
 import { imagesQuery } from "../api/queries";
-import type { Images, Workspace } from "../api/types";
+import type { Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { useLiveStore } from "../live/hooks";
 import { errorSentence, fieldError } from "../words/errors";
 import { Dialog } from "./dialog";
-import { ARCHIVE_CHOICES, DurationField, SelectField, STANDBY_CHOICES, TextField } from "./fields";
+import { ARCHIVE_CHOICES, DurationField, STANDBY_CHOICES, TextField } from "./fields";
+import { ImageChoice } from "./image-choice";
 import { showLimit } from "../actions/limit";
 
 export function CreateDialog({ onClose }: { onClose: () => void }) {
@@ -24,7 +25,8 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
   const [error, setError] = useState<unknown>(null);
 
   const chosen = image ?? images.data?.default ?? null;
-  const submit = async () => {
+  const chosenImage = images.data?.items.find((each) => each.name === chosen);
+  const submit = async (queue = false) => {
     if (!name.trim() || busy) return;
     setBusy(true);
     setError(null);
@@ -36,12 +38,13 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         ...(standby !== null && { standby_ttl_seconds: standby }),
         ...(archive !== null && { archive_ttl_seconds: archive }),
         start,
+        ...(queue && { queue }),
       });
       store.observe(made);
       onClose();
     } catch (failure) {
       if (failure instanceof ApiError && failure.code.startsWith("limit_"))
-        showLimit({ workspace: null, error: failure });
+        showLimit({ workspace: null, error: failure, wait: () => void submit(true) });
       setError(failure);
       setBusy(false);
     }
@@ -80,13 +83,13 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         autoComplete="off"
         required
       />
-      <ImageField
+      <ImageChoice
         images={images.data}
         value={chosen ?? ""}
         onChange={setImage}
         error={fieldError(m, error, "image_ref")}
       />
-      {images.data?.items.find((each) => each.name === chosen)?.node_local_home && (
+      {chosenImage?.node_local_home && (
         <p className="form-note" role="note">
           {m.create.nodeLocal}
         </p>
@@ -127,37 +130,5 @@ export function CreateDialog({ onClose }: { onClose: () => void }) {
         </p>
       )}
     </Dialog>
-  );
-}
-
-interface ImageFieldProps {
-  images: Images | undefined;
-  value: string;
-  onChange: (image: string) => void;
-  error: string | null;
-}
-
-/** A choice where the runtime knows its images, a line to write where any reference will do. */
-function ImageField({ images, value, onChange, error }: ImageFieldProps) {
-  const m = useMessages();
-  if (images && images.items.length === 0)
-    return (
-      <TextField
-        label={m.create.image}
-        value={value}
-        onChange={onChange}
-        error={error}
-        autoComplete="off"
-        spellCheck={false}
-      />
-    );
-  return (
-    <SelectField label={m.create.image} value={value} onChange={onChange} error={error}>
-      {images?.items.map(({ name }) => (
-        <option key={name} value={name}>
-          {name === images.default ? m.create.defaultImage(name) : name}
-        </option>
-      ))}
-    </SelectField>
   );
 }

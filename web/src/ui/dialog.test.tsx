@@ -3,18 +3,23 @@ import { useState } from "react";
 import { expect, test, vi } from "vitest";
 import { limitRefusal, showLimit } from "../actions/limit";
 import { ApiError } from "../api/client";
+import type { Images } from "../api/types";
 import { answer, sayWorkspaces, show } from "../test-page";
 import { aWorkspace } from "../test-support";
+import { serverNow } from "../words/clock";
 import { CreateDialog } from "./create";
 import { DeleteDialog } from "./delete";
 import { Dialog } from "./dialog";
 import { LimitDialog } from "./limit";
 
+function anImage(name: string, installation: Installation | null = null) {
+  return { name, title: null, node_local_home: false, installation };
+}
+
+type Installation = NonNullable<Images["items"][number]["installation"]>;
+
 const LIMIT = { code: "limit_user", detail: "No more.", used: 1, allowed: 1 };
-const IMAGES: [number, unknown] = [
-  200,
-  { items: [{ name: "jupyterlab", node_local_home: false }], default: "jupyterlab" },
-];
+const IMAGES: [number, unknown] = [200, { items: [anImage("jupyterlab")], default: "jupyterlab" }];
 
 function Opener() {
   const [open, setOpen] = useState(false);
@@ -75,11 +80,36 @@ test("a new workspace is sent with what was chosen and nothing else", async () =
   });
   const onClose = vi.fn();
   const { person } = show(<CreateDialog onClose={onClose} />);
-  await screen.findByRole("option", { name: /jupyterlab/ });
+  await screen.findByRole("radio", { name: /JupyterLab/ });
   await person.type(screen.getByLabelText("Name"), "thesis");
   await person.click(screen.getByRole("button", { name: "Create workspace" }));
   await waitFor(() => expect(onClose).toHaveBeenCalled());
   expect(requests.at(-1)?.body).toEqual({ name: "thesis", image_ref: "jupyterlab", start: true });
+});
+
+test("an image that is not installed says what it takes, before and after it is chosen", async () => {
+  const vscode = { version: null, offered: "4.1", percent: null, fetched_mb: 260, disk_mb: 850 };
+  const items = [anImage("jupyterlab"), anImage("code-server", vscode)];
+  const requests = answer({
+    "GET /images": [200, { items, default: "jupyterlab" }],
+    "POST /workspaces": [201, aWorkspace({ name: "site" })],
+  });
+  const { person } = show(<CreateDialog onClose={() => undefined} />);
+  const card = await screen.findByRole<HTMLInputElement>("radio", { name: /VS Code.*fetches 260 MB/ });
+  expect(screen.queryByRole("note")).toBeNull();
+  await person.click(card);
+  expect(card.checked).toBe(true);
+  expect(screen.getByRole("note").textContent).toContain("850 MB");
+  await person.type(screen.getByLabelText("Name"), "site{Enter}");
+  await waitFor(() => expect(requests.at(-1)?.body).toMatchObject({ image_ref: "code-server" }));
+});
+
+test("many images are a list", async () => {
+  const items = ["a", "b", "c", "d", "e", "f", "g"].map((name) => anImage(name));
+  answer({ "GET /images": [200, { items, default: "b" }] });
+  show(<CreateDialog onClose={() => undefined} />);
+  expect(await screen.findByRole("option", { name: "b (default)" })).toBeTruthy();
+  expect(screen.queryByRole("radio")).toBeNull();
 });
 
 test("a name that is taken is said at the field", async () => {
@@ -91,23 +121,51 @@ test("a name that is taken is said at the field", async () => {
   expect(name.getAttribute("aria-invalid")).toBe("true");
 });
 
-test("at the limit it lists what the server says holds a place, and starts once there is room", async () => {
+test("at the limit one of those that hold a place gives it, in one request", async () => {
   const wanted = aWorkspace({ id: "w", name: "wanted" });
-  const busy = aWorkspace({ id: "b", name: "busy", status: "running", holds_place: true });
-  const free = aWorkspace({ id: "f", name: "free", desired_state: "RUNNING", holds_place: false });
-  const requests = answer({
-    "POST /workspaces/b/stop": [202, { ...busy, version: 2, holds_place: false }],
-    "POST /workspaces/w/start": [202, { ...wanted, version: 2 }],
+  const busy = aWorkspace({
+    id: "b",
+    name: "busy",
+    status: "running",
+    observed_status: "RUNNING",
+    holds_place: true,
+    last_access_at: new Date(serverNow() - 3 * 3_600_000).toISOString(),
   });
+  const free = aWorkspace({ id: "f", name: "free", desired_state: "RUNNING", holds_place: false });
+  const requests = answer({ "POST /workspaces/w/start": [202, { ...wanted, version: 2 }] });
   const { person } = show(<LimitDialog />);
   sayWorkspaces(wanted, busy, free);
-  showLimit({ workspace: wanted, error: new ApiError("limit_user", 429, LIMIT.detail, [], LIMIT) });
-  const start = await screen.findByRole<HTMLButtonElement>("button", { name: "Start wanted" });
-  expect(start.disabled).toBe(true);
-  expect(screen.queryByRole("button", { name: "Stop free" })).toBeNull();
-  await person.click(screen.getByRole("button", { name: "Stop busy" }));
-  await waitFor(() => expect(start.disabled).toBe(false));
-  await person.click(start);
-  expect(requests.map((r) => r.path)).toEqual(["/api/v1/workspaces/b/stop", "/api/v1/workspaces/w/start"]);
+  const error = new ApiError("limit_user", 429, LIMIT.detail, [], LIMIT);
+  showLimit({ workspace: wanted, error, wait: () => undefined });
+  await screen.findByText("idle for 3 h");
+  expect(screen.queryByText("free")).toBeNull();
+  await person.click(screen.getByRole("button", { name: "Put busy to sleep and start wanted" }));
+  expect(requests.map((r) => [r.path, r.body])).toEqual([
+    ["/api/v1/workspaces/w/start", { instead_of: "b", queue: true }],
+  ]);
   expect(limitRefusal.get()).toBeNull();
+});
+
+test("at the limit a creation waits in line", async () => {
+  const requests = answer({
+    "GET /images": IMAGES,
+    "POST /workspaces": [429, { ...LIMIT, code: "limit_global" }],
+  });
+  const { person } = show(
+    <>
+      <CreateDialog onClose={() => undefined} />
+      <LimitDialog />
+    </>,
+  );
+  await screen.findByRole("radio", { name: /JupyterLab/ });
+  await person.type(screen.getByLabelText("Name"), "thesis{Enter}");
+  await person.click(await screen.findByRole("button", { name: "Wait in line" }));
+  await waitFor(() => expect(requests.filter((r) => r.method === "POST").length).toBe(2));
+  expect(requests.at(-1)?.body).toEqual({
+    name: "thesis",
+    image_ref: "jupyterlab",
+    start: true,
+    queue: true,
+  });
+  showLimit(null);
 });

@@ -102,6 +102,8 @@ function useStartOrStop(workspace: Workspace): MenuItem[] {
   const m = useMessages();
   const actions = useWorkspaceActions();
   if (workspace.status === "error") return [];
+  if (workspace.queued_at !== null)
+    return [{ label: m.actions.leaveLine, onSelect: () => void actions.stop(workspace) }];
   return workspace.desired_state === "RUNNING"
     ? [{ label: m.actions.stop, onSelect: () => void actions.stop(workspace) }]
     : [{ label: m.actions.start, onSelect: () => void actions.start(workspace) }];

@@ -15,9 +15,12 @@ export function SavingsLine() {
 
 export function savingsText(m: Messages, language: Language, savings: Savings): string | null {
   const hours = Math.floor(savings.hours_saved);
-  if (hours < 1) return null;
-  const count = new Intl.NumberFormat(language).format(hours);
-  return m.list.saved(hours, count, money(language, savings));
+  const format = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
+  const gigabytes = savings.gb_not_on_disk;
+  const disk = gigabytes >= 0.1 ? m.list.notOnDisk(format.format(gigabytes)) : null;
+  if (hours < 1) return disk;
+  const saved = m.list.saved(hours, format.format(hours), money(language, savings));
+  return disk === null ? saved : `${saved} · ${disk}`;
 }
 
 function money(language: Language, { money: amount, currency }: Savings): string | null {

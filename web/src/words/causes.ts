@@ -15,13 +15,17 @@ export const SAID_BY_THE_CHANGE = [
   "asked_to_recover",
   "asked_to_return",
   "return_cancelled",
+  "queued",
   "kept_awake",
   "may_sleep",
 ] as const satisfies readonly CauseCode[];
 
 export const TOLD_CAUSES = [
   "returned_to_archive",
+  "adopted",
   "link_opened",
+  "place_free",
+  "made_room",
   "idle",
   "untouched",
   "busy",

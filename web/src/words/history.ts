@@ -64,6 +64,7 @@ const RULES: Rule[] = [
   (m, c) => (c.error_info && isEmpty(c.error_info) && !c.operation ? [m.history.recovered, "good"] : null),
   (m, c) => (c.restore_from ? returning(m, c) : null),
   (m, c) => (c.desired_state ? named(m.history.desired, c.desired_state[1], "desired") : null),
+  (m, c) => (c.queued_at ? [isEmpty(c.queued_at) ? m.history.leftLine : m.history.inLine, "desired"] : null),
   (m, c) => (c.archive_key && !isEmpty(c.archive_key) ? [m.history.archived, "good"] : null),
   (m, c) =>
     c.operation && c.operation[1] !== "NONE" ? named(m.history.operation, c.operation[1], "plain") : null,

@@ -54,7 +54,8 @@ export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempt
   const nextTryAt = ws.operation === "NONE" ? ws.error_info?.context.next_try_at : null;
   if (typeof nextTryAt === "string" && ws.desired_state === "PENDING")
     return m.next.notArchived(duration(m, Math.max(1, (Date.parse(nextTryAt) - nowMs) / 1000)));
-  if (ws.waiting_for) return m.next.waitsForNode(ws.waiting_for);
+  if (ws.queued_at) return queueWords(m, ws);
+  if (ws.waiting_for) return waitWords(m, ws.waiting_for);
   if (ws.error_info) return retryWords(m, ws.error_info.error_count + 1, attempts);
   if (pending) return pending;
   if (ws.operation !== "NONE") return "";
@@ -73,6 +74,16 @@ export function nextWords(m: Messages, ws: Workspace, { language, nowMs, attempt
     return ws.activity.connections === null ? "" : m.next.inUse;
   }
   return ws.archive_ttl_seconds === 0 ? m.next.neverArchived : "";
+}
+
+/** Where it stands among those that wait for a running place. */
+function queueWords(m: Messages, ws: Workspace): string {
+  const queue = ws.activity.queue;
+  if (!queue) return m.next.queued;
+  const first = queue.limit === "limit_user" ? m.next.queueOwn : m.next.queueNext;
+  const where = queue.place > 1 ? m.next.queuePlace(queue.place) : first;
+  const seconds = queue.estimated_seconds;
+  return seconds === null ? where : m.next.queueAbout(where, duration(m, Math.max(1, seconds)));
 }
 
 /** Whether sleep is near enough to be announced: five minutes ahead, or half the idle time if that is less. */
@@ -106,4 +117,11 @@ function promise(m: Messages, to: DesiredState, seconds: number): string {
 export function connectionWords(m: Messages, count: number | null): string {
   if (count === null) return m.connections.unknown;
   return count === 0 ? m.connections.none : m.connections.some(count);
+}
+
+/** It waits for its IDE, which is being installed, or for a node of the cluster, in the scheduler's words. */
+function waitWords(m: Messages, reason: string): string {
+  const installing = /^installing (.+) (\d+) %$/.exec(reason);
+  if (!installing) return m.next.waitsForNode(reason);
+  return m.next.waitsForInstallation(installing[1] ?? "", Number(installing[2]));
 }

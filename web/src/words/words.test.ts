@@ -75,6 +75,7 @@ const idle = (to: DesiredState, seconds: number) => ({
     connections: 0,
     last_seen_at: null,
     kind: null,
+    queue: null,
     awake: null,
     next: { to, at: at(seconds), why: "idle" },
   },
@@ -84,6 +85,19 @@ describe("what happens next", () => {
   const next = (change: Parameters<typeof aWorkspace>[0]) =>
     nextWords(en, aWorkspace(change), { language: "en", nowMs: NOW, attempts: 4 });
 
+  test("waits for an IDE that is being installed, or for a node", () => {
+    const starting = { ...running, operation: "STARTING", status: "starting" } as const;
+    const told = (reason: string, m = en) =>
+      nextWords(m, aWorkspace({ ...starting, waiting_for: reason }), {
+        language: "en",
+        nowMs: NOW,
+        attempts: 4,
+      });
+    expect(told("installing VS Code 42 %")).toBe("Waiting: VS Code is being installed, 42 %");
+    expect(told("installing VS Code 42 %", ko)).toContain("VS Code 설치 42 %");
+    expect(told("2 Insufficient memory.")).toBe("Waiting for a node: 2 Insufficient memory.");
+  });
+
   test("counts down to sleep and to the archive", () => {
     expect(next({ ...running, ...idle("STANDBY", 250) })).toBe("Sleeps in 4 min");
     expect(next({ ...running, ...idle("STANDBY", 30) })).toBe("Sleeps in 30 s");
@@ -91,6 +105,28 @@ describe("what happens next", () => {
     expect(next(idle("PENDING", 7200))).toBe("Archived in 2 h");
     const sleepy = aWorkspace({ ...running, ...idle("STANDBY", 250) });
     expect(nextWords(ko, sleepy, { language: "ko", nowMs: NOW, attempts: 4 })).toBe("4분 후 잠듭니다");
+  });
+
+  test("tells those in line where they stand", () => {
+    const inLine = (
+      place: number,
+      limit: "limit_user" | "limit_global",
+      estimated_seconds: number | null,
+    ) => ({
+      queued_at: at(-60),
+      activity: {
+        ...idle("PENDING", 7200).activity,
+        queue: { place, limit, since: at(-60), estimated_seconds },
+      },
+    });
+    expect(next(inLine(2, "limit_global", 300))).toBe("Number 2 in line, about 5 min");
+    expect(next(inLine(1, "limit_global", null))).toBe("Next in line");
+    expect(next(inLine(1, "limit_user", 0))).toBe("In line: starts when another of yours sleeps, about 1 s");
+    expect(next({ queued_at: at(-60) })).toBe("In line for a running place");
+    const waiting = aWorkspace(inLine(3, "limit_global", 300));
+    expect(nextWords(ko, waiting, { language: "ko", nowMs: NOW, attempts: 4 })).toBe(
+      "대기 순서 3번째, 약 5분",
+    );
   });
 
   test("says why nothing happens", () => {
@@ -114,9 +150,7 @@ describe("what happens next", () => {
     expect(nextWords(ko, aWorkspace(busy), { language: "ko", nowMs: NOW, attempts: 4 })).toBe(
       "깨어 있음: 2시간째 노트북 실행 중",
     );
-    expect(next({ ...running, activity: working("job", "make") })).toBe(
-      "Kept awake: make in a terminal for 2 h",
-    );
+    expect(next({ ...running, activity: working("job", "make") })).toBe("Kept awake: make at work for 2 h");
     expect(next({ ...running, awake_until: at(3600) })).toContain("Kept awake until");
     expect(next({ ...running, ...idle("STANDBY", 3600), awake_until: at(3600) })).toContain(
       "Kept awake until",
@@ -126,7 +160,7 @@ describe("what happens next", () => {
     expect(
       next({
         ...running,
-        activity: { connections: null, last_seen_at: null, kind: null, awake: null, next: null },
+        activity: { connections: null, last_seen_at: null, kind: null, queue: null, awake: null, next: null },
       }),
     ).toBe("");
     expect(next({ archive_ttl_seconds: 0 })).toBe("Stays asleep until opened");

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 
 from codehub.api.dependencies import InsideAccess, Leases
 from codehub.api.problems import Refused
-from codehub.api.routes.workspaces import find_visible
 from codehub.api.state import AppState
 from codehub.domain.waking import Phase, error_note, phase_of
 from codehub.kit.clock import monotonic
@@ -41,7 +40,7 @@ async def admitted(
 
     ``is_use`` False: no lease, so that a page which looks now and then keeps nothing awake.
     """
-    record = await find_visible(workspace_id, caller, state)
+    record = service.visible(await state.workspaces.get(workspace_id), caller.actor)
     access = state.deps.inside
     if access is None:
         raise Refused("unavailable", _NOT_AVAILABLE)

@@ -51,4 +51,5 @@ NOT_AVAILABLE = SessionEnd(
 )
 BUSY = SessionEnd(4012, "The workspace has too many commands, transfers and terminals under way.")
 MISUSED = SessionEnd(1008, "Not what a terminal sends.")
+MISUSED_COMMAND = SessionEnd(1008, "Not what a command is sent, or more input than it has taken.")
 AWAY = SessionEnd(1013, "Try again in a moment.")

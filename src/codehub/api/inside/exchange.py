@@ -40,6 +40,9 @@ PROBLEMS = {
     "refused": "file_refused",
     "no_space": "no_space",
     "too_large": "too_large",
+    "busy": "busy",
+    "no_process": "not_found",
+    "not_started": "not_started",
 }
 
 

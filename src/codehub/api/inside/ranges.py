@@ -66,6 +66,19 @@ def tar_attachment(path: str) -> str:
     stem = PurePosixPath(path).name
     if stem in ("", ".."):
         stem = "home"
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", stem).strip("._") or "files"
-    encoded = quote(stem.encode("utf-8", "replace"), safe="")
-    return f"attachment; filename=\"{plain}.tar\"; filename*=UTF-8''{encoded}.tar"
+    return file_attachment(f"{stem}.tar")
+
+
+def file_attachment(name: str) -> str:
+    """``Content-Disposition`` of a file: never shown as a page of this site, whatever is in it."""
+    stem, _, suffix = name.rpartition(".")
+    plain_stem, plain_suffix = _in_ascii(stem), _in_ascii(suffix)
+    plain = plain_stem or plain_suffix or "file"
+    if stem and plain_suffix:
+        plain = f"{plain_stem or 'files'}.{plain_suffix}"
+    encoded = quote(name.encode("utf-8", "replace"), safe="")
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"
+
+
+def _in_ascii(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", part).strip("._")

@@ -32,6 +32,7 @@ from codehub.api.inside.endings import (
 from codehub.api.state import AppState
 from codehub.domain.errors import EffectError
 from codehub.domain.waking import Phase, phase_of
+from codehub.kit.clock import monotonic
 from codehub.kit.tasks import cancel_and_wait
 from codehub.services.identity import Principal
 from codehub.signals.connection import RedisUnavailable
@@ -48,7 +49,12 @@ RENEWAL_SECONDS = 30.0
 RETRY_SECONDS = 0.25
 
 
-class Tunnel(Protocol):
+def _until_next_look() -> float:
+    """All sessions of a process look at the same times: that is one query for all of them."""
+    return LOOK_SECONDS - monotonic() % LOOK_SECONDS
+
+
+class SessionTunnel(Protocol):
     """A process in the workspace that was started for one session."""
 
     async def write(self, data: bytes) -> None: ...
@@ -56,7 +62,7 @@ class Tunnel(Protocol):
     async def close(self) -> None: ...
 
 
-TunnelT = TypeVar("TunnelT", bound=Tunnel)
+TunnelT = TypeVar("TunnelT", bound=SessionTunnel)
 
 
 class WorkspaceSession(ABC, Generic[TunnelT]):
@@ -158,7 +164,7 @@ class WorkspaceSession(ABC, Generic[TunnelT]):
         """Look at the workspace at every news, and now and then without any: news may be lost."""
         while True:
             try:
-                await news.take(LOOK_SECONDS)
+                await news.take(_until_next_look())
             except FeedClosed:
                 self._finish(ENDING)
                 return

@@ -1,7 +1,7 @@
-"""Send an archive to a client: a body of known length, cut short if it may not, or cannot, be read to its end.
+"""Send an archive, or files of it, to a client: cut short if it may not, or cannot, be read to its end.
 
 A store that fails in the middle, a reader who stalls and one whose rights end get fewer bytes than the header promised,
-which no client takes for the whole.
+or no last piece, which no client takes for the whole.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from codehub.api import problems
 from codehub.api.live.revocation import StreamRevoker
-from codehub.domain.errors import CodeHubError, EffectError
+from codehub.domain.errors import CodeHubError
 from codehub.kit.tasks import cancel_and_wait
 from codehub.services.identity import Principal
 
@@ -50,13 +50,13 @@ class Downloads:
 
 
 class Download(Response):
-    """A response that sends ``pieces``, which have ``size`` bytes together."""
+    """A response that sends ``pieces``, which have ``size`` bytes together. None: it is not known before."""
 
     def __init__(
         self,
         pieces: AsyncGenerator[bytes, None],
         *,
-        size: int,
+        size: int | None,
         headers: Mapping[str, str],
         caller: Principal,
         downloads: Downloads,
@@ -66,7 +66,8 @@ class Download(Response):
         self._downloads = downloads
         self.status_code = 200
         self.background = None
-        self.init_headers({**headers, "Content-Length": str(size), "X-Accel-Buffering": "no"})
+        length = {} if size is None else {"Content-Length": str(size)}
+        self.init_headers({**headers, **length, "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(scope, receive, send))
@@ -94,7 +95,7 @@ class Download(Response):
                             await send(self._start())
                             begun = True
                         await _send_piece(send, piece)
-        except (problems.Refused, EffectError, TimeoutError) as error:
+        except (CodeHubError, TimeoutError) as error:
             if begun:  # without a last piece: the server aborts the connection
                 log.warning("a download was cut short", error=str(error) or "its reader has stalled")
             elif isinstance(error, CodeHubError):
@@ -102,6 +103,8 @@ class Download(Response):
             else:
                 raise
         else:
+            if not begun:  # an empty file
+                await send(self._start())
             await send({"type": "http.response.body", "body": b""})
 
     def _start(self) -> dict[str, object]:

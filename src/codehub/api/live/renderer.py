@@ -10,6 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 from codehub.api.live.activity import ActivityCache
+from codehub.api.queue_places import QueuePlaces
 from codehub.api.rendering import WorkspaceRenderer
 from codehub.kit.batching import Batched
 from codehub.kit.cache import TtlCache
@@ -42,10 +43,12 @@ class EventRenderer:
         records: Batched[UUID, WorkspaceRecord],
         *,
         activity: ActivityCache,
+        queue: QueuePlaces,
         renderer: WorkspaceRenderer,
     ) -> None:
         self._records = records
         self._activity = activity
+        self._queue = queue
         self._renderer = renderer
         # Pays for: control-plane CPU of 50 starts. Streams that are notified one after another share a rendering.
         self._newest: TtlCache[UUID, RenderedWorkspace] = TtlCache(size=MAX_CACHED)
@@ -80,7 +83,8 @@ class EventRenderer:
     async def render(self, records: Sequence[WorkspaceRecord]) -> list[RenderedWorkspace]:
         """Render records that were just read, in the same order."""
         activities = await self._activity.read_many([record.view.id for record in records])
-        rendered = [_rendered(record, self._renderer.one(record, activities)) for record in records]
+        places = await self._queue.of(records)
+        rendered = [_rendered(record, self._renderer.one(record, activities, places)) for record in records]
         for each in rendered:
             self._newest.put(each.workspace_id, each)
         return rendered
@@ -92,7 +96,8 @@ class EventRenderer:
     async def _load_activities(self, ids: Sequence[UUID]) -> Mapping[UUID, bytes]:
         found = await self._records.get_many(ids)
         activities = await self._activity.read_now(list(found))
-        return {each: self._renderer.activity(record, activities) for each, record in found.items()}
+        places = await self._queue.of(found.values(), fresh=True)
+        return {each: self._renderer.activity(record, activities, places) for each, record in found.items()}
 
 
 def _rendered(record: WorkspaceRecord, json: bytes) -> RenderedWorkspace:

@@ -6,7 +6,7 @@ from codehub.api import problems
 from codehub.api.auth import Admin
 from codehub.api.routes.paging import Limit, NumberCursor
 from codehub.api.routes.router import api_router
-from codehub.api.schemas.admin import AuditEntry, Leader, Orphan, Overview
+from codehub.api.schemas.admin import AuditEntry, Leader, Orphan, Overview, Setting
 from codehub.api.schemas.base import Page
 from codehub.api.state import State
 from codehub.store.accounts import audit
@@ -40,6 +40,14 @@ async def orphans(caller: Admin, state: State) -> Page[Orphan]:
     del caller
     found = await state.overviews.orphans()
     return Page(items=[Orphan.model_validate(asdict(each)) for each in found], next_cursor=None)
+
+
+@router.get("/settings", summary="Settings of this replica", response_model=Page[Setting], responses=_ADMIN)
+async def settings(caller: Admin, state: State) -> Page[Setting]:
+    """Every setting with the value it has now. Secrets say only whether they are set."""
+    del caller
+    items = [Setting.model_validate(asdict(each)) for each in state.settings.values]
+    return Page(items=items, next_cursor=None)
 
 
 @router.get(

@@ -1,42 +1,44 @@
-"""Route that runs a command in a workspace: ``POST /workspaces/{id}/exec``."""
+"""Routes that run a command in a workspace: ``/workspaces/{id}/exec``, as an event stream and as a WebSocket."""
 
 import asyncio
-import base64
-import json
+import contextlib
 from contextlib import AsyncExitStack
 from uuid import UUID
 
-from fastapi import Response
+from fastapi import APIRouter, Response, WebSocket
+from pydantic import ValidationError
+from starlette.websockets import WebSocketDisconnect
 
 from codehub.api import problems
-from codehub.api.auth import Caller
+from codehub.api.auth import Caller, caller_of_socket
+from codehub.api.dependencies import InsideAccess
 from codehub.api.inside.admission import admitted
-from codehub.api.inside.exchange import exchange
+from codehub.api.inside.command import command
+from codehub.api.inside.command_events import EXAMPLE, CommandEvents
+from codehub.api.inside.command_session import CommandSession
+from codehub.api.inside.endings import ENDING, NO_TUNNEL, REVOKED, SessionEnd
 from codehub.api.inside.held import Held
 from codehub.api.inside.query import Wake
-from codehub.api.live.sse import EventStream, Write
-from codehub.api.live.streams import heartbeat
-from codehub.api.routes.router import api_router
-from codehub.api.schemas.commands import Command
-from codehub.api.state import State
-from codehub.domain.errors import EffectError
-from codehub.kit.tasks import cancel_and_wait
-from codehub.runtimes.exec_stream import ExecStream
+from codehub.api.live.sse import EventStream
+from codehub.api.routes.router import PREFIX, api_router
+from codehub.api.routes.ssh import refuse
+from codehub.api.schemas.commands import Command, InteractiveCommand
+from codehub.api.state import AppState, State
+from codehub.domain.errors import CodeHubError
 from codehub.services import inside as service
+from codehub.services.identity import Principal
+from codehub.store.errors import DATABASE_FAILED
 
 router = api_router("/workspaces/{workspace_id}", "inside")
+sockets = APIRouter(prefix=PREFIX + "/workspaces")
 
-TIMED_OUT = 124
-"""The exit code of a command that took too long, as ``timeout`` has it."""
+FIRST_MESSAGE_SECONDS = 20.0
+MAX_FIRST_MESSAGE = 2 * 1024 * 1024
 
-_EXAMPLE = (
-    'event: stdout\ndata: {"data": "aGVsbG8K"}\n\n'
-    'event: exit\ndata: {"code": 0, "timed_out": false, "message": ""}\n\n'
-)
 _STREAM = {
     "description": "An event stream: `stdout` and `stderr` with `data` in base64, then one `exit` with `code`, "
     "`timed_out` and `message`. A stream without `exit` was cut. Leaving it ends the command.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    "content": {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}},
 }
 
 
@@ -56,58 +58,89 @@ _STREAM = {
 async def exec_command(
     workspace_id: UUID, body: Command, caller: Caller, state: State, wake: Wake = False
 ) -> Response:
-    """It has the rights of the workspace's own user, and ends with this connection, like all it starts."""
+    """It has the rights of the workspace's own user, and ends with this connection, like all it starts.
+
+    As a WebSocket at the same address it takes input as it comes, signals, and a terminal.
+    """
     async with AsyncExitStack() as resources:
         access = await resources.enter_async_context(admitted(workspace_id, caller, state, wake=wake))
-        async with state.sessions.begin() as session:
-            await service.record_use(
-                session, "exec", workspace_id, actor=caller.actor, program=body.argv[0][:200]
-            )
-        request = {
-            "do": "exec",
-            "argv": body.argv,
-            "env": [f"{name}={value}" for name, value in body.env.items()],
-            "cwd": body.cwd or "",
-            "stdin": base64.b64encode(body.stdin).decode(),
-        }
-        opened = await resources.enter_async_context(exchange(access, workspace_id, request))
-        events = _Events(opened.stream, body.timeout_seconds, every=state.settings.heartbeat_seconds)
+        await _record(workspace_id, body, caller, state)
+        running = await resources.enter_async_context(command(access, workspace_id, _request(body)))
+        await running.end_input()
+        events = CommandEvents(
+            running, timeout_seconds=body.timeout_seconds, every=state.settings.heartbeat_seconds
+        )
         return Held(EventStream(events.run), resources.pop_all())
 
 
-class _Events:
-    """A command's output and end, as events. Whoever does not read stops the command."""
-
-    def __init__(self, stream: ExecStream, timeout_seconds: float, *, every: float) -> None:
-        self._stream = stream
-        self._timeout_seconds = timeout_seconds
-        self._every = every
-
-    async def run(self, write: Write) -> None:
-        beating = asyncio.create_task(self._beat(write))
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                while (piece := await self._stream.read()) is not None:
-                    await write(_event(piece.stream.value, {"data": base64.b64encode(piece.data).decode()}))
-                ended = await self._stream.wait()
-            end = {"code": ended.code, "timed_out": False, "message": ended.message[:500]}
-        except TimeoutError:
-            end = {
-                "code": TIMED_OUT,
-                "timed_out": True,
-                "message": f"Ended after {self._timeout_seconds:g} s.",
-            }
-        except EffectError as error:
-            raise problems.Refused("unavailable", error.message) from error
-        finally:
-            await cancel_and_wait([beating])
-        await write(_event("exit", end))
-
-    async def _beat(self, write: Write) -> None:
-        while True:
-            await asyncio.sleep(self._every)
-            await write(heartbeat())
+@sockets.websocket("/{workspace_id}/exec")
+async def connect(socket: WebSocket, workspace_id: UUID, wake: bool = False) -> None:
+    """Run the command of the first message (``api/inside/command_session``). Refusals before it are HTTP answers."""
+    state: AppState = socket.app.state.codehub
+    accepted = False
+    try:
+        caller = await caller_of_socket(socket, state)
+        async with admitted(workspace_id, caller, state, wake=wake) as access:
+            await socket.accept()
+            accepted = True
+            end = await _run(socket, workspace_id, caller, state, access)
+    except CodeHubError as error:
+        if not accepted:
+            await refuse(socket, problems.of_error(error))
+            return
+        end = _end_of(error, state)
+    except DATABASE_FAILED as error:
+        if not accepted:
+            await refuse(socket, problems.of_database_error(error))
+            return
+        end = NO_TUNNEL
+    except WebSocketDisconnect:
+        return
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client left in the middle of a message
+        await socket.close(end.code, end.reason)
 
 
-def _event(name: str, data: dict[str, object]) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+async def _run(
+    socket: WebSocket, workspace_id: UUID, caller: Principal, state: AppState, access: InsideAccess
+) -> SessionEnd:
+    try:
+        async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
+            message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect
+        text = message.get("text") or ""
+        if len(text) > MAX_FIRST_MESSAGE:
+            return _misfit("it is too long")
+        body = InteractiveCommand.model_validate_json(text)
+    except TimeoutError:
+        return _misfit("it did not come")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        return _misfit(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    await _record(workspace_id, body, caller, state)
+    async with command(access, workspace_id, _request(body)) as running:
+        return await CommandSession(socket, running, timeout_seconds=body.timeout_seconds).run()
+
+
+def _misfit(why: str) -> SessionEnd:
+    # A closing reason has 123 bytes.
+    return SessionEnd(1008, f"The first message is no command: {why}".encode()[:120].decode(errors="ignore"))
+
+
+def _end_of(error: CodeHubError, state: AppState) -> SessionEnd:
+    if state.revoker.is_ending:
+        return ENDING
+    if error.code == "unauthorized":
+        return REVOKED
+    return SessionEnd(NO_TUNNEL.code, str(error).encode()[:120].decode(errors="ignore"))
+
+
+def _request(body: Command) -> dict[str, object]:
+    return {"do": "exec", **body.request()}
+
+
+async def _record(workspace_id: UUID, body: Command, caller: Principal, state: AppState) -> None:
+    async with state.sessions.begin() as session:
+        await service.record_use(
+            session, "exec", workspace_id, actor=caller.actor, program=body.argv[0][:200]
+        )

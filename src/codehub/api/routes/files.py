@@ -23,7 +23,14 @@ from codehub.api.inside.ranges import content_headers, find_range, tar_attachmen
 from codehub.api.middleware import MAX_UPLOAD_BYTES
 from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import find_visible
-from codehub.api.schemas.files import MAX_ENTRIES, Directory, FileEntry, InsideAnswer, Move, NewDirectory
+from codehub.api.schemas.files import (
+    MAX_ENTRIES,
+    DirectoryListing,
+    FileEntry,
+    InsideAnswer,
+    Move,
+    NewDirectory,
+)
 from codehub.api.state import AppState, State
 from codehub.services import inside as service
 from codehub.services.identity import Principal
@@ -45,11 +52,11 @@ _UPLOAD = {"requestBody": {"required": True, "content": {"application/octet-stre
 @router.get("", summary="List a directory", responses=_READING)
 async def list_directory(
     workspace_id: UUID, caller: Caller, state: State, path: Path = "", wake: Wake = False
-) -> Directory:
+) -> DirectoryListing:
     """At most 10 000 entries, by name; links are not followed."""
     request = {"do": "list", "path": path, "limit": MAX_ENTRIES}
     answer = await _ask(workspace_id, caller, state, request, wake=wake)
-    return Directory(entries=answer.entries, truncated=answer.truncated)
+    return DirectoryListing(entries=answer.entries, truncated=answer.truncated)
 
 
 @router.get("/stat", summary="One file", responses=_READING)

@@ -10,7 +10,6 @@ from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import answers, find_visible
 from codehub.api.schemas.workspace_details import RestoreArchive
 from codehub.api.state import State
-from codehub.archives.keys import ArchivePath
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.domain.generations import ChosenArchive
 from codehub.services import generations as service
@@ -32,15 +31,14 @@ async def restore(workspace_id: UUID, body: RestoreArchive, caller: Caller, stat
     desired state stays, unless `start` is set. Idempotent; a later choice replaces an earlier one.
     """
     await find_visible(workspace_id, caller, state)
-    path = ArchivePath(workspace_id, body.op_id, body.attempt)
     try:
-        meta = await state.deps.archives.read_meta(path.key)
+        path, meta = await state.deps.archives.find_attempt(workspace_id, body.op_id, body.attempt)
     except EffectError as error:
         if error.failure is FailureCode.ARCHIVE_NOT_FOUND:
             raise problems.Refused("not_found", "There is no such archive.") from error
         raise
     chosen = ChosenArchive(
-        path.key, meta.created_at, meta.sha256, sizes={"bytes": meta.bytes, "files": meta.files}
+        path.key, meta.created_at, meta.sha256, sizes={"bytes": meta.data_bytes, "files": meta.files}
     )
     async with state.sessions.begin() as session:
         record = await service.restore(

@@ -6,6 +6,7 @@ use of the workspace: it wakes nothing and keeps nothing awake.
 """
 
 from collections.abc import Sequence
+from ipaddress import IPv4Address
 from uuid import UUID
 
 from codehub.api import problems
@@ -22,6 +23,9 @@ from codehub.api.state import AppState, State
 from codehub.domain.errors import EffectError
 from codehub.services import inside as service
 from codehub.services.identity import Principal
+
+DOCKER_RESOLVER = IPv4Address("127.0.0.11")
+"""Where Docker's own name server listens in each container: of no use to anybody else."""
 
 router = api_router("/workspaces/{workspace_id}", "inside")
 
@@ -48,7 +52,6 @@ async def ports(workspace_id: UUID, caller: Caller, state: State) -> Ports:
         answer.listeners,
         workspace_id=workspace_id,
         ide_port=ide_port,
-        shares_network=access.shares_network,
         settings=state.settings,
     )
     return Ports(ports=found, truncated=answer.truncated, home=answer.home)
@@ -59,16 +62,13 @@ def merge(
     *,
     workspace_id: UUID,
     ide_port: int | None,
-    shares_network: bool,
     settings: ApiSettings,
 ) -> list[Port]:
-    """One entry for each port, with a link where the proxy reaches it. Pure.
-
-    The proxy connects to a container's address, so it does not reach what is bound to the container's loopback. On a
-    shared network the loopback is one and the same.
-    """
+    """One entry for each port, with its link: the proxy reaches the loopback of a container, too. Pure."""
     by_port: dict[int, list[InsideListener]] = {}
     for each in listeners:
+        if each.address == DOCKER_RESOLVER and each.process is None:
+            continue
         by_port.setdefault(each.port, []).append(each)
     return [
         Port(
@@ -76,15 +76,14 @@ def merge(
             addresses=sorted({str(each.address) for each in sockets}),
             process=next((each.process for each in sockets if each.process), None),
             is_ide=number == ide_port,
-            url=_url(settings, workspace_id, None if number == ide_port else number)
-            if shares_network or number == ide_port or any(not each.address.is_loopback for each in sockets)
-            else None,
+            url=port_url(settings, workspace_id, None if number == ide_port else number),
         )
         for number, sockets in sorted(by_port.items())
     ]
 
 
-def _url(settings: ApiSettings, workspace_id: UUID, port: int | None) -> str:
+def port_url(settings: ApiSettings, workspace_id: UUID, port: int | None) -> str:
+    """Where the owner's browser reaches a port; None: the IDE."""
     pattern = url_pattern(settings.base_url, settings.base_domain)
     if port is None:
         return pattern.format(id=workspace_id)

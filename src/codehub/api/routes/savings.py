@@ -38,6 +38,8 @@ def _rendered(found: service.Savings, state: State) -> Savings:
         hours_existed=round(found.hours.existed, 3),
         hours_ran=round(found.hours.ran, 3),
         hours_saved=round(found.hours.saved, 3),
+        gb_not_on_disk=round(found.hours.gb_archived, 3),
+        gb_months_saved=round(found.hours.gb_hours / service.MONTH_HOURS, 3),
         money=None if found.money is None else round(found.money, 2),
         currency=None if price is None else price.currency,
     )

@@ -23,7 +23,6 @@ from codehub.api.routes.workspaces import find_visible
 from codehub.api.schemas.base import Page
 from codehub.api.schemas.workspace_details import ArchiveGeneration, HistoryEntry
 from codehub.api.state import AppState, State
-from codehub.archives.keys import ArchivePath
 from codehub.domain import causes
 from codehub.domain.errors import EffectError, FailureCode, Reason
 from codehub.services.identity import Principal
@@ -70,7 +69,7 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[Arc
     items = [
         ArchiveGeneration(
             key=each.path.key,
-            bytes=each.meta.bytes,
+            bytes=each.meta.data_bytes,
             files=each.meta.files,
             sha256=each.meta.sha256,
             created_at=each.meta.created_at,
@@ -91,7 +90,7 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[Arc
     response_class=Response,
     responses={
         200: {
-            "description": "The archive as it is stored: one zstd frame with one tar of the home",
+            "description": "One zstd frame with one tar of the home",
             "content": {"application/zstd": {}},
         },
         **_VISIBLE,
@@ -103,12 +102,12 @@ async def download(
 ) -> Response:
     """Download a committed archive; the address is its `key`. Wakes nothing.
 
-    Also while the workspace is in error. The body is what `sha256` of the list is about. At most two at a time.
+    Also while the workspace is in error. At most two at a time. An archive of format 1 comes as it is stored, and
+    `sha256` of the list is its checksum; one of format 2 is made while it is sent.
     """
     found = await find_visible(workspace_id, caller, state)
-    path = ArchivePath(workspace_id, op_id, attempt)
     try:
-        meta = await state.deps.archives.read_meta(path.key)
+        path, meta = await state.deps.archives.find_attempt(workspace_id, op_id, attempt)
     except EffectError as error:
         if error.failure is FailureCode.ARCHIVE_NOT_FOUND:
             raise problems.Refused("not_found", "There is no such archive.") from error
@@ -116,8 +115,8 @@ async def download(
     async with state.sessions() as session, session.begin():
         await record_use(session, "download", workspace_id, actor=caller.actor, archive_key=path.key)
     return Download(
-        state.deps.archives.stream(path, size=meta.bytes),
-        size=meta.bytes,
+        state.deps.contents.stream_tar_zst(path, meta),
+        size=meta.bytes if path.format_version == 1 else None,
         headers={
             "Content-Type": "application/zstd",
             "Content-Disposition": _attachment(found.name, meta.created_at),

@@ -20,6 +20,7 @@ from codehub.api.schemas.workspaces import (
     KeepAwake,
     NewWorkspace,
     ReturnToArchive,
+    StartWorkspace,
     Workspace,
     WorkspaceChange,
 )
@@ -100,9 +101,9 @@ async def list_workspaces(
     ),
 )
 async def create_workspace(body: NewWorkspace, caller: Caller, state: State) -> Response:
-    """With `start`, if a limit is reached, nothing is created."""
+    """With `start`, if a limit is reached, nothing is created, unless `queue` asks to wait for a place."""
     settings = state.settings
-    image_ref = await _image(state, body.image_ref)
+    image_ref = await default_image(state, body.image_ref)
     new = WorkspaceValues(
         name=body.name,
         image_ref=image_ref,
@@ -111,6 +112,7 @@ async def create_workspace(body: NewWorkspace, caller: Caller, state: State) -> 
         standby_ttl_seconds=_or(body.standby_ttl_seconds, settings.standby_ttl_seconds),
         archive_ttl_seconds=_or(body.archive_ttl_seconds, settings.archive_ttl_seconds),
         start=body.start,
+        queue=body.queue,
     )
     record = await state.intent_batcher.submit(
         partial(service.create, new=new, owner_id=caller.user.id, actor=caller.actor, limits=settings.limits)
@@ -146,11 +148,28 @@ async def delete_workspace(workspace_id: UUID, caller: Caller, state: State) -> 
     summary="Start it: desired state RUNNING",
     **answers(202, *_CHANGED, "limit_user", "limit_global"),
 )
-async def start_workspace(workspace_id: UUID, caller: Caller, state: State) -> Response:
+async def start_workspace(
+    workspace_id: UUID, caller: Caller, state: State, body: StartWorkspace | None = None
+) -> Response:
+    """At a limit it is refused, unless the body asks for something else.
+
+    With `queue` it waits for a place: `queued_at` is set and the desired state stays; stopping it ends the wait. With
+    `instead_of` another workspace gives its place to this one, or nothing changes.
+    """
+    asked = body or StartWorkspace(queue=False, instead_of=None)
     start = partial(
-        service.start, workspace_id=workspace_id, actor=caller.actor, limits=state.settings.limits
+        service.start,
+        workspace_id=workspace_id,
+        actor=caller.actor,
+        limits=state.settings.limits,
+        queue=asked.queue,
+        instead_of=asked.instead_of,
     )
-    record = await state.intent_batcher.submit(start, row=workspace_id)
+    if asked.instead_of is None:
+        record = await state.intent_batcher.submit(start, row=workspace_id)
+    else:  # a transaction of its own: a refusal must undo the stop
+        async with state.sessions.begin() as session:
+            record = await start(session)
     return await state.answer(record, status=202)
 
 
@@ -246,7 +265,8 @@ def resolve_owner(owner: str | None, caller: Principal) -> UUID | None:
     return None if owner == "all" else UUID(owner)
 
 
-async def _image(state: State, wanted: str | None) -> str:
+async def default_image(state: State, wanted: str | None) -> str:
+    """The image that was asked for, or the default. Raises ``UnknownImage``."""
     known = await state.deps.runtime.images()
     chosen = wanted or state.settings.default_image or (known[0] if known else None)
     if chosen is None:

@@ -7,6 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from codehub.domain.busy import BusyWith
+from codehub.domain.limits import LimitKind
 from codehub.domain.states import DesiredState
 from codehub.domain.ttl import AwakeBecause
 
@@ -25,8 +26,8 @@ class Work(TypedDict):
     what: Annotated[
         BusyWith,
         Field(
-            description="kernel: a notebook executes; job: a program in the foreground of a terminal; cpu: its "
-            "processes compute; ide: the image says so; unknown: it could not be asked"
+            description="kernel: a notebook executes; job: a program in the foreground of a terminal, or detached; "
+            "cpu: its processes compute; ide: the image says so; unknown: it could not be asked"
         ),
     ]
     name: Annotated[str, Field(description="Of the job's program, or as the image says; may be empty")]
@@ -52,6 +53,23 @@ class Awake(TypedDict):
     work: Annotated[Work | None, Field(description="busy: what it does")]
 
 
+class QueuePlace(TypedDict):
+    """Where a workspace stands among those that wait for a running place."""
+
+    place: Annotated[int, Field(ge=1, description="1: the next one")]
+    limit: Annotated[
+        LimitKind,
+        Field(description="limit_user: waits for one of its owner's own places; limit_global: for any place"),
+    ]
+    since: datetime
+    estimated_seconds: Annotated[
+        int | None,
+        Field(
+            ge=0, description="A rough estimate of the wait, by how long others have been running; null: none"
+        ),
+    ]
+
+
 class Activity(TypedDict):
     """Connections and last use. Null: unknown at the moment."""
 
@@ -60,3 +78,4 @@ class Activity(TypedDict):
     kind: Annotated[str | None, Field(description="http, websocket or start")]
     awake: Annotated[Awake | None, Field(description="Null: it does not run, or is about to sleep")]
     next: NextChange | None
+    queue: Annotated[QueuePlace | None, Field(description="Null: it does not wait for a running place")]

@@ -36,6 +36,17 @@ class Orphan(ResponseBody):
     why: OrphanReason
 
 
+class Setting(ResponseBody):
+    model_config = ConfigDict(json_schema_extra={"example": examples.SETTING})
+
+    name: str = Field(description="The environment variable")
+    value: str | None = Field(description="null: not set, or a secret, which is never shown")
+    default: str
+    meaning: str
+    secret: bool
+    changed: bool = Field(description="It is not the default")
+
+
 class AuditEntry(ResponseBody):
     model_config = ConfigDict(json_schema_extra={"example": examples.AUDIT_ENTRY})
 

@@ -5,10 +5,24 @@ from pydantic import ConfigDict, Field
 from codehub.api.schemas.base import ResponseBody
 
 
+class IdeInstallation(ResponseBody):
+    """An IDE that CodeHub installs on its machine when a workspace first wants it."""
+
+    version: str | None = Field(description="The version that is there; null: none yet")
+    offered: str = Field(description="The version that `codehub ide install` gets")
+    percent: int | None = Field(description="Of the installation that runs now; null: none does")
+    fetched_mb: int = Field(description="About how much is fetched")
+    disk_mb: int = Field(description="About how much disk it takes")
+
+
 class Image(ResponseBody):
     name: str
+    title: str | None = Field(description="What people call it; null: nothing but its name is known")
     node_local_home: bool = Field(
         description="Homes of its workspaces are on one node: a lost node is a lost home, up to its last archive"
+    )
+    installation: IdeInstallation | None = Field(
+        description="Null: it is there, or is fetched by the container engine"
     )
 
 
@@ -17,7 +31,12 @@ class Images(ResponseBody):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "example": {"items": [{"name": "jupyterlab", "node_local_home": False}], "default": "jupyterlab"}
+            "example": {
+                "items": [
+                    {"name": "jupyterlab", "title": None, "node_local_home": False, "installation": None}
+                ],
+                "default": "jupyterlab",
+            }
         }
     )
 

@@ -20,6 +20,7 @@ WORKSPACE: dict[str, Any] = {
     "last_access_at": "2025-01-01T12:00:00+00:00",
     "awake_until": None,
     "active_until": None,
+    "queued_at": None,
     "deleted_at": None,
     "observed_status": "RUNNING",
     "health_status": "OK",
@@ -52,6 +53,7 @@ WORKSPACE: dict[str, Any] = {
         "kind": "http",
         "awake": {"because": "used", "since": "2025-01-01T12:00:00+00:00", "work": None},
         "next": {"to": "STANDBY", "at": "2025-01-01T12:05:00+00:00", "why": "idle for 5 min"},
+        "queue": None,
     },
 }
 NEW_WORKSPACE: dict[str, Any] = {"name": "thesis", "image_ref": "jupyterlab", "start": True}
@@ -119,6 +121,26 @@ ORPHAN: dict[str, Any] = {
     "first_seen_at": "2025-01-01T09:00:00+00:00",
     "bytes": None,
     "why": "expiring",
+}
+FINDING: dict[str, Any] = {
+    "kind": "unknown_volume",
+    "subject": "ws-0190b6a8-4f7e-7c3b-9d2e-1f6a5b4c3d2e-home",
+    "workspace_id": "0190b6a8-4f7e-7c3b-9d2e-1f6a5b4c3d2e",
+    "name": None,
+    "owner": None,
+    "since": None,
+    "bytes": None,
+    "message": None,
+    "operation": None,
+    "repairs": ["adopt"],
+}
+SETTING: dict[str, Any] = {
+    "name": "STANDBY_TTL",
+    "value": "600",
+    "default": "300",
+    "meaning": "Idle seconds before a workspace sleeps",
+    "secret": False,
+    "changed": True,
 }
 OVERVIEW: dict[str, Any] = {
     "counts": {"running": 3, "standby": 5, "archived": 40},

@@ -54,6 +54,10 @@ def _check_name(value: str) -> str:
     return value
 
 
+def _check_label(value: str) -> str:
+    return _check_name(value) if value else value
+
+
 def _check_text(value: str) -> str:
     if any(unicodedata.category(each) == "Cc" and each not in "\t\n\r" for each in value):
         raise PydanticCustomError("control_characters", "control characters are not allowed")
@@ -69,6 +73,7 @@ def _check_secret(value: str) -> str:
 Name = Annotated[
     str, Field(min_length=1, max_length=NAME_LENGTH), BeforeValidator(_tidy), AfterValidator(_check_name)
 ]
+Label = Annotated[str, Field(max_length=NAME_LENGTH), BeforeValidator(_tidy), AfterValidator(_check_label)]
 Text = Annotated[str, Field(max_length=TEXT_LENGTH), AfterValidator(_check_text)]
 Fragment = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_text)]
 ImageRef = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_name)]

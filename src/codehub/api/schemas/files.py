@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyAddress
 
 from codehub.api.schemas.base import RequestBody, ResponseBody
+from codehub.api.schemas.processes import MAX_PROCESSES, Process
 
 MAX_ENTRIES = 10_000
 MAX_PATH_BYTES = 4096
@@ -38,7 +39,7 @@ class FileEntry(ResponseBody):
     )
 
 
-class Directory(ResponseBody):
+class DirectoryListing(ResponseBody):
     """A directory's entries, by name. ``truncated``: there are more than are listed."""
 
     entries: list[FileEntry] = Field(max_length=MAX_ENTRIES)
@@ -53,6 +54,16 @@ class NewDirectory(RequestBody):
 class Move(RequestBody):
     path: WorkspacePath
     target: WorkspacePath
+    overwrite: bool = Field(default=False, description="Replace what is there")
+
+
+class PutBack(RequestBody):
+    """A file of an archive to write into the home."""
+
+    path: WorkspacePath
+    target: WorkspacePath | None = Field(
+        default=None, description="Where to, if elsewhere", examples=["notes/today.old.md"]
+    )
     overwrite: bool = Field(default=False, description="Replace what is there")
 
 
@@ -77,5 +88,6 @@ class InsideAnswer(BaseModel):
     length: int = Field(default=0, ge=-1)
     listeners: list[InsideListener] = Field(default=[], max_length=MAX_LISTENERS)
     home: str | None = Field(default=None, max_length=MAX_PATH_BYTES)
+    processes: list[Process] = Field(default=[], max_length=MAX_PROCESSES)
     error: str | None = None
     message: str = ""

@@ -17,6 +17,8 @@ class Savings(ResponseBody):
                 "hours_existed": 1224.5,
                 "hours_ran": 96.25,
                 "hours_saved": 1128.25,
+                "gb_not_on_disk": 12.4,
+                "gb_months_saved": 7.2,
                 "money": 90.26,
                 "currency": "EUR",
             }
@@ -31,5 +33,11 @@ class Savings(ResponseBody):
     hours_saved: float = Field(
         description="Hours they would have run in addition if nothing were put to sleep"
     )
-    money: float | None = Field(description="Price of the hours saved; null: no price is configured")
+    gb_not_on_disk: float = Field(description="Gigabytes of homes that are archived now, unpacked")
+    gb_months_saved: float = Field(
+        description="Gigabytes times the months (730 h) they were on no disk since the month began"
+    )
+    money: float | None = Field(
+        description="Price of the hours and the disk saved; null: no price is configured"
+    )
     currency: str | None = Field(description="Currency of the price, as it is configured")

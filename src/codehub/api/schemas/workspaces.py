@@ -49,6 +49,12 @@ class Workspace(TypedDict):
     last_access_at: datetime
     awake_until: datetime | None
     active_until: datetime | None
+    queued_at: Annotated[
+        datetime | None,
+        Field(
+            description="Since when it waits for a running place (`activity.queue` tells where); null: it does not"
+        ),
+    ]
     deleted_at: datetime | None
     observed_status: ObservedStatus
     health_status: HealthStatus
@@ -118,6 +124,20 @@ class NewWorkspace(RequestBody):
     standby_ttl_seconds: TtlSeconds | None = Field(None, description="Idle time before sleep; 0: never")
     archive_ttl_seconds: TtlSeconds | None = Field(None, description="Sleep before archiving; 0: never")
     start: bool = Field(False, strict=True, description="Start it at once (desired state RUNNING)")
+    queue: bool = Field(
+        False,
+        strict=True,
+        description="With `start`, at a limit: create it all the same, and wait for a place",
+    )
+
+
+class StartWorkspace(RequestBody):
+    model_config = ConfigDict(json_schema_extra={"example": {"queue": True}})
+
+    queue: bool = Field(False, strict=True, description="At a limit: wait for a running place")
+    instead_of: UUID | None = Field(
+        None, description="A running workspace of the same owner, to be stopped in the same transaction"
+    )
 
 
 class WorkspaceChange(RequestBody):

@@ -13,7 +13,9 @@ from prometheus_client import Gauge
 from codehub.api.dependencies import Leases, SshAccess, SshTunnel
 from codehub.api.inside.endings import NO_TUNNEL, SessionEnd
 from codehub.api.inside.session import WorkspaceSession
+from codehub.api.ssh.traffic import TrafficMeter
 from codehub.api.state import AppState
+from codehub.kit.clock import monotonic
 from codehub.services.identity import Principal
 from codehub.store.workspaces.records import WorkspaceRecord
 
@@ -58,10 +60,14 @@ class SshSession(WorkspaceSession[SshTunnel]):
         self._client = client
         self._access = access
         self._keep = keep
+        self._traffic = TrafficMeter(monotonic())
 
     @property
     def _leases(self) -> Leases:
         return self._access.leases
+
+    def _input_age(self) -> float:
+        return monotonic() - self._traffic.used_at
 
     async def run(self) -> SessionEnd:
         """Carry the connection until anything ends it."""
@@ -74,6 +80,7 @@ class SshSession(WorkspaceSession[SshTunnel]):
             if isinstance(received, SessionEnd):
                 self._finish(received)
                 return
+            self._traffic.on_input(len(received), monotonic())
             await self._received.put(received)
 
     async def _tell_status(self, status: str) -> None:
@@ -97,6 +104,7 @@ class SshSession(WorkspaceSession[SshTunnel]):
         data = begun[len(IDENTIFICATION) :]
         while True:
             if data:
+                self._traffic.on_output(len(data), monotonic())
                 await self._client.send(data)
             data = await tunnel.read()
             if not data:

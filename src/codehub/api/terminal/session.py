@@ -31,9 +31,9 @@ from codehub.api.inside.endings import (
     SessionEnd,
     end_of_socket,
 )
+from codehub.api.inside.frames import Nonsense, Sent, Told, frames, pack
 from codehub.api.inside.session import WorkspaceSession
 from codehub.api.state import AppState
-from codehub.api.terminal.frames import Nonsense, Sent, Told, frames, pack
 from codehub.domain.errors import EffectError
 from codehub.kit.clock import monotonic
 from codehub.runtimes.exec_stream import ExecStream, TerminalSize
@@ -227,6 +227,8 @@ class TerminalSession(WorkspaceSession[ExecStream]):
             case Told.EXIT:
                 await self._tell(exit=data[0] if data else 0)
                 return SHELL_ENDED
+            case Told.ERRORS | Told.TOOK:  # a terminal has one output, and no window of its own
+                return NO_TUNNEL
             case _ as never:
                 assert_never(never)
         return None

@@ -93,9 +93,10 @@ class Call:
 class Actions:
     """The action of each operation."""
 
-    def __init__(self, runtime: Runtime, archives: ArchiveCatalogue) -> None:
+    def __init__(self, runtime: Runtime, archives: ArchiveCatalogue, *, archive_format: int = 1) -> None:
         self._runtime = runtime
         self._archives = archives
+        self._archive_format = archive_format
 
     async def perform(self, call: Call) -> Effect:
         match call.ws.operation:
@@ -176,10 +177,20 @@ class Actions:
         await self._stop(call)
         if not call.ws.volume_is_trusted:  # committed already, or never whole: the archive is the home
             return await self._delete_volume(call)
-        job = StorageJob(StorageKind.ARCHIVE, call.ws.id, self._op_id(call))
+        job = StorageJob(
+            StorageKind.ARCHIVE,
+            call.ws.id,
+            self._op_id(call),
+            # What the home came from: format 2 stores what differs from it. The GC keeps it, it is the current one.
+            archive_key=call.ws.archive_key,
+            archive_sha256=call.ws.archive_sha256,
+            format_version=self._archive_format,
+        )
         call.assert_leading()
         result = await self._run_job(job, call)
         sizes = {"bytes": result.bytes, "files": result.files}
+        if "uncompressed_bytes" in result.extra:
+            sizes["home_bytes"] = int(result.extra["uncompressed_bytes"])
         return Archived(result.archive_key, sizes, sha256=result.sha256)
 
     async def _delete(self, call: Call) -> Effect:

@@ -5,7 +5,8 @@ hangs, that one request is answered 503 and the connection stays usable.
 """
 
 import asyncio
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import quote
 from uuid import UUID
@@ -18,6 +19,7 @@ from codehub.proxy.access.cache import DirectoryCache
 from codehub.proxy.access.fetch_metadata import may_enter
 from codehub.proxy.access.internal_endpoints import InternalEndpoints, safe_next
 from codehub.proxy.access.policy import AccessDecision, decide
+from codehub.proxy.access.rechecks import Verdict, recheck
 from codehub.proxy.answers import Answer, not_found, problem, redirect, refused, unauthorized
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import Identity
@@ -68,6 +70,50 @@ class Admission:
         # Not for speed: one wake, however many requests of a page find the workspace asleep (test_table.py).
         self._wakes: SingleFlight[tuple[UUID, UUID], WakeOutcome] = SingleFlight()
 
+    def recall(
+        self, request: RequestHead, route: Route, identity: Identity, now: float
+    ) -> tuple[Destination, float] | None:
+        """Find the destination in the caches, and until when it is valid. None: the directory must be asked."""
+        if route.workspace_id is None:
+            return None
+        principal: Principal | None = None
+        if identity.key:
+            recalled = self._access.recall(identity.key, route.workspace_id, now)
+            if recalled is None:
+                return None
+            principal, target, until = recalled
+        elif identity.link_key is not None and (known := self._access.recall_target(route.workspace_id, now)):
+            target, until = known
+        else:
+            return None
+        decision = decide(
+            request,
+            route,
+            principal=principal,
+            target=target,
+            scheme=self._scheme,
+            by_token=identity.by_token,
+            workspace_hosts=self._settings.base_domain is not None,
+            link_key=identity.link_key,
+            now=time.time() if target.shares else 0.0,
+        )
+        if decision is not AccessDecision.RELAY and decision is not AccessDecision.RELAY_VISITOR:
+            return None
+        at = target.address
+        if route.port is not None:
+            at, port_until = self._access.recall_port(target.id, route.port, now)
+            until = min(until, port_until)
+        if decision is AccessDecision.RELAY:
+            to = self._destinations.workspace(target, route, at)
+        else:
+            to = self._destinations.shared_port(target, route, at)
+        return (to, until) if to is not None else None
+
+    async def recheck(self, identity: Identity, to: Destination, *, is_tunnel: bool) -> Verdict:
+        """Check something open again. Raises if the directory does not answer in time."""
+        async with asyncio.timeout(DIRECTORY_TIMEOUT):
+            return await recheck(self._access, identity, to, is_tunnel=is_tunnel)
+
     async def admit(self, request: RequestHead, route: Route, identity: Identity) -> Answer | Forward:
         """Answer a request, or say where to forward it.
 
@@ -98,7 +144,8 @@ class Admission:
                 return answer if isinstance(answer, Answer) else unauthorized()
             return Forward(answer.to, answer.path)
         target = None
-        if principal is not None and route.workspace_id is not None:
+        known = principal is not None or identity.link_key is not None
+        if known and route.workspace_id is not None:
             target = await self._access.target(route.workspace_id)
         decision = decide(
             request,
@@ -108,7 +155,13 @@ class Admission:
             scheme=self._scheme,
             by_token=identity.by_token,
             workspace_hosts=self._settings.base_domain is not None,
+            link_key=identity.link_key,
+            now=time.time(),
         )
+        if target is not None and decision is AccessDecision.RELAY_VISITOR:
+            return await self._visit(request, route, target)
+        if target is not None and decision is AccessDecision.VISITOR_WAITS:
+            return self._visitor_waits(request, route, target, signed_in=principal is not None)
         return await self._carry_out(decision, request, route, principal, target)
 
     async def _carry_out(
@@ -155,6 +208,26 @@ class Admission:
                     return self._pages.waiting(_context(request, route), target)
         return self._asleep(request, target)
 
+    # Visitors -------------------------------------------------------------------------------------
+
+    async def _visit(self, request: RequestHead, route: Route, target: WorkspaceTarget) -> Answer | Forward:
+        assert route.port is not None
+        at = await self._access.port_address(target.id, route.port)
+        to = self._destinations.shared_port(target, route, at)
+        if to is None:
+            return self._port_closed(request, replace(target, name=""), route.port, status=404)
+        return Forward(to, to.path(route))
+
+    def _visitor_waits(
+        self, request: RequestHead, route: Route, target: WorkspaceTarget, *, signed_in: bool
+    ) -> Answer:
+        """Answer while the workspace does not run. The owner who came by the link may sign in, and wake."""
+        if request.is_navigation:
+            sign_in = None if signed_in else self._sign_in_url(request, route)
+            return self._pages.visitor_waits(_context(request), sign_in)
+        detail = "The workspace behind this port is not running. Only its owner wakes it."
+        return problem(503, "asleep", detail, retry_after=self._settings.retry_after)
+
     # Waking ---------------------------------------------------------------------------------------
 
     async def _wake(
@@ -165,6 +238,8 @@ class Admission:
         match outcome.result:
             case WakeResult.WAKING:
                 return self._pages.waiting(context, target)
+            case WakeResult.QUEUED:
+                return self._pages.queued(context, target)
             case WakeResult.LIMIT:
                 return self._pages.limit(context, target, outcome)
             case WakeResult.ERROR:
@@ -194,6 +269,8 @@ class Admission:
         target = to.target
         if target is None:
             return self._unavailable(request)
+        if to.visit_ends_at is not None and to.port is not None:  # strangers drop no cached answer
+            return self._port_closed(request, target, to.port, status=502)
         self._access.workspace_changed(target.id)  # the cached address may be stale
         if to.port is not None:  # says nothing about the workspace's main port
             return self._port_closed(request, target, to.port, status=502)

@@ -81,6 +81,7 @@ class DirectoryCache:
 
     def __init__(self, directory: Directory, settings: ProxySettings, metrics: Metrics) -> None:
         self._directory = directory
+        self.on_change: Callable[[], None] = lambda: None  # the engine's: visitors are checked at once
         self.users_changed = False  # set here, reset by the engine: everything open is re-checked
         self._changed: set[UUID] = set()  # workspaces, since the engine last asked
         self.generation = 0  # grows with every change; cached admissions of another one are invalid
@@ -95,6 +96,11 @@ class DirectoryCache:
         if principal is None or target is None or principal[0] is None or target[0] is None:
             return None
         return principal[0], target[0], min(principal[1], target[1])
+
+    def recall_target(self, workspace_id: UUID, now: float) -> tuple[WorkspaceTarget, float] | None:
+        """Return a workspace if it is cached and exists, and until when. Never loads."""
+        target = self._targets.peek(workspace_id, now)
+        return None if target is None or target[0] is None else (target[0], target[1])
 
     async def principal(self, key: str, credential: Credential) -> Principal | None:
         return await self._principals.get(key, lambda: self._directory.resolve(credential))
@@ -126,11 +132,15 @@ class DirectoryCache:
         self._changed.add(workspace_id)
         self._targets.forget(workspace_id)
         self._ports.clear()  # it is small, so clear all instead of searching
+        self.on_change()
 
     def user_changed(self, user_id: UUID) -> None:
         self.generation += 1
         self.users_changed = True
         self._principals.forget_where(lambda principal: principal is None or principal.user_id == user_id)
+        # Shares end with the account of their owner.
+        self._targets.forget_where(lambda target: target is not None and target.owner_id == user_id)
+        self.on_change()
 
     def everything_changed(self) -> None:
         self.generation += 1
@@ -138,6 +148,7 @@ class DirectoryCache:
         self._principals.clear()
         self._targets.clear()
         self._ports.clear()
+        self.on_change()
 
 
 def _new_cache(settings: ProxySettings, metrics: Metrics) -> "LoadedCache[K, V]":

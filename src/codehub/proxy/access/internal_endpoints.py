@@ -5,7 +5,8 @@ answers), ``limit/{id}`` (stop buttons, for people redirected from a workspace h
 redirects a signed-in person to a workspace host with a one-time code. On a workspace host: the scripts, ``ready``,
 ``events``, ``state`` and ``logs`` (the API's stream of this workspace, the workspace as the API shows it, and its
 output while it starts, with the principal signed by the proxy, since the dashboard's cookie is not sent there) and
-``auth``, which exchanges the code for a cookie of exactly that host. The one change a page there can ask for is
+``auth``, which exchanges the code for a cookie of exactly that host. On the origin of a port also ``share``, which
+exchanges the key of a public link for a cookie. The one change a page there can ask for is
 ``keep-awake``: one hour, for the button in the tab. A page of the workspace could as well pretend to be used.
 
 On every host: ``alive``, for whoever watches this process. ``/health/…`` is the API's answer: a proxy in a pod of its
@@ -20,6 +21,7 @@ from uuid import UUID
 
 from codehub.domain.waking import Phase, WakeResult
 from codehub.proxy.access.cache import DirectoryCache
+from codehub.proxy.access.policy import has_key, is_visitor
 from codehub.proxy.answers import Answer, method_not_allowed, not_found, problem, redirect, unauthorized
 from codehub.proxy.http1.request import RequestHead
 from codehub.proxy.identity import PRINCIPAL_HEADER, CookieNames, sign_principal
@@ -85,10 +87,14 @@ class InternalEndpoints:
                 return await self._from_api(workspace_id, principal, "/events")
             case "state" if route.on_workspace_host:
                 return await self._from_api(workspace_id, principal, "")
+            case "ports" if route.on_workspace_host:
+                return await self._from_api(workspace_id, principal, "/ports")
             case "logs" if route.on_workspace_host:
                 return await self._from_api(workspace_id, principal, "/logs")
             case "auth" if route.on_workspace_host:
                 return await self._auth(route, query)
+            case "share" if route.on_workspace_host and not argument:
+                return await self._enter_by_link(request, route, query)
             case "signin" if not route.on_workspace_host:
                 return await self._sign_in(request, query, principal)
             case "limit" if not route.on_workspace_host:
@@ -143,12 +149,18 @@ class InternalEndpoints:
             here = quote(safe_next(request.target.decode("latin-1")), safe="")
             return redirect(303, f"/login?next={here}")
         workspace_id = parse_id(query.get("workspace", "").encode("latin-1", "replace"))
-        target = await self._target(workspace_id, principal)
-        if target is None or self._settings.base_domain is None or not _is_port(query.get("port")):
+        if self._settings.base_domain is None or not _is_port(query.get("port")):
+            return self._pages.not_found(PageContext.of(request))
+        port = int(query.get("port", "0")) or None
+        target = await self._access.target(workspace_id) if workspace_id else None
+        if target is None or not (
+            principal.may_open(target)
+            or is_visitor(port, principal=principal, target=target, link_key=None, now=time.time())
+        ):
             return self._pages.not_found(PageContext.of(request))
         code = await self._ports.sign_in.issue_code(principal, target.id)
         # The host is built from the id: nothing in the request can send the code to another host.
-        origin = self._settings.workspace_origin(label_of(target.id, int(query.get("port", "0")) or None))
+        origin = self._settings.workspace_origin(label_of(target.id, port))
         next_path = quote(safe_next(query.get("next", "/")), safe="")
         return redirect(303, f"{origin}/_codehub/auth?code={quote(code, safe='')}&next={next_path}")
 
@@ -162,6 +174,24 @@ class InternalEndpoints:
         secure = "; Secure" if self._settings.secure else ""
         cookie = f"{self._cookies.workspace.decode()}={secret}; Path=/; HttpOnly; SameSite=Lax{secure}"
         return redirect(303, next_path, fields=(("Set-Cookie", cookie),))
+
+    async def _enter_by_link(self, request: RequestHead, route: Route, query: dict[str, str]) -> Answer:
+        """Exchange the key of a public link for a cookie of exactly this port's origin.
+
+        A wrong key and a workspace that does not exist get the same answer.
+        """
+        target = await self._access.target(route.workspace_id) if route.workspace_id else None
+        share = target.shares.get(route.port) if target is not None and route.port is not None else None
+        now = time.time()
+        key = query.get("key", "").encode("latin-1", "replace")
+        if share is None or now >= share.expires_at or not has_key(share, key):
+            return self._pages.link_over(PageContext.of(request))
+        secure = "; Secure" if self._settings.secure else ""
+        lasts = int(share.expires_at - now) + 1
+        cookie = f"{self._cookies.share.decode()}={share.key}; Path=/; HttpOnly; SameSite=Lax; Max-Age={lasts}{secure}"
+        # The key stays out of the address bar, the history's titles and what the page sends as its referrer.
+        fields = (("Set-Cookie", cookie), ("Referrer-Policy", "no-referrer"))
+        return redirect(303, safe_next(query.get("next", "/")), fields=fields)
 
     async def _limit(
         self, request: RequestHead, workspace_id: UUID | None, principal: Principal | None

@@ -51,11 +51,13 @@ _SCRIPT_TEXTS: Final = (
     "ready",
     "asleep",
     "waiting_for_node",
+    "installing",
     "amount",
     "amount_unknown",
     "left_seconds",
     "left_minutes",
 )
+_QUEUE_TEXTS: Final = ("queued", "queue_own", "queue_next", "queue_place", "queue_estimate", "swap_failed")
 _FROM_ARCHIVE: Final = frozenset({"new", "archived", "archiving", "provisioning", "restoring"})
 
 
@@ -100,11 +102,7 @@ class Pages:
             "page": "waiting",
             "status": target.status,
             "progress": "" if target.progress is None else str(target.progress),
-            "events": "/_codehub/events"
-            if context.on_workspace_host
-            else f"/api/v1/workspaces/{target.id}/events",
-            "logs": "/_codehub/logs" if context.on_workspace_host else f"/api/v1/workspaces/{target.id}/logs",
-            "ready": "/_codehub/ready" if context.on_workspace_host else f"/_codehub/ready/{target.id}",
+            **_sources(context, target),
             "text": json.dumps(script_texts, ensure_ascii=False),
         }
         doing = escape(text.get(target.status, text["waking"]))
@@ -122,8 +120,30 @@ class Pages:
         refresh = '<noscript><meta http-equiv="refresh" content="5"></noscript>'
         return self._page(200, context, title="waiting_title", body=body, data=data, extra=refresh)
 
+    def queued(self, context: PageContext, target: WorkspaceTarget) -> Answer:
+        """Build the page of a workspace that waits for a running place, as its person asked."""
+        text = TEXTS[context.lang]
+        names = (*_SCRIPT_TEXTS, *_QUEUE_TEXTS)
+        script_texts = (
+            {name: text[name] for name in names} | _durations(text) | {"title": text["queue_title"]}
+        )
+        data = {
+            "page": "queued",
+            **_sources(context, target),
+            "text": json.dumps(script_texts, ensure_ascii=False),
+        }
+        leave = "" if context.on_workspace_host else self._leave(target, text)
+        body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["queue_title"])}</h1>
+<div class="status"><span id="doing" role="status">{escape(text["queued"])}</span>
+<output id="percent" aria-live="off"></output></div>
+<div class="bar unknown" role="progressbar" aria-labelledby="doing"><span></span></div>
+<p class="note">{escape(text["queue_note"])}</p><p class="message" id="message" role="alert"></p>
+<div class="actions">{leave}{self._home(text)}</div>"""
+        refresh = '<noscript><meta http-equiv="refresh" content="5"></noscript>'
+        return self._page(200, context, title="queue_title", body=body, data=data, extra=refresh)
+
     def limit(self, context: PageContext, target: WorkspaceTarget, outcome: WakeOutcome) -> Answer:
-        """Build the page for a reached limit, with buttons to stop running workspaces."""
+        """Build the page for a reached limit: put another workspace to sleep for this one, or wait."""
         text = TEXTS[context.lang]
         if outcome.is_global:
             lead = text["limit_global"] if outcome.running else text["limit_none"]
@@ -132,30 +152,52 @@ class Pages:
         else:
             lead = text["limit_own"].format(allowed=outcome.allowed)
         rows = "".join(
-            f'<li><span class="name">{escape(item.name)}</span>{self._stop(context, target, item)}</li>'
+            f'<li><span class="name">{escape(item.name)}</span><span class="idle"></span>'
+            f"{self._swap(context, target, item)}</li>"
             for item in outcome.running
         )
         listed = (
-            f'<ul class="running">{rows}</ul><p class="note">{escape(text["stop_note"])}</p>' if rows else ""
+            f'<ul class="running">{rows}</ul><p class="note">{escape(text["swap_note"])}</p>' if rows else ""
         )
         body = f"""<p class="name">{escape(target.name)}</p><h1>{escape(text["limit_title"])}</h1>
 <p>{escape(lead)}</p>{listed}<p class="message" id="message" role="alert"></p>
-{self._actions(text)}"""
-        script_texts = {"stop": text["stop"], "stopping": text["stopping_now"], "failed": text["stop_failed"]}
-        data = {"page": "limit", "text": json.dumps(script_texts, ensure_ascii=False)}
+<div class="actions">{self._wait(context, target)}{self._home(text)}</div>"""
+        names = ("swap", "swapping", "swap_failed", "idle_for", "in_use")
+        script_texts = {name: text[name] for name in names} | _durations(text)
+        data = {
+            "page": "limit",
+            "api": f"/api/v1/workspaces/{target.id}",
+            "text": json.dumps(script_texts, ensure_ascii=False),
+        }
         return self._page(502, context, title="limit_title", body=body, data=data)
 
-    def _stop(self, context: PageContext, target: WorkspaceTarget, item: RunningWorkspace) -> str:
+    def _swap(self, context: PageContext, target: WorkspaceTarget, item: RunningWorkspace) -> str:
         text = TEXTS[context.lang]
-        label = escape(text["stop_label"].format(name=item.name))
+        label = escape(text["swap_label"].format(name=item.name))
         if context.on_workspace_host:
             # Pages of a workspace host must not be able to stop other workspaces: link to the dashboard's host.
-            href = escape(f"{self._dashboard}_codehub/limit/{target.id}")
-            return f'<a class="button" href="{href}" aria-label="{label}">{escape(text["stop"])}</a>'
+            href = self._limit_address(target)
+            return f'<a class="button" href="{href}" aria-label="{label}">{escape(text["swap"])}</a>'
         return (
-            f'<button class="button" type="button" data-stop="{item.id}" aria-label="{label}">'
-            f"{escape(text['stop'])}</button>"
+            f'<button class="button" type="button" data-instead="{item.id}" aria-label="{label}">'
+            f"{escape(text['swap'])}</button>"
         )
+
+    def _wait(self, context: PageContext, target: WorkspaceTarget) -> str:
+        words = escape(TEXTS[context.lang]["wait"])
+        if context.on_workspace_host:  # nor to take a place in line in the person's name
+            return f'<a class="button main" href="{self._limit_address(target)}">{words}</a>'
+        return f'<button class="button main" type="button" id="wait">{words}</button>'
+
+    def _leave(self, target: WorkspaceTarget, text: Mapping[str, str]) -> str:
+        url = f"/api/v1/workspaces/{target.id}/stop"
+        return f'<button class="button" type="button" id="leave" data-url="{url}">{escape(text["leave"])}</button>'
+
+    def _limit_address(self, target: WorkspaceTarget) -> str:
+        return escape(f"{self._dashboard}_codehub/limit/{target.id}")
+
+    def _home(self, text: Mapping[str, str]) -> str:
+        return f'<a class="button" href="{escape(self._dashboard)}">{escape(text["dashboard"])}</a>'
 
     def error(self, context: PageContext, target: WorkspaceTarget, note: ErrorNote | None) -> Answer:
         """Build the page for a workspace in ERROR: reason and what to do."""
@@ -183,6 +225,26 @@ class Pages:
 
     def asleep(self, context: PageContext, target: WorkspaceTarget) -> Answer:
         return self._simple(503, context, "asleep", name=target.name, again="open")
+
+    def visitor_waits(self, context: PageContext, sign_in: str | None) -> Answer:
+        """Build a visitor's page while the workspace does not run. ``sign_in``: for its owner."""
+        text = TEXTS[context.lang]
+        owner = (
+            f'<a class="button" href="{escape(sign_in)}">{escape(text["visitor_owner"])}</a>'
+            if sign_in
+            else ""
+        )
+        actions = (
+            f'<div class="actions"><a class="button main" href="">{escape(text["retry"])}</a>{owner}</div>'
+        )
+        body = f"<h1>{escape(text['visitor_title'])}</h1><p>{escape(text['visitor_text'])}</p>{actions}"
+        return self._page(503, context, title="visitor_title", body=body)
+
+    def link_over(self, context: PageContext) -> Answer:
+        """Build the page for a public link that is over, or never was one."""
+        text = TEXTS[context.lang]
+        body = f"<h1>{escape(text['link_title'])}</h1><p>{escape(text['link_text'])}</p>"
+        return self._page(404, context, title="link_title", body=body)
 
     def foreign_page(self, context: PageContext) -> Answer:
         """Build the page for a refused request.
@@ -252,3 +314,15 @@ class Pages:
         if status == 503:
             fields = (*fields, ("Retry-After", str(self._settings.retry_after)))
         return Answer(status, html.encode(), "text/html; charset=utf-8", fields)
+
+
+def _sources(context: PageContext, target: WorkspaceTarget) -> dict[str, str]:
+    """Where the script of a page that waits gets its news from."""
+    if context.on_workspace_host:
+        return {"events": "/_codehub/events", "logs": "/_codehub/logs", "ready": "/_codehub/ready"}
+    api = f"/api/v1/workspaces/{target.id}"
+    return {"events": f"{api}/events", "logs": f"{api}/logs", "ready": f"/_codehub/ready/{target.id}"}
+
+
+def _durations(text: Mapping[str, str]) -> dict[str, str]:
+    return {name: text[f"tab_{name}"] for name in ("seconds", "minutes", "hours")}

@@ -18,7 +18,7 @@ function follow(url, onWorkspace) {
       console.warn("unreadable event", error);
     }
   };
-  for (const kind of ["state_changed", "progress", "error"]) {
+  for (const kind of ["state_changed", "progress", "activity", "error"]) {
     source.addEventListener(kind, (event) => event.data && read(event));
   }
   source.addEventListener("deleted", () => location.reload());
@@ -100,9 +100,12 @@ function wait() {
     });
   }
 
-  function draw(status, progress, waitingFor) {
+  function draw(status, operationProgress, waitingFor) {
+    const installing = /^installing (.+) (\d+) %$/.exec(waitingFor || "");
+    const progress = installing ? Number(installing[2]) : operationProgress;
     const known = typeof progress === "number";
-    show("doing", waitingFor ? `${text.waiting_for_node}: ${waitingFor}` : text[status] || text.waking);
+    if (installing) show("doing", text.installing.replace("{title}", installing[1]));
+    else show("doing", waitingFor ? `${text.waiting_for_node}: ${waitingFor}` : text[status] || text.waking);
     show("percent", known ? `${progress} %` : "");
     bar.classList.toggle("unknown", !known);
     bar.firstElementChild.style.width = known ? `${progress}%` : "";
@@ -158,6 +161,7 @@ function wait() {
   draw(status, page.dataset.progress ? Number(page.dataset.progress) : null);
   if (status === "running") open();
   follow(page.dataset.events, (workspace) => {
+    if (workspace.queued_at) location.reload(); // it waits for a place now: another page says where it stands
     // Progress events carry the operation and no status: keep the last status then.
     const operation = String(workspace.operation || "").toLowerCase();
     status = workspace.status || (text[operation] ? operation : status);
@@ -175,28 +179,92 @@ function wait() {
   setInterval(() => opening || document.hidden || ready(), 5000);
 }
 
+function duration(seconds) {
+  if (seconds < 90) return fill(text.seconds, { n: Math.max(1, Math.round(seconds)) });
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? fill(text.minutes, { n: minutes }) : fill(text.hours, { n: Math.round(minutes / 60) });
+}
+
+async function post(url, body) {
+  const headers = { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) };
+  const answer = await fetch(url, { method: "POST", headers, body: body && JSON.stringify(body) });
+  if (!answer.ok) throw new Error(String(answer.status));
+}
+
+// A button that asks for a change and loads the page anew: what is so now is the server's to say.
+function act(button, busy, ask) {
+  button.addEventListener("click", async () => {
+    const words = button.textContent;
+    button.disabled = true;
+    if (busy) button.textContent = busy;
+    show("message", "");
+    try {
+      await ask();
+      location.reload();
+    } catch {
+      button.disabled = false;
+      button.textContent = words;
+      show("message", text.swap_failed);
+    }
+  });
+}
+
+async function showIdle(button) {
+  const answer = await fetch(`/api/v1/workspaces/${button.dataset.instead}`, { cache: "no-store" });
+  if (!answer.ok) return;
+  const workspace = await answer.json();
+  const { awake, connections, last_seen_at: seen } = workspace.activity;
+  const now = Date.parse(answer.headers.get("Date") || "") || Date.now();
+  const since = awake && awake.since ? awake.since : seen || workspace.last_access_at;
+  const idle = (now - Date.parse(since)) / 1000;
+  const used = connections === null || (connections > 0 && idle < 60) || (awake && awake.work);
+  button.parentElement.querySelector(".idle").textContent = used ? text.in_use : fill(text.idle_for, { time: duration(idle) });
+}
+
 function limit() {
-  for (const button of document.querySelectorAll("button[data-stop]")) {
-    button.addEventListener("click", async () => {
-      button.disabled = true;
-      button.textContent = text.stopping;
-      show("message", "");
-      const url = `/api/v1/workspaces/${button.dataset.stop}`;
+  const start = `${page.dataset.api}/start`;
+  for (const button of document.querySelectorAll("button[data-instead]")) {
+    // In line, if the place is not free yet: the other one may have to finish something first.
+    act(button, text.swapping, () => post(start, { instead_of: button.dataset.instead, queue: true }));
+    showIdle(button).catch(() => {});
+  }
+  const wait = document.getElementById("wait");
+  if (wait instanceof HTMLButtonElement) act(wait, "", () => post(start, { queue: true }));
+}
+
+function queued() {
+  const draw = ({ place, limit, estimated_seconds: seconds }) => {
+    const own = limit === "limit_user" && place === 1;
+    show("doing", own ? text.queue_own : place === 1 ? text.queue_next : fill(text.queue_place, { n: place }));
+    show("percent", seconds === null ? "" : fill(text.queue_estimate, { time: duration(seconds) }));
+  };
+  const leave = document.getElementById("leave");
+  if (leave) {
+    leave.addEventListener("click", async () => {
+      leave.disabled = true;
       try {
-        const answer = await fetch(`${url}/stop`, { method: "POST", headers: { Accept: "application/json" } });
-        if (!answer.ok) throw new Error(String(answer.status));
-        follow(`${url}/events`, (workspace) => {
-          if (workspace.status && !["running", "stopping"].includes(workspace.status)) location.reload();
-        });
-        setTimeout(() => location.reload(), 20000);
+        await post(leave.dataset.url);
+        location.assign("/");
       } catch {
-        button.disabled = false;
-        button.textContent = text.stop;
-        show("message", text.failed);
+        leave.disabled = false;
+        show("message", text.swap_failed);
       }
     });
   }
+  follow(page.dataset.events, (workspace) => {
+    if (workspace.activity && workspace.activity.queue) draw(workspace.activity.queue);
+    if (workspace.status === undefined) return;
+    // Its turn, or somebody took it out of the line: the page that fits is a navigation away.
+    if (workspace.desired_state === "RUNNING") location.reload();
+    else if (workspace.queued_at === null) location.assign("/");
+  });
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await fetch(page.dataset.ready, { cache: "no-store", redirect: "manual" }).catch(() => null);
+    if (answer && answer.status === 204) location.reload();
+  }, 5000);
 }
 
 if (page.dataset.page === "waiting") wait();
+if (page.dataset.page === "queued") queued();
 if (page.dataset.page === "limit") limit();

@@ -7,6 +7,8 @@
 const VISIBLE_MS = 5000;
 const HIDDEN_MS = 30000;
 const NOTICE_SECONDS = 300;
+const PORTS_MS = 20000;
+const HIGHEST_PORT = 32767; // above are those that programs get by chance, as the kernels of notebooks
 const ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 
 const onOwnHost = new RegExp(`^${ID}\\.`).test(location.hostname);
@@ -18,6 +20,20 @@ const language = preferred.find((each) => each in TEXTS) || "en";
 const text = TEXTS[language];
 const locale = navigator.languages.find((each) => each.split("-")[0] === language) || language;
 
+// The dashboard's choice of light or dark holds for IDEs that follow the system. On an origin of its own a workspace
+// cannot read it, and follows the system itself.
+try {
+  const theme = onOwnHost ? null : localStorage.getItem("codehub.theme");
+  const ask = window.matchMedia.bind(window);
+  if (theme === "light" || theme === "dark")
+    window.matchMedia = (query) => {
+      const asked = /^\s*\(prefers-color-scheme:\s*(light|dark)\)\s*$/.exec(query);
+      return ask(asked ? (asked[1] === theme ? "all" : "not all") : query);
+    };
+} catch {
+  // no storage: the system's
+}
+
 let timer = 0;
 let sleepsAt = 0; // by the server's clock, if nobody comes; 0: not foreseen
 let away = null; // since when and why it does not run: {at, idle}
@@ -25,6 +41,8 @@ let shown = ""; // what the layer shows; equal contents are not drawn again
 let looking = false; // the person put the layer aside to look at the page
 let dismissed = 0; // the time of sleep whose notice was closed
 let name = "";
+let portsAt = 0; // when the ports are asked for next; asked only while somebody looks
+let knownPorts = null; // null: what listened before the page was opened is no news
 
 // What is shown -----------------------------------------------------------------------------------
 
@@ -55,7 +73,11 @@ const notice = make("div", "notice");
 notice.lang = language;
 notice.setAttribute("role", "status");
 notice.hidden = true;
-root.append(layer, notice);
+const offer = make("div", "notice");
+offer.lang = language;
+offer.setAttribute("role", "status");
+offer.hidden = true;
+root.append(layer, notice, offer);
 // The IDE's shortcuts must not see what is typed here.
 for (const kind of ["keydown", "keypress", "keyup"]) host.addEventListener(kind, (event) => event.stopPropagation());
 layer.addEventListener("close", () => {
@@ -183,6 +205,29 @@ function drawNotice(due, now) {
   attach();
 }
 
+// A program of the person's listens: lead to it, as they would have to make its address by hand.
+async function offerPorts() {
+  if (document.hidden || shown || Date.now() < portsAt) return;
+  portsAt = Date.now() + PORTS_MS;
+  const answer = await fetch(onOwnHost ? "/_codehub/ports" : `${stateUrl}/ports`, { cache: "no-store" });
+  if (!answer.ok) return;
+  const listed = (await answer.json()).ports.filter((each) => each.url && !each.is_ide && each.port <= HIGHEST_PORT);
+  const fresh = knownPorts && listed.find((each) => !knownPorts.has(each.port));
+  knownPorts = new Set(listed.map((each) => each.port));
+  if (!fresh || !notice.hidden) return;
+  const close = () => (offer.hidden = true);
+  const open = () => {
+    close();
+    window.open(fresh.url, "_blank", "noopener");
+  };
+  offer.replaceChildren(
+    make("p", "", fill(text.port, { port: fresh.port, process: fresh.process ? ` (${fresh.process})` : "" })),
+    make("div", "actions", button(text.port_open, open, true), button(text.close, close)),
+  );
+  offer.hidden = false;
+  attach();
+}
+
 // While the layer is put aside, the notice leads back.
 function refreshNotice(view) {
   notice.hidden = !looking;
@@ -242,7 +287,10 @@ async function ask() {
     if (answer.status === 401 || answer.status === 404) return; // signed out, or deleted: the page will say so
     if (answer.ok) {
       const date = Date.parse(answer.headers.get("Date") || "");
-      draw(await answer.json(), date || Date.now());
+      const workspace = await answer.json();
+      draw(workspace, date || Date.now());
+      if (shown) offer.hidden = true;
+      else if (workspace.observed_status === "RUNNING") await offerPorts();
     }
   } catch {
     // no network, or CodeHub restarts: the IDE's own business until it is known better

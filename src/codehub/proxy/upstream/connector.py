@@ -4,6 +4,9 @@ A workspace of the local runtime that listens on a TCP port shares the loopback 
 process can bind the port while the workspace does not listen there. So a connection to a TCP port of a
 workspace carries a request only if the same socket of that workspace listened before it was made and after.
 A socket of another process counts as nothing listening.
+
+What listens on a container's own loopback refuses connections to the container's address. Then, and only then, a tunnel
+to it is tried: it costs a process in the workspace, the address costs nothing.
 """
 
 import asyncio
@@ -41,6 +44,8 @@ class UpstreamConnector:
             try:
                 return await self.connect_once(to)
             except ConnectFailed:
+                if attempt == 1 and (tunnelled := await self._through_tunnel(to)) is not None:
+                    return tunnelled
                 if attempt == len(delays):
                     raise
         raise ConnectFailed("no attempt was made")
@@ -61,6 +66,17 @@ class UpstreamConnector:
         if connection.transport.is_closing():  # it ended before an exchange could be notified
             raise self._failed("closed at once")
         return connection
+
+    async def _through_tunnel(self, to: Destination) -> UpstreamConnection | None:
+        """Connect to a port of the workspace's own loopback; None: there is nothing either."""
+        if to.target is None or to.port is None or isinstance(to.address, UnixAddress):
+            return None
+        try:
+            sock = await self._directory.tunnel(to.target.id, to.port)
+        except Exception as error:  # noqa: BLE001 - then it is as closed as it was
+            log.warning("no tunnel to a port", error=repr(error), workspace_id=str(to.target.id))
+            return None
+        return await self._pool.adopt(to.idle_connections, sock) if sock is not None else None
 
     async def _listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable:
         try:

@@ -1,6 +1,6 @@
 """Build destinations: the upstream of an admitted request, with its policy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codehub.proxy.interfaces import WorkspaceTarget
 from codehub.proxy.leases import LeaseTracker, Requests
@@ -23,6 +23,7 @@ class Destination:
     target: WorkspaceTarget | None = None
     port: int | None = None
     requests: Requests | None = None  # counts them; None: not activity of a workspace
+    visit_ends_at: float | None = None  # a visitor's: seconds since the epoch; None: not a visitor
 
     def path(self, route: Route) -> bytes:
         """Return the path as the upstream expects it, with or without the prefix."""
@@ -56,6 +57,24 @@ class Destinations:
         idle_connections = self._pool.idle_connections((target.id, address))
         return Destination(
             idle_connections, address, policy, target, route.port, self._activity.requests(target.id)
+        )
+
+    def shared_port(
+        self, target: WorkspaceTarget, route: Route, address: SocketAddress | None
+    ) -> Destination | None:
+        """Build a visitor's destination: no activity, and nothing shown to them names the workspace.
+
+        None while ``address`` is unknown.
+        """
+        if address is None or route.port is None:
+            return None
+        return Destination(
+            self._pool.idle_connections((target.id, address)),
+            address,
+            HeaderPolicy(to_workspace=True),
+            replace(target, name=""),
+            route.port,
+            visit_ends_at=target.shares[route.port].expires_at,
         )
 
     def main_port(self, target: WorkspaceTarget) -> Destination | None:

@@ -151,6 +151,18 @@ class UpstreamPool:
             raise ConnectFailed(str(error)) from error
         return made
 
+    async def adopt(self, idle_connections: IdleConnections, sock: socket.socket) -> UpstreamConnection:
+        """Use a connected Unix socket as an upstream connection. Raises ``ConnectFailed``."""
+        self._metrics.upstream_connects_total += 1
+        try:
+            _, made = await self._loop.create_unix_connection(
+                lambda: UpstreamConnection(self, idle_connections), sock=sock
+            )
+        except OSError as error:
+            sock.close()
+            raise ConnectFailed(str(error)) from error
+        return made
+
     def opened(self, connection: UpstreamConnection) -> None:
         self._open.add(connection)
         connection.idle_since = self._loop.time()

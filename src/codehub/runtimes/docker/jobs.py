@@ -139,6 +139,7 @@ class Jobs:
             "installation_id": self._names.installation_id,
             "archive_key": job.archive_key,
             "archive_sha256": job.archive_sha256,
+            "format_version": job.format_version,
             "archive_url": self._settings.archive_url,
             "volume_path": VOLUME,
             "swap": "inside",  # a mount point cannot be renamed

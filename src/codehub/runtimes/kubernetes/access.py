@@ -141,7 +141,7 @@ def _content(entry: dict[str, Any], name: str, *, folder: Path) -> bytes | None:
 
 def _credentials(user: dict[str, Any], *, folder: Path) -> Credentials:
     if command := user.get("exec"):
-        return Command(command)
+        return CredentialCommand(command)
     if path := user.get("tokenFile"):
         return TokenFile(folder / Path(path).expanduser())
     if user.get("auth-provider"):
@@ -181,7 +181,7 @@ class TokenFile:
         self._token = None
 
 
-class Command:
+class CredentialCommand:
     """A command of the kubeconfig that prints an ``ExecCredential`` with a token."""
 
     def __init__(self, document: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from codehub.runtimes.kubernetes.client import ApiClient, Conflict, NotFound, na
 from codehub.runtimes.kubernetes.fences import Fences, require_not_above
 from codehub.runtimes.kubernetes.inventory import Home, Pod, Resources, read_home
 from codehub.runtimes.kubernetes.marker import Marker
-from codehub.runtimes.kubernetes.names import TOKEN, token_text
+from codehub.runtimes.kubernetes.names import TOKEN, token_text, unchanged
 from codehub.runtimes.kubernetes.observe import ClusterObserver
 from codehub.runtimes.kubernetes.pods import Check, Pods
 from codehub.runtimes.workspace_locks import WorkspaceLocks
@@ -53,12 +53,19 @@ class EffectAdmission:
 
     @asynccontextmanager
     async def on(
-        self, workspace_id: UUID, token: FencingToken, *, users: bool = False, stamp: bool = True
+        self,
+        workspace_id: UUID,
+        token: FencingToken,
+        *,
+        users: bool = False,
+        stamp: bool = True,
+        beside: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Resources]:
         """Hold the workspace's lock with an admitted token; yields what exists.
 
-        ``users``: also who else uses the home. ``stamp`` False: the caller stamps the home, before anything uses it. A
-        failure is ``STALE_TOKEN`` if a newer leader has caused it.
+        ``users``: also who else uses the home. ``stamp`` False: the caller stamps the home, before anything uses it.
+        ``beside``: done while we look, because it does no harm whatever is found. A failure is ``STALE_TOKEN`` if a
+        newer leader has caused it.
         """
         async with self.alone_on(workspace_id):
             # Together: in a namespace that is not ours a fence does no harm.
@@ -68,7 +75,8 @@ class EffectAdmission:
             for failure in filter(None, done):
                 raise failure
             try:
-                resources = await self._look(workspace_id, token, users=users)
+                looking = self._look(workspace_id, token, users=users)
+                resources = await (looking if beside is None else _both(looking, beside()))
                 if stamp and resources.home is not None:
                     resources.home = await self.stamp_home(resources.home, workspace_id, token)
                 yield resources
@@ -100,11 +108,7 @@ class EffectAdmission:
         for _ in range(_TRIES):
             if home.token >= token:
                 return home
-            metadata = {
-                "uid": home.uid,
-                "resourceVersion": home.version,
-                "annotations": {TOKEN: token_text(token)},
-            }
+            metadata = unchanged(home.uid, home.version) | {"annotations": {TOKEN: token_text(token)}}
             try:
                 found = await self._api.patch(path, {"metadata": metadata})
             except NotFound:
@@ -120,3 +124,13 @@ class EffectAdmission:
         raise EffectError(
             FailureCode.K8S_API_ERROR, "The home's claim was changed again and again.", endpoint="kubernetes"
         )
+
+
+async def _both(looking: Awaitable[Resources], beside: Awaitable[None]) -> Resources:
+    """What was seen, once both have ended. Raises what went wrong with looking first."""
+    seen, done = await asyncio.gather(looking, beside, return_exceptions=True)
+    for failure in (seen, done):
+        if isinstance(failure, BaseException):
+            raise failure
+    assert isinstance(seen, Resources)
+    return seen

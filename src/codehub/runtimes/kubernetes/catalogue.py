@@ -7,12 +7,12 @@ The API server does not show an image's labels, so what Docker reads from them i
 A workspace names an image by its key. A wrong entry stops the start of CodeHub with a sentence that names it.
 
 What an entry says of its homes goes before the settings of the same name: ``storage_class``, ``home_size``,
-``access_mode``, ``home_kind``.
+``access_mode``, ``home_kind``. Its ``pod_patch`` is merged into the pod after that of the settings.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -38,6 +38,7 @@ class Image:
 
     ``base_path``: whether it serves below ``CODEHUB_BASE_PATH``; else the proxy removes the prefix.
     ``storage_class``, ``home_size``, ``access_mode``, ``home_kind``: of homes it runs on; None: as the settings say.
+    ``pod_patch``: merged into pods of this image (``patches``), for GPUs, nodes of its own, more volumes.
     """
 
     image: str
@@ -52,6 +53,7 @@ class Image:
     home_size: int | None = None
     access_mode: str | None = None
     home_kind: HomeKind | None = None
+    pod_patch: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 DEFAULT_IMAGES: Mapping[str, Image] = {
@@ -116,5 +118,6 @@ _RULES = (
     ("storage_class", _is_text, "the name of a storage class"),
     ("home_size", lambda value: (find_bytes(value) or 0) >= LEAST_HOME_BYTES, 'an amount such as "20Gi"'),
     ("access_mode", lambda value: value in ACCESS_MODES, f"one of {', '.join(ACCESS_MODES)}"),
+    ("pod_patch", lambda value: isinstance(value, dict), "an object, merged into the pod"),
     ("home_kind", lambda value: value in set(HomeKind), f"one of {', '.join(HomeKind)}"),
 )

@@ -56,7 +56,7 @@ class Expired(Exception):
     """A watch cannot go on from here: read again."""
 
 
-class Silent(Exception):
+class SilentStream(Exception):
     """Nothing came for a while: there is nothing to say, or the connection is dead."""
 
 
@@ -99,9 +99,13 @@ class ApiClient:
         """Replace an object; with the resource version in ``body`` only if it is unchanged."""
         return await self._call("PUT", path, body=body)
 
-    async def patch(self, path: str, body: Document) -> Document:
-        """Merge ``body`` into an object; with uid and resource version in it only if it is unchanged."""
-        return await self._call("PATCH", path, body=body, content_type="application/merge-patch+json")
+    async def patch(self, path: str, body: Document, *, strategic: bool = False) -> Document:
+        """Merge ``body`` into an object; with uid and resource version in it only if it is unchanged.
+
+        ``strategic``: lists are merged, by the names of their items, and not replaced.
+        """
+        kind = "strategic-merge-patch" if strategic else "merge-patch"
+        return await self._call("PATCH", path, body=body, content_type=f"application/{kind}+json")
 
     async def delete(self, path: str, *, uid: str, version: str) -> None:
         """Delete the object that was read with this uid and resource version; else ``Conflict``.
@@ -148,7 +152,7 @@ class ApiClient:
     ) -> AsyncGenerator[bytes, None]:
         """Output of a pod's container. Ends with the container, or with the connection.
 
-        Raises ``Silent`` after ``silent_seconds`` without any: a connection may die without a word.
+        Raises ``SilentStream`` after ``silent_seconds`` without any: a connection may die without a word.
         """
         params |= {"follow": "true"} if follow else {}
         total = None if follow else self._timeout.total
@@ -164,7 +168,7 @@ class ApiClient:
                 except StopAsyncIteration:
                     return
                 except aiohttp.SocketTimeoutError as error:
-                    raise Silent(path) from error
+                    raise SilentStream(path) from error
                 yield piece
 
     async def connect(

@@ -4,8 +4,8 @@ Each message begins with a byte that names its channel. With ``v5.channel.k8s.io
 ends standard input alone; a server or a proxy before it that knows ``v4`` only cannot, and says so. The end is a status
 on a channel of its own: a connection that closes without one was cut.
 
-The API takes neither an environment nor a directory, so ``inside`` sets them and becomes the command; in pods
-without it a few lines of shell do.
+The API takes neither an environment nor a directory, so ``inside`` sets them and becomes the command; where it
+cannot be had a few lines of shell do.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from contextlib import suppress
 from uuid import UUID, uuid4
 
 import aiohttp
+import structlog
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
@@ -38,12 +39,15 @@ from codehub.runtimes.exec_stream import (
     Stream,
     TerminalSize,
 )
-from codehub.runtimes.kubernetes import inside_mount
+from codehub.runtimes.inside import PROGRAM
 from codehub.runtimes.kubernetes.client import ApiClient, CallRefused, Conflict, NotFound, away
+from codehub.runtimes.kubernetes.inside_copy import InsideCopies
 from codehub.runtimes.kubernetes.inventory import Pod
-from codehub.runtimes.kubernetes.manifests import CONTAINER
-from codehub.runtimes.kubernetes.names import Document
+from codehub.runtimes.kubernetes.names import CONTAINER, Document
 from codehub.runtimes.kubernetes.pods import Pods
+from codehub.runtimes.kubernetes.settings import KubernetesSettings
+
+log = structlog.get_logger(__name__)
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -57,9 +61,10 @@ _CANNOT_RUN = re.compile(r"permission denied|exec format error|is a directory|ch
 class PodExecs:
     """Runs commands in the pods of one namespace."""
 
-    def __init__(self, api: ApiClient, pods: Pods) -> None:
+    def __init__(self, api: ApiClient, pods: Pods, settings: KubernetesSettings) -> None:
         self._api = api
         self._pods = pods
+        self._copies = InsideCopies(api, pods, settings)
 
     async def run(
         self,
@@ -76,7 +81,7 @@ class PodExecs:
             raise not_running(workspace_id, "no pod runs")
         mark = uuid4().hex
         name, _, value = mark_of(mark).partition("=")
-        has_inside = inside_mount.has_inside(pod.document)
+        has_inside = await self._ensure_inside(pod, argv)
         command = launch_command(argv, env={**env, name: value}, cwd=cwd, has_inside=has_inside)
         try:
             connection = await self._connect(pod, command, tty=tty is not None)
@@ -85,14 +90,25 @@ class PodExecs:
             if current is None or current.uid != pod.uid or not current.is_running:
                 raise not_running(workspace_id, str(error)) from error
             raise EffectError(FailureCode.EXEC_FAILED, f"The API server refused: {error}") from error
-        stream = PodExec(self, pod, mark, connection, tty=tty is not None)
+        stream = PodExec(self, pod, mark, connection, tty=tty is not None, has_inside=has_inside)
         await stream.begin(tty)
         return stream
 
-    async def signal(self, pod: Pod, mark: str, name: str) -> bool:
+    async def _ensure_inside(self, pod: Pod, argv: Sequence[str]) -> bool:
+        """Bring ``inside`` into the pod. False: it cannot be had; what does not need it goes without."""
+        try:
+            await self._copies.ensure(pod)
+        except EffectError as error:
+            if argv[0] == PROGRAM:
+                raise
+            log.debug("a command runs without inside", pod=pod.name, error=error.message)
+            return False
+        return True
+
+    async def signal(self, pod: Pod, mark: str, name: str, *, has_inside: bool) -> bool:
         """Signal all a command started, by a second exec. True: none is left that was to be killed."""
         try:
-            command = signal_command(mark, name, has_inside=inside_mount.has_inside(pod.document))
+            command = signal_command(mark, name, has_inside=has_inside)
             connection = await self._connect(pod, command, tty=False)
         except (CallRefused, Conflict, NotFound):
             return await self.has_ended(pod)
@@ -126,11 +142,13 @@ class PodExec(EngineExec):
         connection: aiohttp.ClientWebSocketResponse,
         *,
         tty: bool,
+        has_inside: bool,
     ) -> None:
         super().__init__(tty=tty)
         self._execs = execs
         self._pod = pod
         self._mark = mark
+        self._has_inside = has_inside
         self._connection = connection
         self._receiving = asyncio.Lock()  # a reader, and whoever closes, may not receive at the same time
         self._input_ended = False
@@ -188,7 +206,7 @@ class PodExec(EngineExec):
         Of one that was killed while it did not read its input the API server never tells the end.
         """
         if self._tty:
-            await self._execs.signal(self._pod, self._mark, "HUP")
+            await self._signal("HUP")
         with suppress(EffectError):
             await self.close_stdin()
         if grace_seconds > 0:
@@ -197,9 +215,12 @@ class PodExec(EngineExec):
         while not self._ended.done():
             if monotonic() > deadline:
                 raise could_not_end()
-            if await self._execs.signal(self._pod, self._mark, "KILL"):
+            if await self._signal("KILL"):
                 await self._drain(_STATUS_SECONDS)
                 self._tell(_KILLED)
+
+    async def _signal(self, name: str) -> bool:
+        return await self._execs.signal(self._pod, self._mark, name, has_inside=self._has_inside)
 
     async def _drain(self, seconds: float) -> None:
         with suppress(TimeoutError, EffectError):

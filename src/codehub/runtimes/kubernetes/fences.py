@@ -10,6 +10,9 @@ has raised it may act; everybody else finds it raised:
     5. read the fence again; a higher one is there → delete the pod, refused
     6. remove the gate, by a patch that names the pod's uid and resource version
 
+4 may go side by side with 2, and 5 with 3: a gated pod uses nothing, and what counts is that 5 comes after 4, and 6
+after all others.
+
 Of two leaders that do this at once, the older one reads the fence (5) after its pod exists (4). Either the newer one
 has raised the fence by then, and the older one is refused; or it lists (2) after the pod was created and deletes it,
 and 6 finds no pod. There is no moment at which a frozen leader can still start something.

@@ -1,8 +1,9 @@
 """Read pods and claims as values, and sort listings into what exists of each workspace. Pure.
 
-States: a pod whose phase is Running runs. One that waits for its gate or for a node, or has ended, is a dead container:
-it exists, holds its name, and serves nobody. One that is being deleted counts as present until it is gone: with its
-node away, its containers may still run.
+States: a pod runs when its own container does, whatever becomes of others that an operator has added; while that is not
+known, when its phase is Running. One that waits for its gate or for a node, or has ended, is a dead container: it
+exists, holds its name, and serves nobody. One that is being deleted counts as present until it is gone: with its node
+away, its containers may still run.
 
 An item that lacks what every object has is *unreadable*: nothing follows about its workspace.
 """
@@ -17,7 +18,9 @@ from codehub.domain.states import ContainerState
 from codehub.runtimes.base import Address, FencingToken, Observation, Sighting
 from codehub.runtimes.kubernetes.catalogue import HomeKind
 from codehub.runtimes.kubernetes.names import (
+    CONTAINER,
     HOME_KIND,
+    JOB_CONTAINER,
     PORT,
     Document,
     Names,
@@ -34,6 +37,7 @@ GATE = "codehub/verified"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Set by the scheduler on claims that wait for their first pod."""
 _ENDED = ("Succeeded", "Failed")
+_UNKNOWN = "Unknown"
 _NAME = re.compile(r"ws-([0-9a-f-]{36})(?:-job|-home)?")
 
 
@@ -52,17 +56,20 @@ class Pod:
 
     @property
     def has_ended(self) -> bool:
-        return self.phase in _ENDED
+        # No container begins again (restartPolicy Never), whatever becomes of the others.
+        return self.phase in _ENDED or (self.phase != _UNKNOWN and "terminated" in self._state)
 
     @property
     def is_running(self) -> bool:
         # Unknown: its node does not answer, and it may run.
-        return self.phase in ("Running", "Unknown")
+        if self.phase in ("Running", _UNKNOWN):
+            return not self.has_ended
+        return not self.has_ended and "running" in self._state
 
     @property
     def may_run(self) -> bool:
-        """Whether it runs, or may begin to without another call of ours."""
-        return not self.has_ended and not self.gated
+        """Whether any of its containers runs, or may begin to without another call of ours."""
+        return self.phase not in _ENDED and not self.gated
 
     @property
     def status(self) -> Mapping[str, Any]:
@@ -79,15 +86,17 @@ class Pod:
 
     @property
     def container(self) -> Mapping[str, Any]:
-        """Status of its first container; empty: not known yet."""
+        """Status of its own container; empty: not known yet."""
         statuses = self.status.get("containerStatuses") or ()
-        return statuses[0] if statuses else {}
+        return next((each for each in statuses if each.get("name") == self.container_name), {})
 
     @property
-    def preparing(self) -> Mapping[str, Any]:
-        """Status of its init container; empty: it has none, or it is not known yet."""
-        statuses = self.status.get("initContainerStatuses") or ()
-        return statuses[0] if statuses else {}
+    def container_name(self) -> str:
+        return JOB_CONTAINER if find_role(self.document) is ObjectRole.STORAGE_JOB else CONTAINER
+
+    @property
+    def _state(self) -> Mapping[str, Any]:
+        return self.container.get("state") or {}
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,17 @@ from codehub.domain.errors import EffectError, FailureCode
 from codehub.kit.clock import monotonic
 from codehub.runtimes.base import FencingToken, OnWait, ProgressCallback, StorageJob, StorageResult
 from codehub.runtimes.job_protocol import find_message, find_progress, outcome
-from codehub.runtimes.kubernetes.client import ApiClient, CallRefused, Conflict, NotFound, Silent, namespaced
+from codehub.runtimes.kubernetes.client import (
+    ApiClient,
+    CallRefused,
+    Conflict,
+    NotFound,
+    SilentStream,
+    namespaced,
+)
 from codehub.runtimes.kubernetes.inventory import Pod
 from codehub.runtimes.kubernetes.manifests import job_pod, job_secret
-from codehub.runtimes.kubernetes.names import Names
+from codehub.runtimes.kubernetes.names import JOB_CONTAINER, Names
 from codehub.runtimes.kubernetes.pods import Check, Pods
 from codehub.runtimes.kubernetes.reasons import ending_of, refusal
 from codehub.runtimes.kubernetes.settings import JobSettings, KubernetesSettings
@@ -123,6 +130,7 @@ class Jobs:
             output = self._api.output(
                 self._pods.path(pod.name, "log"),
                 follow=follow,
+                container=JOB_CONTAINER,
                 silent_seconds=self._jobs.silent_seconds if follow else None,
             )
             async with aclosing(output) as pieces:
@@ -138,7 +146,7 @@ class Jobs:
                             final = message
         except NotFound:
             raise _failed("the storage job's pod was removed") from None
-        except Silent:
+        except SilentStream:
             return final, list(tail)  # whether the API server answers is seen at the next look at the pod
         except CallRefused:
             return None, list(tail)  # its container is not there yet, or not any more

@@ -20,12 +20,17 @@ from codehub.runtimes.kubernetes import names as labels
 from codehub.runtimes.kubernetes.catalogue import Image
 from codehub.runtimes.kubernetes.inside_mount import add_inside
 from codehub.runtimes.kubernetes.inventory import GATE
-from codehub.runtimes.kubernetes.names import Document, Names, ObjectRole, token_text
+from codehub.runtimes.kubernetes.names import (
+    CONTAINER,
+    JOB_CONTAINER,
+    Document,
+    Names,
+    ObjectRole,
+    token_text,
+)
 from codehub.runtimes.kubernetes.patches import merged
 from codehub.runtimes.kubernetes.settings import JobSettings, KubernetesSettings, Placement
 
-CONTAINER = "workspace"
-JOB_CONTAINER = "job"
 VOLUME = "/volume"
 HOME_FOLDER = "home"
 _ORDER = "/order"
@@ -77,8 +82,8 @@ def workspace_pod(order: Order, *, image: Image, names: Names, settings: Kuberne
     )
     pod["spec"]["hostname"] = f"ws-{str(order.workspace_id)[:8]}"
     if settings.inside_image is not None:
-        add_inside(pod, settings.inside_image, security=_container_security())
-    pod = merged(pod, settings.pod_patch)
+        add_inside(pod)
+    pod = merged(merged(pod, settings.pod_patch), image.pod_patch)
     about = {labels.PORT: str(image.port), labels.IMAGE: order.image_ref}
     return _as_ours(pod, names.labels(order.workspace_id, ObjectRole.WORKSPACE), order.token, about)
 
@@ -151,6 +156,7 @@ def job_secret(job: StorageJob, *, name: str, pod_uid: str, names: Names, jobs: 
         "installation_id": names.installation_id,
         "archive_key": job.archive_key,
         "archive_sha256": job.archive_sha256,
+        "format_version": job.format_version,
         "archive_url": jobs.archive_url,
         "volume_path": f"{VOLUME}/{HOME_FOLDER}",
         "staging_dir": f"{VOLUME}/.codehub-restore",

@@ -25,6 +25,10 @@ from codehub.runtimes.base import FencingToken
 
 Document = dict[str, Any]
 
+CONTAINER = "workspace"
+JOB_CONTAINER = "job"
+"""Names of containers. What an operator's patch or an admission plug-in adds has others."""
+
 WORKSPACE = "codehub.workspace"
 INSTALLATION = "codehub.installation"
 ROLE = "codehub.role"
@@ -93,6 +97,15 @@ class Names:
             and found.get(WORKSPACE) == str(workspace_id)
             and found.get(ROLE) == role.value
         )
+
+
+def unchanged(uid: str, version: str) -> Document:
+    """Metadata of a patch for the object that was read with this uid and resource version; else ``Conflict``.
+
+    It also ends the record of who set which field (managedFields): nobody applies to these objects, and it is half of
+    a listing and three quarters of the time to parse one.
+    """
+    return {"uid": uid, "resourceVersion": version, "managedFields": [{}]}
 
 
 def labels_of(document: Mapping[str, Any]) -> dict[str, str]:

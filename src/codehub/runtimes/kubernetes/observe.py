@@ -2,14 +2,13 @@
 
 All workspaces take two listings, however many there are; a few are read by name, because the API server answers a
 listing only once its cache has caught up, which takes 50 ms. Both show the newest state. No pod is reported without the
-claim it was made after: by name claims are read second; the two listings go side by side, and if a pod was started in
-between, claims are listed again.
+claim it was made after: both are read side by side, and if a pod was started in between, claims are read again.
 
 Who else uses a home is listed from that cache as it is, and may be behind by a moment.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from codehub.runtimes.kubernetes.client import ApiClient, NotFound, namespaced
@@ -43,9 +42,13 @@ class ClusterObserver:
             return {each: resources for each, resources in everything.items() if each in ids}
         if len(ids) > _FEW:
             return await self._list(f"{self._names.ours},{WORKSPACE} in ({','.join(map(str, sorted(ids)))})")
-        pods, _ = await asyncio.gather(self._read_pods(ids), self._marker.require())
-        claims = await self._read(_CLAIMS, [self._names.home(each) for each in ids])
-        return sort_resources(self._names, pods=pods, claims=claims)
+        pods, claims, _ = await asyncio.gather(
+            self._read_pods(ids), self._read_claims(ids), self._marker.require()
+        )
+        found = sort_resources(self._names, pods=pods, claims=claims)
+        if _lacks_a_home(found):
+            found = sort_resources(self._names, pods=pods, claims=await self._read_claims(ids))
+        return found
 
     async def observe_one(self, workspace_id: UUID, *, users: bool = False) -> Resources:
         """What exists of one workspace. ``users``: also which other pods use its home."""
@@ -72,7 +75,7 @@ class ClusterObserver:
             self._marker.require(),
         )
         found = sort_resources(self._names, pods=pods, claims=claims)
-        if any(each.home is None and (each.pod or each.job) is not None for each in found.values()):
+        if _lacks_a_home(found):
             found = sort_resources(self._names, pods=pods, claims=await self._list_claims(labels))
         return found
 
@@ -93,6 +96,9 @@ class ClusterObserver:
         names = self._names
         return await self._read("pods", [name for each in ids for name in (names.pod(each), names.job(each))])
 
+    async def _read_claims(self, ids: Collection[UUID]) -> list[Document]:
+        return await self._read(_CLAIMS, [self._names.home(each) for each in ids])
+
     async def _read(self, kind: str, names: list[str]) -> list[Document]:
         found = await asyncio.gather(*(self._find(kind, name) for name in names))
         return [each for each in found if each is not None]
@@ -102,6 +108,11 @@ class ClusterObserver:
             return await self._api.get(namespaced(self._namespace, kind, name))
         except NotFound:
             return None
+
+
+def _lacks_a_home(found: Mapping[UUID, Resources]) -> bool:
+    """Whether a pod was seen without the claim it was made after: claims were read before both were there."""
+    return any(each.home is None and (each.pod or each.job) is not None for each in found.values())
 
 
 async def _nothing() -> list[Document]:

@@ -13,7 +13,7 @@ from codehub.kit.clock import monotonic
 from codehub.runtimes.base import FencingToken
 from codehub.runtimes.kubernetes.client import ApiClient, CallRefused, Conflict, Expired, NotFound, namespaced
 from codehub.runtimes.kubernetes.inventory import Pod, read_pod
-from codehub.runtimes.kubernetes.names import TOKEN, Document, token_text
+from codehub.runtimes.kubernetes.names import TOKEN, Document, token_text, unchanged
 from codehub.runtimes.kubernetes.reasons import not_gone, refusal
 
 _WATCH_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Pods:
     async def release(self, pod: Pod, *, check: Check) -> Pod:
         """Remove the gate. The caller has read the fence since it read the pod."""
         for _ in range(_TRIES):
-            body = {"metadata": _unchanged(pod), "spec": {"schedulingGates": []}}
+            body = {"metadata": unchanged(pod.uid, pod.version), "spec": {"schedulingGates": []}}
             try:
                 return read_pod(await self._api.patch(self.path(pod.name), body))
             except NotFound:
@@ -76,7 +76,9 @@ class Pods:
         for _ in range(_TRIES):
             if pod.token >= token:
                 return
-            body = {"metadata": {**_unchanged(pod), "annotations": {TOKEN: token_text(token)}}}
+            body = {
+                "metadata": {**unchanged(pod.uid, pod.version), "annotations": {TOKEN: token_text(token)}}
+            }
             try:
                 await self._api.patch(self.path(pod.name), body)
             except NotFound:
@@ -163,10 +165,6 @@ class Pods:
         if current is None or current.uid != pod.uid or current.terminating:
             raise _vanished(pod)
         return current
-
-
-def _unchanged(pod: Pod) -> Document:
-    return {"uid": pod.uid, "resourceVersion": pod.version}
 
 
 def _vanished(pod: Pod) -> EffectError:

@@ -53,10 +53,11 @@ def refusal(error: CallRefused, *, what: str) -> EffectError:
 
 def start_failure(pod: Pod) -> EffectError | None:
     """Why a pod that has a node will not start; None: it may yet."""
-    return _waiting_failure(pod.preparing) or _waiting_failure(pod.container)
+    return waiting_failure(pod.container)
 
 
-def _waiting_failure(container: Mapping[str, Any]) -> EffectError | None:
+def waiting_failure(container: Mapping[str, Any]) -> EffectError | None:
+    """Why the kubelet cannot begin with a container, by its status; None: it may yet."""
     waiting = (container.get("state") or {}).get("waiting") or {}
     reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
     if reason in _NO_IMAGE:
@@ -127,8 +128,6 @@ def ending_of(pod: Pod) -> Ending | None:
 
 def start_ended(pod: Pod, *, output: list[str]) -> EffectError:
     """A pod that ended right after it was started."""
-    if (unprepared := _preparation_failure(pod)) is not None:
-        return unprepared
     ending = ending_of(pod) or Ending()
     terminated = (pod.container.get("state") or {}).get("terminated") or {}
     said = str(terminated.get("message") or "") if terminated.get("reason") not in (None, "Error") else ""
@@ -140,19 +139,6 @@ def start_ended(pod: Pod, *, output: list[str]) -> EffectError:
     context = {key: value for key, value in ending.context.items() if key != "code"}
     message = f"The container {ending.words}, right after it was started."
     return EffectError(failure, f"{message} {said}".strip(), **context, output=output)
-
-
-def _preparation_failure(pod: Pod) -> EffectError | None:
-    """The failure of the container that brings ``inside``; None: it did its work, or there is none."""
-    terminated = (pod.preparing.get("state") or {}).get("terminated") or {}
-    if not terminated.get("exitCode"):
-        return None
-    said = str(terminated.get("message") or f"it ended with {terminated['exitCode']}").strip()
-    return EffectError(
-        FailureCode.CONTAINER_START_FAILED,
-        f"The program for workspaces could not be copied from {pod.preparing.get('image')}: {said}. Check "
-        "CODEHUB_KUBERNETES_INSIDE_IMAGE.",
-    )
 
 
 def _disruption(pod: Pod) -> tuple[Disruption | None, str]:

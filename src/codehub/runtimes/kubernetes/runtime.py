@@ -7,7 +7,7 @@ is kept between calls but hints, so any number of CodeHubs may use one cluster, 
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from http import HTTPStatus
 from uuid import UUID
 
@@ -31,20 +31,20 @@ from codehub.runtimes.base import (
 from codehub.runtimes.exec_stream import ExecStream, TerminalSize
 from codehub.runtimes.kubernetes import fences
 from codehub.runtimes.kubernetes.admission import EffectAdmission
-from codehub.runtimes.kubernetes.catalogue import Image
 from codehub.runtimes.kubernetes.client import ApiClient, CallRefused, Conflict, NotFound
 from codehub.runtimes.kubernetes.execs import PodExecs
 from codehub.runtimes.kubernetes.exits import ExitWatch, OnExit
 from codehub.runtimes.kubernetes.fences import Fences
-from codehub.runtimes.kubernetes.homes import Homes, require_no_stranger, taken, tell_home_node
-from codehub.runtimes.kubernetes.inventory import Home, Pod, observation
+from codehub.runtimes.kubernetes.homes import Homes, require_no_stranger
+from codehub.runtimes.kubernetes.inventory import Pod, observation
 from codehub.runtimes.kubernetes.jobs import Jobs
+from codehub.runtimes.kubernetes.launches import Launches
 from codehub.runtimes.kubernetes.left_volumes import list_left_volumes
-from codehub.runtimes.kubernetes.manifests import CONTAINER, Order, workspace_pod
+from codehub.runtimes.kubernetes.manifests import Order, workspace_pod
 from codehub.runtimes.kubernetes.marker import Marker
-from codehub.runtimes.kubernetes.names import Names, ObjectRole
+from codehub.runtimes.kubernetes.names import CONTAINER, Names, ObjectRole
 from codehub.runtimes.kubernetes.observe import ClusterObserver
-from codehub.runtimes.kubernetes.pods import Check, Pods, no_check
+from codehub.runtimes.kubernetes.pods import Pods, no_check
 from codehub.runtimes.kubernetes.probes import remove_old_probes
 from codehub.runtimes.kubernetes.reasons import ending_of
 from codehub.runtimes.kubernetes.settings import JobSettings, KubernetesSettings
@@ -54,7 +54,6 @@ from codehub.runtimes.kubernetes.storage import StorageJobs
 log = structlog.get_logger(__name__)
 
 _LOG_LINES = "1000"
-_TRIES = 5
 
 
 class KubernetesRuntime:
@@ -80,7 +79,7 @@ class KubernetesRuntime:
         self._observer = ClusterObserver(api, self._names, self._marker, namespace=space)
         self._fences = Fences(api, self._names, namespace=space)
         self._pods = Pods(api, namespace=space, gone_seconds=settings.gone_seconds)
-        self._execs = PodExecs(api, self._pods)
+        self._execs = PodExecs(api, self._pods, settings)
         self._homes = Homes(api, self._names, self._observer, settings)
         self._starts = Starts(
             api,
@@ -99,6 +98,15 @@ class KubernetesRuntime:
             observer=self._observer,
             pods=self._pods,
             homes=self._homes,
+        )
+        self._launches = Launches(
+            self._names,
+            settings,
+            admission=self._admission,
+            storage=self._storage,
+            homes=self._homes,
+            pods=self._pods,
+            starts=self._starts,
         )
         self._exits = ExitWatch(api, self._names, on_exit, namespace=space)
         self._sweeping: asyncio.Task[None] | None = None
@@ -262,20 +270,7 @@ class KubernetesRuntime:
         wanted = self._settings.limits_of(limits)
         order = Order(workspace_id=workspace_id, token=token, image_ref=image_ref, env=env, limits=wanted)
         self._exits.forget(workspace_id)
-        async with self._admission.on(workspace_id, token, users=True, stamp=False) as resources:
-            # While the gated pod is created: nothing uses the home before the gate is removed.
-            stamping = asyncio.ensure_future(self._stamp_home(resources.home, order))
-            try:
-                await self._storage.without_job(workspace_id, resources, token)
-                if resources.home is None or resources.home.terminating:
-                    await stamping  # raises
-                require_no_stranger(self._names.home(workspace_id), resources.strangers)
-                await self._start(order, image, resources.pod, stamping, on_wait)
-            except EffectError as error:
-                tell_home_node(resources.home, error)
-                raise
-            finally:
-                await asyncio.gather(stamping, return_exceptions=True)
+        await self._launches.launch(order, image, on_wait=on_wait)
 
     async def stop(self, workspace_id: UUID, *, token: FencingToken) -> None:
         async with self._admission.on(workspace_id, token) as resources:
@@ -312,83 +307,6 @@ class KubernetesRuntime:
 
     async def kill_storage_job(self, workspace_id: UUID, *, token: FencingToken) -> None:
         await self._storage.kill(workspace_id, token)
-
-    # Helpers of the calls above
-
-    async def _stamp_home(self, home: Home | None, order: Order) -> None:
-        """Put our token on the home; raise if there is none to start on."""
-        if home is not None and not home.terminating:
-            home = await self._admission.stamp_home(home, order.workspace_id, order.token)
-        if home is not None and not home.terminating:
-            await self._homes.grow(home, image_ref=order.image_ref)
-        if home is None or home.terminating:
-            said = "there is no volume" if home is None else "the volume is being deleted"
-            raise EffectError(FailureCode.VOLUME_MISSING, f"{said}: nothing to start on")
-
-    async def _start(
-        self,
-        order: Order,
-        image: Image,
-        pod: Pod | None,
-        stamping: "asyncio.Future[None]",
-        on_wait: OnWait,
-    ) -> None:
-        check = self._admission.check(order.workspace_id, order.token)
-        for _ in range(_TRIES):
-            if pod is not None and pod.is_running and not pod.terminating:
-                await stamping
-                await self._pods.stamp(pod, order.token, check=check)
-                return
-            if pod is not None and (pod.terminating or pod.has_ended or pod.token != order.token):
-                await self._pods.remove(pod, check=check)
-                pod = None
-            if pod is None:
-                manifest = workspace_pod(order, image=image, names=self._names, settings=self._settings)
-                pod = await self._pods.create(manifest)
-            if pod is not None:
-                await self._bring_up(order, pod, stamping, on_wait)
-                return
-            pod = await self._squatter(order)
-        raise EffectError(FailureCode.CONTAINER_START_FAILED, "the pod's name is taken again and again")
-
-    async def _squatter(self, order: Order) -> Pod | None:
-        """The pod that has our name; raises if it is not ours, or of a newer leader."""
-        name = self._names.pod(order.workspace_id)
-        pod = await self._pods.find(name)
-        if pod is not None:
-            if not self._names.are_ours(pod.document, order.workspace_id, ObjectRole.WORKSPACE):
-                raise taken(name, kind="A pod")
-            fences.require_not_above(order.token, pod.token)
-        return pod
-
-    async def _bring_up(
-        self, order: Order, pod: Pod, stamping: "asyncio.Future[None]", on_wait: OnWait
-    ) -> None:
-        """Release a pod, unless that was done, and wait until it runs. One that fails to is removed.
-
-        Cancelled, or with the API server away, the pod is left: the next start with this token goes on with it.
-        """
-        check = self._admission.check(order.workspace_id, order.token)
-        try:
-            await stamping
-            await check()
-            if pod.gated:
-                pod = await self._pods.release(pod, check=check)
-            started = await self._starts.wait_until_started(pod, on_wait=on_wait)
-            if started.has_ended:
-                raise await self._starts.report(started)
-            await self._starts.settle(started, seconds=self._settings.settle_seconds)
-        except EffectError as error:
-            if error.failure is not FailureCode.K8S_API_ERROR:
-                with suppress(EffectError):  # what failed first is what people need to know
-                    await self._discard(pod, check=check)
-            raise
-
-    async def _discard(self, pod: Pod, *, check: Check) -> None:
-        """Remove a pod of our own that failed to start, unless a newer leader has changed it."""
-        current = await self._pods.find(pod.name)
-        if current is not None and current.uid == pod.uid and current.token == pod.token:
-            await self._pods.remove(current, check=check)
 
     async def _sweep_periodically(self) -> None:
         while True:

@@ -8,6 +8,7 @@ moment. The pod is watched, not polled: a start should cost no more than the pod
 
 import asyncio
 from contextlib import aclosing, suppress
+from typing import Any
 
 from codehub.domain.errors import EffectError, FailureCode
 from codehub.runtimes.base import Address, OnWait
@@ -20,6 +21,7 @@ from codehub.runtimes.kubernetes.reasons import start_ended, start_failure, unsc
 TAIL_LINES = 40
 _FIRST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.05
+_UNWATCHED_SECONDS = 0.1
 _DAY_SECONDS = 86400.0
 
 
@@ -65,15 +67,21 @@ class Starts:
 
     async def settle(self, pod: Pod, *, seconds: float) -> None:
         """Return when the pod listens, or ``seconds`` are over. Raises if it ends before."""
-        ended = asyncio.create_task(self._wait_until_ended(pod, seconds=seconds))
         listens = asyncio.create_task(_wait_until_listening(pod.address))
+        waiting: set[asyncio.Task[Any]] = {listens}
         try:
-            await asyncio.wait({ended, listens}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            # Most listen by now. Only for those that do not a second watch is opened, which is a connection.
+            await asyncio.wait(waiting, timeout=min(seconds, _UNWATCHED_SECONDS))
+            if listens.done():
+                return
+            ended = asyncio.create_task(self._wait_until_ended(pod, seconds=seconds))
+            waiting.add(ended)
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             last = ended.result() if ended.done() else None
         finally:
-            for task in (ended, listens):
+            for task in waiting:
                 task.cancel()
-            await asyncio.gather(ended, listens, return_exceptions=True)
+            await asyncio.gather(*waiting, return_exceptions=True)
         if last is not None:
             raise await self.report(last)
 
@@ -84,7 +92,10 @@ class Starts:
     async def last_lines(self, pod: Pod) -> list[str]:
         output = b""
         with suppress(NotFound, CallRefused):
-            async for piece in self._api.output(self._pods.path(pod.name, "log"), tailLines=str(TAIL_LINES)):
+            pieces = self._api.output(
+                self._pods.path(pod.name, "log"), container=pod.container_name, tailLines=str(TAIL_LINES)
+            )
+            async for piece in pieces:
                 output += piece
         return output.decode(errors="replace").splitlines()[-TAIL_LINES:]
 

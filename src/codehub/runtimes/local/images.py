@@ -4,6 +4,8 @@ An image of the local runtime is a command line with ``{socket}`` or ``{port}``,
 ``{base_path}``. One that uses ``{base_path}`` serves itself below that path, and the proxy leaves the path
 alone; for others the proxy removes it.
 
+A default image whose IDE is not on this machine has ``{ide}`` in place of where it will be installed.
+
 Prefer a socket: only CodeHub's user can open it, while every account of the machine can connect to a loopback
 port.
 """
@@ -14,34 +16,55 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 
+from codehub.domain.errors import EffectError, FailureCode
+from codehub.runtimes.base import OnWait
+from codehub.runtimes.local.ides.catalogue import (
+    CODE_SERVER_COMMAND,
+    JUPYTER_SETTINGS,
+    JUPYTER_STARTER,
+    JUPYTERLAB,
+    JUPYTERLAB_COMMAND,
+    PLACEHOLDER,
+    VSCODE,
+)
+from codehub.runtimes.local.ides.installations import Installations
+
 BASE_PATH_PLACEHOLDER = "{base_path}"
 SOCKET_PLACEHOLDER = "{socket}"
 PORT_PLACEHOLDER = "{port}"
 
-# Neither token nor password: only CodeHub reaches its socket, and the proxy has signed the person in.
-# The proxy also checks Origin, and passes the browser's Host, so Jupyter's own check of Origin against Host
-# keeps working and needs no exception; "remote access" only means a Host that is not localhost.
-_JUPYTERLAB = (
-    "{python} -m jupyterlab --no-browser --ServerApp.sock={{socket}}"
-    " --ServerApp.base_url={{base_path}} --ServerApp.root_dir={{home}}"
-    " --IdentityProvider.token= --PasswordIdentityProvider.hashed_password="
-    " --ServerApp.allow_remote_access=True --ServerApp.trust_xheaders=True"
-    " --ServerApp.quit_button=False --allow-root"
-)
-_CODE_SERVER = (
-    "{binary} --socket {{socket}} --socket-mode 600 --auth none --disable-telemetry --disable-update-check"
-    " --disable-getting-started-override --disable-workspace-trust {{home}}"
-)
 
+def default_images(*, installable: bool = False) -> dict[str, str]:
+    """Images of this machine: name → command line, best first.
 
-def default_images() -> dict[str, str]:
-    """Images found on this machine: name → command line, best first."""
+    ``installable``: with the IDEs that are not found here and can be installed at their first use (``ides``).
+    """
     images = {}
-    if find_spec("jupyterlab") is not None:
-        images["jupyterlab"] = _JUPYTERLAB.format(python=shlex.quote(sys.executable))
+    python = shlex.quote(sys.executable) if find_spec("jupyterlab") is not None else None
+    if python is not None or installable:
+        images[JUPYTERLAB.name] = JUPYTERLAB_COMMAND.format(
+            python=python or f"{PLACEHOLDER}/bin/python",
+            starter=shlex.quote(str(JUPYTER_STARTER)),
+            settings=shlex.quote(str(JUPYTER_SETTINGS)),
+        )
     if (binary := shutil.which("code-server")) is not None:
-        images["code-server"] = _CODE_SERVER.format(binary=shlex.quote(binary))
+        images[VSCODE.name] = CODE_SERVER_COMMAND.format(program=shlex.quote(binary))
+    elif installable:
+        program = f"{PLACEHOLDER}/bin/node {PLACEHOLDER}/code-server/out/node/entry.js"
+        images[VSCODE.name] = CODE_SERVER_COMMAND.format(program=program)
     return images
+
+
+async def find_command(
+    images: Mapping[str, str], image_ref: str, ides: Installations, on_wait: OnWait
+) -> str:
+    """The command line of an image. Installs its IDE first if that is needed. Raises ``EffectError``."""
+    template = images.get(image_ref)
+    if template is None:
+        raise EffectError(FailureCode.IMAGE_UNKNOWN, f"no image is called {image_ref!r}", known=list(images))
+    if PLACEHOLDER not in template:
+        return template
+    return template.replace(PLACEHOLDER, shlex.quote(str(await ides.ensure(image_ref, on_wait))))
 
 
 def uses_base_path(images: Mapping[str, str], image_ref: str) -> bool:

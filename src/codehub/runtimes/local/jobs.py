@@ -223,6 +223,7 @@ def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:
         "installation_id": layout.installation_id,
         "archive_key": job.archive_key,
         "archive_sha256": job.archive_sha256,
+        "format_version": job.format_version,
         "archive_url": settings.archive_url,
         "volume_path": str(layout.volume(job.workspace_id)),
         "staging_dir": str(layout.staging_of(job.workspace_id)),

@@ -34,6 +34,7 @@ from codehub.runtimes.exec_stream import ExecStream, TerminalSize
 from codehub.runtimes.local import execs, jobs, listen_addresses, locks, logs, volumes
 from codehub.runtimes.local import images as image_rules
 from codehub.runtimes.local.exits import ExitWatch, OnExit
+from codehub.runtimes.local.ides.installations import Installations
 from codehub.runtimes.local.layout import Layout, find_uuid
 from codehub.runtimes.local.observe import LocalObservation, observe_files
 from codehub.runtimes.local.port_owners import PortOwners
@@ -74,6 +75,7 @@ class LocalRuntime:
         hidden: Sequence[Path] = (),
         on_exit: OnExit | None = None,
     ) -> None:
+        self.ides = Installations(data_dir.absolute())
         self._layout = Layout(data_dir.absolute(), installation_id)
         self._images = dict(images)
         for name, command in self._images.items():
@@ -123,6 +125,7 @@ class LocalRuntime:
         self._exits.close()
         self._threads.close()
         self._trash.close()
+        await self.ides.close()
 
     async def probe(self) -> None:
         await self._threads.run(self._layout.check_writable)
@@ -208,14 +211,10 @@ class LocalRuntime:
         image_ref: str,
         env: Mapping[str, str],
         limits: ResourceLimits,
-        on_wait: OnWait = None,  # nothing waits: there is one node
+        on_wait: OnWait = None,  # while the IDE is being installed
     ) -> None:
         """Start the process. Limits are not enforced: without root no way of it lets an IDE work."""
-        template = self._images.get(image_ref)
-        if template is None:
-            raise EffectError(
-                FailureCode.IMAGE_UNKNOWN, f"no image is called {image_ref!r}", known=list(self._images)
-            )
+        template = await image_rules.find_command(self._images, image_ref, self.ides, on_wait)
         async with (
             self._acting(workspace_id, token) as lock_fd,
             self._without_job(workspace_id, token),

@@ -8,6 +8,7 @@ Rules, independent of where files happen to be:
   shared memory) there is an empty directory of the workspace's own, so a directory of CodeHub's is hidden
   wherever in them it is, and so are other people's sockets (a Docker engine, a database that trusts by user);
 * what CodeHub keeps elsewhere (the data directory, local archives, login files) is covered by an empty directory;
+  of the data directory only the installed IDEs are shown, read-only;
 * processes are in pid and IPC namespaces of their own, with no capability: as root a workspace could
   otherwise unmount the covers. Devices are a minimal set, without disks.
 
@@ -26,6 +27,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+IDES = "ides"
+"""Where in the data directory IDEs are that CodeHub installed. Workspaces read it."""
 _FRESH = ("/tmp", "/var/tmp", "/run")
 _NAME_RESOLUTION = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nscd")
 PACKAGE = Path(__file__).parents[2]
@@ -60,13 +63,18 @@ class Sandbox:
         covered = self.covered()
         for cover in covered:
             prefix += ["--tmpfs", str(cover)]
-        for program in shown_programs():
+        for program in self.shown():
             if _is_below(Path(program), (*fresh, *covered)):
                 prefix += ["--ro-bind", program, program]
         home = home.resolve()
         for path in (home, *(each.resolve() for each in own)):
             prefix += ["--bind", str(path), str(path)]
         return [*prefix, "--chdir", str(home), "--"]
+
+    def shown(self) -> set[str]:
+        """What stays readable also inside the data directory or a fresh one."""
+        ides = self.data_dir.resolve() / IDES
+        return shown_programs() | ({str(ides)} if ides.is_dir() else set())
 
     def covered(self) -> list[Path]:
         """Real directories to cover.
@@ -86,7 +94,7 @@ class Sandbox:
 
 
 def shown_programs() -> set[str]:
-    """What stays readable also inside the data directory or a fresh one.
+    """Programs that every sandbox shows.
 
     The Python environment, and CodeHub's package, which holds the program that SSH starts in a sandbox. All of the
     package: a part of it would have parents to write to.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codehub.domain.errors import CodeHubError
-from codehub.runtimes.local.sandbox import PACKAGE, Sandbox, find_bubblewrap, shown_programs
+from codehub.runtimes.local.sandbox import PACKAGE, Sandbox, find_bubblewrap
 
 _SECONDS = 20
 NOT_INSTALLED = "bubblewrap (the program bwrap) is not installed"
@@ -117,7 +117,7 @@ def check_sandbox(sandbox: Sandbox) -> SandboxResult:
         "covered": [str(path) for path in covered],
         "sockets": [path for place in covered for path in _sockets(place)],
         "pid_namespace": os.readlink("/proc/self/ns/pid"),
-        "shown": [path + "/" for path in shown_programs()],
+        "shown": [path + "/" for path in sandbox.shown()],
         "program": [str(PACKAGE), sys.prefix],
     }
     command = [sys.executable, "-I", "-S", "-c", _SCRIPT]

@@ -37,9 +37,9 @@ from codehub.server.processes.embedded import postgres
 from codehub.server.processes.embedded import redis as embedded_redis
 from codehub.server.processes.embedded.postgres_programs import NEWEST_MAJOR
 from codehub.server.settings.tree import RuntimeKind, Settings
+from codehub.store import migrate as migrations
 from codehub.store.db.connections import asyncpg_dsn
 from codehub.store.errors import DRIVER_ERRORS, DatabaseNewer
-from codehub.store.schema import migrate as migrations
 
 OLDEST_POSTGRESQL = 15
 OLDEST_REDIS = 6
@@ -216,20 +216,20 @@ async def _runtime(settings: Settings) -> list[Finding]:
 
 
 def _local_runtime(settings: Settings) -> Finding:
-    images = list(settings.runtime.local_images or default_images())
+    images = list(settings.runtime.local_images or default_images(installable=settings.runtime.ide_install))
     if not images:
         return Finding(
             "runtime",
             Severity.BAD,
             "local processes, but no IDE is installed",
-            "Install one (pip install 'codehub[jupyter]'), or name one in LOCAL_IMAGES.",
+            "Allow CODEHUB_IDE_INSTALL, install one (pip install 'codehub[jupyter]'), or name one in LOCAL_IMAGES.",
         )
     return Finding("runtime", Severity.OK, f"local processes: {', '.join(images)}")
 
 
 def _images_on_ports(settings: Settings) -> list[Finding]:
     """Images that listen on a port, which every account of this machine can connect to."""
-    images = settings.runtime.local_images or default_images()
+    images = settings.runtime.local_images or default_images(installable=settings.runtime.ide_install)
     open_ones = [name for name, command in images.items() if "{port}" in command]
     if not open_ones:
         return []

@@ -29,6 +29,7 @@ PERMISSIONS: Sequence[tuple[str, str]] = (
     ("pods/log", "get"),
     ("pods/exec", "get"),  # how a WebSocket is opened
     ("pods/exec", "create"),  # what Kubernetes 1.35 and newer ask for as well
+    ("pods/ephemeralcontainers", "patch"),  # brings the program that commands need
     *(("persistentvolumeclaims", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
     *(("configmaps", verb) for verb in ("get", "list", "create", "update", "delete")),
     ("secrets", "create"),

@@ -29,8 +29,8 @@ from codehub.runtimes.base import FencingToken, ResourceLimits
 from codehub.runtimes.kubernetes.catalogue import Image
 from codehub.runtimes.kubernetes.client import ApiClient, CallRefused, NotFound
 from codehub.runtimes.kubernetes.inventory import Pod
-from codehub.runtimes.kubernetes.manifests import CONTAINER, Order, workspace_pod
-from codehub.runtimes.kubernetes.names import IMAGE, INSTALLATION, PORT, TOKEN, Document, Names
+from codehub.runtimes.kubernetes.manifests import Order, workspace_pod
+from codehub.runtimes.kubernetes.names import CONTAINER, IMAGE, INSTALLATION, PORT, TOKEN, Document, Names
 from codehub.runtimes.kubernetes.pods import Pods, no_check
 from codehub.runtimes.kubernetes.probes import DEADLINE_SECONDS, PROBE, remove_old_probes
 from codehub.runtimes.kubernetes.reasons import ending_of, scheduler_words, start_failure

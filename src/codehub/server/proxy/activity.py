@@ -1,6 +1,6 @@
 """Write the proxy's leases and idle timers to Redis, with each workspace's TTL."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
@@ -27,8 +27,8 @@ class StandbyTtls:
     a reported change it is read again before it is used.
     """
 
-    def __init__(self, records: Batched[UUID, WorkspaceRecord]) -> None:
-        self._records = records
+    def __init__(self, find: Callable[[UUID], Awaitable[WorkspaceRecord | None]]) -> None:
+        self._find = find
         self._known: dict[UUID, int] = {}
         self._owners: dict[UUID, UUID] = {}
         self._current: set[UUID] = set()
@@ -38,7 +38,7 @@ class StandbyTtls:
         if workspace_id not in self._current:
             invalidations = self.invalidations
             with suppress(*DATABASE_FAILED):  # then the last known value is used
-                record = await self._records.get(workspace_id)
+                record = await self._find(workspace_id)
                 if record is not None:
                     self.note(record.view, current=invalidations == self.invalidations)
         return self.last_known(workspace_id)

@@ -6,10 +6,12 @@ live feed reports a change. Concurrent reads are batched.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import NamedTuple, Protocol, assert_never
 from uuid import UUID
 
+from codehub.domain.port_shares import PortShare, ShareLevel, SharePolicy, link_key
 from codehub.domain.states import ObservedStatus
 from codehub.domain.waking import WakeOutcome, error_note, is_paused, is_starting_up, phase_of
 from codehub.kit.batching import Batched
@@ -19,17 +21,20 @@ from codehub.proxy.interfaces import (
     CredentialKind,
     DirectoryListener,
     Principal,
+    SharedPort,
     WorkspaceTarget,
 )
 from codehub.proxy.settings import SocketAddress, TcpAddress, UnixAddress
 from codehub.runtimes import base as runtimes
 from codehub.server.proxy.activity import StandbyTtls
+from codehub.server.proxy.port_tunnels import PortTunnels
 from codehub.server.proxy.workspace_cookies import SignedSignIn
 from codehub.services.identity import Identities
 from codehub.services.waking import WakeService
 from codehub.signals.hints import Hints, HintTarget
 from codehub.signals.live import Change, LiveFeed, Notice, PersonChanged, Resync, follow
 from codehub.store.db.session import Sessions
+from codehub.store.workspaces import port_shares
 from codehub.store.workspaces.queries import find_many
 from codehub.store.workspaces.records import WorkspaceRecord
 
@@ -44,6 +49,11 @@ class Addresses(Protocol):
 
     async def listener(self, workspace_id: UUID, address: runtimes.Address) -> Hashable | None:
         """Which socket accepts connections there; None unless it is this workspace's own."""
+
+
+class _Row(NamedTuple):
+    record: WorkspaceRecord
+    shares: dict[int, SharedPort]
 
 
 class ProxyDirectory:
@@ -61,10 +71,14 @@ class ProxyDirectory:
         live: LiveFeed,
         hints: Hints,
         sign_in: SignedSignIn,
+        share_policy: SharePolicy | None = None,
+        link_secret: bytes = b"",
+        tunnels: PortTunnels | None = None,
     ) -> None:
+        """``tunnels`` None: workspaces share the machine's network, so there is no other loopback to reach."""
         self._waking = waking
         self._reading = reading
-        self._records: Batched[UUID, WorkspaceRecord] = Batched(self._load)
+        self._rows: Batched[UUID, _Row] = Batched(self._load)
         self._identities = identities
         self._addresses = addresses
         self._uses_base_path = uses_base_path
@@ -72,8 +86,11 @@ class ProxyDirectory:
         self._live = live
         self._hints = hints
         self._sign_in = sign_in
+        self._share_policy = share_policy or SharePolicy()
+        self._link_secret = link_secret
+        self._tunnels = tunnels
         self._feeds: list[asyncio.Task[None]] = []
-        self.ttls = StandbyTtls(self._records)
+        self.ttls = StandbyTtls(self._record)
 
     async def resolve(self, credential: Credential) -> Principal | None:
         if credential.kind is CredentialKind.WORKSPACE:
@@ -88,20 +105,24 @@ class ProxyDirectory:
 
     async def workspace(self, workspace_id: UUID) -> WorkspaceTarget | None:
         invalidations = self.ttls.invalidations
-        record = await self._records.get(workspace_id)
-        if record is None or record.view.deleted_at is not None:
+        row = await self._rows.get(workspace_id)
+        if row is None or row.record.view.deleted_at is not None:
             return None
+        record = row.record
         self.ttls.note(record.view, current=invalidations == self.ttls.invalidations)
         endpoint = None
         if record.view.observed_status is ObservedStatus.RUNNING:
             endpoint = await self._addresses.address(workspace_id)
-        return self._target(record, endpoint)
+        return self._target(record, endpoint, row.shares)
 
     async def port_address(self, workspace_id: UUID, port: int) -> SocketAddress | None:
         return _address_of(await self._addresses.port_address(workspace_id, port))
 
     async def listener(self, workspace_id: UUID, address: TcpAddress) -> Hashable | None:
         return await self._addresses.listener(workspace_id, runtimes.Address(address.host, address.port))
+
+    async def tunnel(self, workspace_id: UUID, port: int) -> socket.socket | None:
+        return await self._tunnels.open(workspace_id, port) if self._tunnels is not None else None
 
     async def wake(self, workspace_id: UUID, principal: Principal) -> WakeOutcome:
         return await self._waking.wake(workspace_id, principal.user_id)
@@ -140,6 +161,8 @@ class ProxyDirectory:
 
     async def close(self) -> None:
         await cancel_and_wait(self._feeds)
+        if self._tunnels is not None:
+            await self._tunnels.close()
 
     async def _of_workspace_cookie(self, credential: Credential) -> Principal | None:
         """The cookie of a workspace's own origin is valid as long as the session it was made from."""
@@ -155,11 +178,31 @@ class ProxyDirectory:
             return None
         return Principal(known.user.id, known.user.role, session_id=session_id)
 
-    async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, WorkspaceRecord]:
-        async with self._reading() as session:
-            return {record.view.id: record for record in await find_many(session, ids)}
+    async def _record(self, workspace_id: UUID) -> WorkspaceRecord | None:
+        row = await self._rows.get(workspace_id)
+        return row.record if row is not None else None
 
-    def _target(self, record: WorkspaceRecord, endpoint: runtimes.Endpoint | None) -> WorkspaceTarget:
+    async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, "_Row"]:
+        async with self._reading() as session:
+            rows = {record.view.id: _Row(record, {}) for record in await find_many(session, ids)}
+            if (
+                self._share_policy.highest is not ShareLevel.PRIVATE
+            ):  # else nobody is let in, whatever is shared
+                for workspace_id, share in await port_shares.list_open(session, ids):
+                    if share.level.rank <= self._share_policy.ceiling.rank and workspace_id in rows:
+                        rows[workspace_id].shares[share.port] = self._shared_port(workspace_id, share)
+            return rows
+
+    def _shared_port(self, workspace_id: UUID, share: PortShare) -> SharedPort:
+        return SharedPort(
+            share.level,
+            share.expires_at.timestamp() if share.expires_at is not None else float("inf"),
+            link_key(self._link_secret, workspace_id, share),
+        )
+
+    def _target(
+        self, record: WorkspaceRecord, endpoint: runtimes.Endpoint | None, shares: Mapping[int, SharedPort]
+    ) -> WorkspaceTarget:
         view = record.view
         return WorkspaceTarget(
             id=view.id,
@@ -174,6 +217,7 @@ class ProxyDirectory:
             paused=is_paused(view),
             version=view.version,
             tab_script=view.image_ref not in self._without_tab_script,
+            shares=shares,
         )
 
 

@@ -24,19 +24,23 @@ from codehub.proxy.settings import ProxySettings, SocketAddress, TcpAddress, Uni
 from codehub.server.proxy.activity import ProxyActivity
 from codehub.server.proxy.directory import ProxyDirectory
 from codehub.server.proxy.metrics import keep_writing
+from codehub.server.proxy.port_tunnels import PortTunnels
 from codehub.server.proxy.workspace_cookies import SignedSignIn
 from codehub.server.runtime_choice import build_runtime
-from codehub.server.settings.tree import LogFormat, Settings, load_settings
+from codehub.server.settings.logs import LogFormat
+from codehub.server.settings.tree import RuntimeKind, Settings, load_settings
 from codehub.server.settings.variables import SettingsError
-from codehub.server.shared_parts import redis_link, running_limits
+from codehub.server.shared_parts import redis_link, running_limits, share_policy
 from codehub.services.identity import Identities
 from codehub.services.waking import WakeService
 from codehub.signals.activity import ActivityLog
 from codehub.signals.activity_publisher import ActivityPublisher
+from codehub.signals.connection import RedisLink
 from codehub.signals.hints import Hints
 from codehub.signals.live import LiveFeed, LivePublisher
 from codehub.store.cluster.installation import get_or_create
 from codehub.store.db.connections import create_pool, reading_session_factory, session_factory
+from codehub.store.db.session import Sessions
 from codehub.store.outage import on_loop_error
 from codehub.store.workspaces import queries
 
@@ -74,7 +78,8 @@ async def run_proxy(
         stack.push_async_callback(live.close)
         runtime = await build_runtime(settings, installation, has_homes=has_homes)
         stack.push_async_callback(runtime.close)
-        sign_in, identities = SignedSignIn(installation.secret, redis), Identities(sessions, reading=reading)
+        secret = installation.secret
+        sign_in, identities = SignedSignIn(secret, redis), Identities(sessions, reading=reading)
         directory = ProxyDirectory(
             waking=WakeService(sessions, identities=identities, limits=running_limits(settings)),
             reading=reading,
@@ -85,16 +90,28 @@ async def run_proxy(
             live=live,
             hints=Hints(redis, prefix=settings.redis.channel_wake_prefix),
             sign_in=sign_in,
+            share_policy=share_policy(settings),
+            link_secret=secret,
+            tunnels=_port_tunnels(settings, api=api, secret=secret),
         )
         stack.push_async_callback(directory.close)
-        news = ActivityPublisher(LivePublisher(redis).publish_activity)
-        stack.push_async_callback(news.close)
-        activity = ProxyActivity(ActivityLog(redis), sessions, directory.ttls, news)
-        server = ProxyServer(
-            Interfaces(directory=directory, sign_in=sign_in, activity=activity),
-            _proxy_settings(settings, api=api, secret=installation.secret),
-        )
+        activity = _activity(stack, redis, sessions, directory)
+        interfaces = Interfaces(directory=directory, sign_in=sign_in, activity=activity)
+        server = ProxyServer(interfaces, _proxy_settings(settings, api=api, secret=secret))
         await _serve(server, sock, numbers=numbers, shares_socket=shares_socket)
+
+
+def _activity(
+    stack: AsyncExitStack, redis: RedisLink, sessions: Sessions, directory: ProxyDirectory
+) -> ProxyActivity:
+    news = ActivityPublisher(LivePublisher(redis).publish_activity)
+    stack.push_async_callback(news.close)
+    return ProxyActivity(ActivityLog(redis), sessions, directory.ttls, news)
+
+
+def _port_tunnels(settings: Settings, *, api: SocketAddress, secret: bytes) -> PortTunnels | None:
+    """None: local workspaces are processes of this machine, whose loopback the proxy reaches itself."""
+    return None if settings.runtime.kind is RuntimeKind.LOCAL else PortTunnels(api, secret)
 
 
 def _proxy_settings(settings: Settings, *, api: SocketAddress, secret: bytes) -> ProxySettings:

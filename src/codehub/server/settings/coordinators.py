@@ -68,7 +68,9 @@ class ReconcilerSettings(Group):
     retry_backoff: float = variable(
         "RECONCILER_RETRY_BACKOFF", 30.0, meaning="Seconds between retries, give or take some jitter", ge=0
     )
-    max_concurrent: int = variable("RECONCILER_MAX_CONCURRENT", 32, meaning="Actions at once", ge=1)
+    max_concurrent: int | None = variable(
+        "RECONCILER_MAX_CONCURRENT", meaning="Actions at once", shown="32; on Kubernetes 128", ge=1
+    )
     max_storage_jobs: int = variable(
         "RECONCILER_MAX_STORAGE_JOBS", 4, meaning="Archives and restores at once", ge=1
     )
@@ -123,7 +125,9 @@ class TtlSettings(Group):
         ge=0,
     )
     busy_jobs: bool = variable(
-        "ACTIVITY_BUSY_JOBS", True, meaning="Count a program in the foreground of a terminal as work"
+        "ACTIVITY_BUSY_JOBS",
+        True,
+        meaning="Count a program in the foreground of a terminal, and a detached process, as work",
     )
     busy_paths: Mapping[str, str] = variable(
         "ACTIVITY_BUSY_PATHS",
@@ -147,6 +151,20 @@ class GcSettings(Group):
     delay: float = variable("GC_DELAY", 7200.0, meaning="Seconds an orphan archive is kept at least", ge=0)
     keep_generations: int = variable(
         "GC_KEEP_GENERATIONS", 3, meaning="Archives kept of each workspace, for going back", ge=1
+    )
+    keep_daily: int = variable(
+        "GC_KEEP_DAILY",
+        0,
+        meaning="Beyond those: the newest archive of each of so many days (UTC) with one",
+        ge=0,
+        le=3650,
+    )
+    keep_weekly: int = variable(
+        "GC_KEEP_WEEKLY",
+        0,
+        meaning="Beyond those: the newest archive of each of so many weeks with one",
+        ge=0,
+        le=520,
     )
 
 

@@ -75,8 +75,8 @@ class KubernetesGroup(Group):
         "CODEHUB_KUBERNETES_IMAGES",
         DEFAULT_IMAGES,
         meaning="Images a workspace may run, the default first: JSON object, or a file that holds it, name → image, "
-        "port, home, base_path, command, args, pull_policy, pull_secrets, and of its homes storage_class, home_size, "
-        "access_mode, home_kind",
+        "port, home, base_path, command, args, pull_policy, pull_secrets, pod_patch, and of its homes storage_class, "
+        "home_size, access_mode, home_kind",
         shown="code-server and jupyterlab, as codehub/…",
     )
     pull_secrets: Annotated[tuple[str, ...], BeforeValidator(as_names)] = variable(

@@ -10,6 +10,12 @@ class PriceSettings(Group):
         shown="no prices",
         ge=0,
     )
+    gb_month: float | None = variable(
+        "PRICE_GB_MONTH",
+        meaning="Price of one gigabyte of disk for a month; what archiving saved is counted with it",
+        shown="no price",
+        ge=0,
+    )
     currency: str = variable(
         "PRICE_CURRENCY", "USD", meaning="Currency of prices, as an ISO 4217 code", pattern="^[A-Z]{3}$"
     )

@@ -29,6 +29,8 @@ from codehub.server.settings.coordinators import (
 )
 from codehub.server.settings.docker import DockerGroup
 from codehub.server.settings.kubernetes import KubernetesGroup
+from codehub.server.settings.logs import LogSettings
+from codehub.server.settings.ports import PortSettings
 from codehub.server.settings.prices import PriceSettings
 from codehub.server.settings.ssh import SshSettings
 from codehub.server.settings.variables import (
@@ -38,6 +40,7 @@ from codehub.server.settings.variables import (
     Variable,
     explain,
     list_variables,
+    lower,
     variable,
 )
 
@@ -61,18 +64,6 @@ class LocalSandbox(StrEnum):
     OFF = "off"
 
 
-class LogFormat(StrEnum):
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 _ARCHIVE_SCHEMES = ("file", "s3", "gs", "az")
 
 
@@ -92,13 +83,9 @@ def _with_scheme(url: SecretStr | None, *schemes: str) -> SecretStr | None:
     return url
 
 
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
 def _sandbox_word(value: object) -> object:
     """Read ``auto`` as ``required``: a default of earlier versions, which some have written down."""
-    lowered = _lower(value)
+    lowered = lower(value)
     return LocalSandbox.REQUIRED if lowered == "auto" else lowered
 
 
@@ -114,6 +101,13 @@ class StorageSettings(Group):
         "ARCHIVE_URL",
         meaning="Where archives go: file:///directory or s3://bucket/prefix (with the usual AWS variables)",
         shown="file:// and the directory archives in CODEHUB_DATA_DIR",
+    )
+    archive_format: int = variable(
+        "ARCHIVE_FORMAT",
+        1,
+        meaning="How homes are archived: 1 stores each as a whole, 2 only what changed. Both are always read",
+        ge=1,
+        le=2,
     )
 
     @field_validator("archive_url")
@@ -173,7 +167,7 @@ class RedisSettings(Group):
 
 
 class RuntimeSettings(Group):
-    kind: Annotated[RuntimeKind, BeforeValidator(_lower)] = variable(
+    kind: Annotated[RuntimeKind, BeforeValidator(lower)] = variable(
         "CODEHUB_RUNTIME",
         RuntimeKind.LOCAL,
         meaning="Where workspaces run: local (processes here), docker or kubernetes",
@@ -193,7 +187,12 @@ class RuntimeSettings(Group):
         "LOCAL_IMAGES",
         meaning="JSON object, name → command line for the local runtime, with {socket} or {port}, {home} and "
         "{base_path}",
-        shown="JupyterLab, and code-server where it is found",
+        shown="JupyterLab and VS Code (code-server)",
+    )
+    ide_install: bool = variable(
+        "CODEHUB_IDE_INSTALL",
+        True,
+        meaning="Install JupyterLab and VS Code at first use where they are missing",
     )
 
     @field_validator("local_images", mode="before")
@@ -217,15 +216,6 @@ class RuntimeSettings(Group):
                     "it must listen at exactly one of them, {socket} if it can"
                 )
         return images
-
-
-class LogSettings(Group):
-    format: Annotated[LogFormat, BeforeValidator(_lower)] | None = variable(
-        "LOG_FORMAT", meaning="console or json", shown="console on a terminal, json otherwise"
-    )
-    level: Annotated[LogLevel, BeforeValidator(_lower)] = variable(
-        "LOG_LEVEL", LogLevel.INFO, meaning="debug, info, warning or error"
-    )
 
 
 class HttpSettings(Group):
@@ -339,6 +329,7 @@ class Settings(BaseSettings):
     redis: RedisSettings
     http: HttpSettings
     ssh: SshSettings
+    ports: PortSettings
     admin: AdminSettings
     runtime: RuntimeSettings
     docker: DockerGroup

@@ -97,6 +97,32 @@ def list_variables(model: type[BaseModel], *, group: str = "") -> Iterator[Varia
         )
 
 
+@dataclass(frozen=True)
+class CurrentValue:
+    """The value a variable has in this process. ``value`` None: not set, or a secret, which is never shown."""
+
+    variable: Variable
+    value: str | None
+    changed: bool  # it is not the default
+
+
+def list_values(settings: BaseModel) -> Iterator[CurrentValue]:
+    """The value of every variable, in the order of the tree. Secrets only say whether they are set."""
+    values = iter(_values(settings))
+    for variable, (value, default) in zip(list_variables(type(settings)), values, strict=True):
+        hidden = variable.secret or value is None
+        yield CurrentValue(variable, None if hidden else _as_text(value), changed=value != default)
+
+
+def _values(settings: BaseModel) -> Iterator[tuple[object, object]]:
+    for field_name, field in type(settings).model_fields.items():
+        value = getattr(settings, field_name)
+        if _nested_model(field) is not None:
+            yield from _values(value)
+        else:
+            yield value, field.default
+
+
 class EnvironmentSource(PydanticBaseSettingsSource):
     """Pydantic settings source: the variables of ``environ`` in the shape of the tree."""
 
@@ -173,7 +199,12 @@ def _as_text(value: object) -> str:
             return "–"
         case float():
             return f"{value:g}"
-        case str() | int():
-            return str(value)
+        case list() | tuple() | dict():
+            return json.dumps(value, default=str)
         case _:
-            return json.dumps(value)
+            return str(value)
+
+
+def lower(value: object) -> object:
+    """Read a word without regard to case and spaces around it."""
+    return value.strip().lower() if isinstance(value, str) else value

@@ -87,6 +87,11 @@ async def find_enabled_ids(session: Session, ids: Collection[UUID]) -> set[UUID]
     return set(await session.exec(statement))
 
 
+async def names_of(session: Session, ids: Collection[UUID]) -> dict[UUID, str]:
+    statement = select(col(User.id), col(User.username)).where(col(User.id) == any_(uuid_array(ids)))
+    return dict(await session.exec(statement))
+
+
 async def list_page(session: Session, *, cursor: UUID | None = None, limit: int = 50) -> Page[UserRecord]:
     """List users, newest first."""
     statement = _USER.order_by(col(User.id).desc()).limit(limit + 1)

@@ -11,9 +11,9 @@ from pathlib import Path
 import asyncpg
 
 from codehub import __version__
+from codehub.store import migrate
 from codehub.store.backup.file import BackupUnusable, Manifest, TableCopy, checksum_of, write
 from codehub.store.db.connections import Connector
-from codehub.store.schema import migrate
 
 OnTable = Callable[[str, int], None]
 """Is told each table that was copied, and how many rows it has."""

@@ -14,10 +14,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from codehub.domain.errors import CodeHubError
+from codehub.store import migrate
 from codehub.store.backup.dump import OnTable
 from codehub.store.backup.file import BackupUnusable, Manifest, unpack
 from codehub.store.db.connections import Connector, asyncpg_dsn, one_connection_engine
-from codehub.store.schema import migrate
 
 NAME = "codehub-restore"
 _OTHERS = """

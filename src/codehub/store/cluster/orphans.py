@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
 from codehub.domain.generations import ChosenArchive
-from codehub.domain.states import HealthStatus, ObservedStatus
+from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.records import FromJson, record
 from codehub.store.db.session import Session
@@ -27,6 +27,7 @@ class ArchiveOwner:
     id: UUID
     archive_key: str | None
     op_id: UUID | None
+    operation: Operation
     observed_status: ObservedStatus
     health_status: HealthStatus
     is_terminal: bool

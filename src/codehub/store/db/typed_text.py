@@ -15,6 +15,7 @@ T = TypeVar("T")
 T0 = TypeVar("T0")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
+T3 = TypeVar("T3")
 Ts = TypeVarTuple("Ts")
 
 
@@ -42,6 +43,12 @@ def typed_text(sql: str, first: TypeEngine[T0], second: TypeEngine[T1], /) -> Te
 def typed_text(
     sql: str, first: TypeEngine[T0], second: TypeEngine[T1], last: TypeEngine[T2], /
 ) -> TextOfRows[T0, T1, T2]: ...
+
+
+@overload
+def typed_text(
+    sql: str, first: TypeEngine[T0], second: TypeEngine[T1], other: TypeEngine[T2], last: TypeEngine[T3], /
+) -> TextOfRows[T0, T1, T2, T3]: ...
 
 
 def typed_text(sql: str, *types: AnyType) -> object:

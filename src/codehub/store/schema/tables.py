@@ -32,6 +32,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
+from codehub.domain.port_shares import ShareLevel
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation, Role
 from codehub.store.schema import derived
 
@@ -57,6 +58,7 @@ observed_status_type = _enum(ObservedStatus, "observed_status")
 health_status_type = _enum(HealthStatus, "health_status")
 operation_type = _enum(Operation, "operation")
 role_type = _enum(Role, "role")
+share_level_type = _enum(ShareLevel, "share_level")
 timestamptz = DateTime(timezone=True)
 # JSON null and SQL NULL are different things; error_info and home_ctx are absent or an object.
 jsonb = JSONB(none_as_null=True)
@@ -96,6 +98,7 @@ class Workspace(SQLModel, table=True):
     active_until: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     busy: Json | None = _of(Writer.API, jsonb, nullable=True)
     restore_from: Json | None = _of(Writer.API, jsonb, nullable=True)
+    queued_at: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     deleted_at: datetime | None = _of(Writer.API, timestamptz, nullable=True)
 
     observed_status: ObservedStatus = _of(Writer.OBSERVER, observed_status_type, server_default="PENDING")
@@ -159,6 +162,7 @@ class Workspace(SQLModel, table=True):
         Index("workspaces_watched", "id", postgresql_where=text("watched")),
         Index("workspaces_observed_at", "observed_at", postgresql_where=text("observed_status <> 'DELETED'")),
         Index("workspaces_holding_place", "owner_id", postgresql_where=text("holds_place")),
+        Index("workspaces_queued", "queued_at", postgresql_where=text("queued_at IS NOT NULL")),
         Index(
             "workspaces_standby_candidates",
             "id",
@@ -282,6 +286,28 @@ class SshKey(SQLModel, table=True):
     __table_args__ = (Index("ssh_keys_of_user", "user_id", "id"),)
 
 
+class PortShare(SQLModel, table=True):
+    """Label and share of one port of a workspace. Written by ``services/port_shares`` alone."""
+
+    __tablename__ = "port_shares"
+
+    workspace_id: UUID = _plain(Uuid(), ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True)
+    port: int = _plain(Integer(), primary_key=True, autoincrement=False)
+    label: str = _plain(Text(), server_default=text("''"))
+    level: ShareLevel = _plain(share_level_type, server_default="private")
+    expires_at: datetime | None = _plain(timestamptz, nullable=True)
+    link_id: UUID | None = _plain(Uuid(), nullable=True)
+    updated_at: datetime = _plain(timestamptz, server_default=text("clock_timestamp()"))
+
+    __table_args__ = (
+        CheckConstraint("port BETWEEN 1 AND 65535", name="port_shares_port"),
+        CheckConstraint(
+            "(level = 'public') = (link_id IS NOT NULL) AND (link_id IS NULL OR expires_at IS NOT NULL)",
+            name="port_shares_link",
+        ),
+    )
+
+
 class SystemLock(SQLModel, table=True):
     """The leader of each coordinator, and ``epoch``, which fences its writes.
 
@@ -340,6 +366,7 @@ users = _table("users")
 sessions = _table("sessions")
 api_tokens = _table("api_tokens")
 ssh_keys = _table("ssh_keys")
+port_shares = _table("port_shares")
 system_locks = _table("system_locks")
 archive_orphans = _table("archive_orphans")
 audit_log = _table("audit_log")

@@ -1,7 +1,9 @@
-"""Add up how long workspaces existed and how long they ran, from the timeline.
+"""Add up how long workspaces existed, ran and had no disk, from the timeline.
 
 The timeline has every change of ``observed_status`` with its time, for deleted workspaces too. A workspace runs from
-the change to RUNNING until the next change; it exists from its creation until its person deleted it.
+the change to RUNNING until the next change; it exists from its creation until its person deleted it. It has no disk
+from the change from STANDBY to PENDING until the next change; its size is that of its latest archive, unpacked
+(archives of older releases: as stored, which is less).
 """
 
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ _HOURS = typed_text(
     """
     WITH periods AS (
         SELECT id,
+               coalesce(home_ctx -> 'sizes' ->> 'home_bytes', home_ctx -> 'sizes' ->> 'bytes', '0')::numeric AS bytes,
+               deleted_at IS NULL AND observed_status = 'PENDING' AND archive_key IS NOT NULL AS is_archived,
                greatest(created_at, CAST(:since AS timestamptz)) AS since,
                least(coalesce(deleted_at, CAST(:until AS timestamptz)), CAST(:until AS timestamptz)) AS until
           FROM workspaces
@@ -28,16 +32,16 @@ _HOURS = typed_text(
            AND created_at < CAST(:until AS timestamptz)
            AND (deleted_at IS NULL OR deleted_at > CAST(:since AS timestamptz))
     ), changes AS (
-        SELECT periods.id, periods.since, periods.until, event.at, event.status,
+        SELECT periods.id, periods.bytes, periods.since, periods.until, event.at, event.status, event.before,
                lead(event.at) OVER (PARTITION BY periods.id ORDER BY event.seq) AS next_at
           FROM periods CROSS JOIN LATERAL (
-            (SELECT seq, at, changes -> 'observed_status' ->> 1 AS status
+            (SELECT seq, at, changes -> 'observed_status' ->> 1 AS status, changes -> 'observed_status' ->> 0 AS before
                FROM workspace_events
               WHERE workspace_id = periods.id AND at < periods.since
                 AND jsonb_exists(changes, 'observed_status')
               ORDER BY seq DESC LIMIT 1)
             UNION ALL
-            (SELECT seq, at, changes -> 'observed_status' ->> 1
+            (SELECT seq, at, changes -> 'observed_status' ->> 1, changes -> 'observed_status' ->> 0
                FROM workspace_events
               WHERE workspace_id = periods.id AND at >= periods.since AND at < periods.until
                 AND jsonb_exists(changes, 'observed_status'))
@@ -46,8 +50,14 @@ _HOURS = typed_text(
     SELECT (SELECT coalesce(1000 * sum(extract(epoch FROM until - since)), 0)::int8 FROM periods),
            (SELECT coalesce(1000 * sum(extract(epoch FROM least(coalesce(next_at, until), until)
                                                    - greatest(at, since))), 0)::int8
-              FROM changes WHERE status = 'RUNNING')
+              FROM changes WHERE status = 'RUNNING'),
+           (SELECT coalesce(sum(bytes / 1000000 * extract(epoch FROM least(coalesce(next_at, until), until)
+                                                            - greatest(at, since))), 0)::int8
+              FROM changes WHERE status = 'PENDING' AND before = 'STANDBY'),
+           (SELECT coalesce(sum(bytes), 0)::int8 FROM periods WHERE is_archived)
     """,
+    BigInteger(),
+    BigInteger(),
     BigInteger(),
     BigInteger(),
 )
@@ -59,6 +69,10 @@ class Hours:
 
     existed: float
     ran: float
+    gb_hours: float = 0.0
+    """Gigabytes times the hours they were on no disk."""
+    gb_archived: float = 0.0
+    """Gigabytes that are on no disk now."""
 
     @property
     def saved(self) -> float:
@@ -69,5 +83,10 @@ class Hours:
 async def add_up(session: Session, *, owner_id: UUID | None, since: datetime, until: datetime) -> Hours:
     """Add up a period. ``owner_id`` None: workspaces of everybody."""
     params = {"owner_id": owner_id, "since": since, "until": until}
-    existed, ran = (await session.exec(_HOURS, params)).one()
-    return Hours(existed=existed / MILLISECONDS, ran=ran / MILLISECONDS)
+    existed, ran, megabyte_seconds, archived = (await session.exec(_HOURS, params)).one()
+    return Hours(
+        existed=existed / MILLISECONDS,
+        ran=ran / MILLISECONDS,
+        gb_hours=megabyte_seconds / 1000 / 3600,
+        gb_archived=archived / 1e9,
+    )

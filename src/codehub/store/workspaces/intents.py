@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import ARRAY, ColumnElement, Uuid, any_, bindparam, case, null, or_, text, update
+from sqlalchemy import ARRAY, ColumnElement, Uuid, any_, bindparam, case, func, null, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlmodel import col
@@ -46,6 +46,9 @@ _CREATE = (
 USED_NOW = {"last_access_at": clock()}
 """Values for a write that counts as use, beside its own."""
 
+OUT_OF_QUEUE: dict[str, object] = {"queued_at": None}
+"""Values for a write that ends the wait for a running place: another desired state, or deletion."""
+
 RETURNED = {"restore_from": None}
 """Values for the Reconciler's switch to a chosen archive: the intent is met by the same statement."""
 
@@ -66,7 +69,7 @@ def _desired_state_update(*, expecting: bool, touching: bool) -> ReturningUpdate
     statement = (
         update(w)
         .where(col(Workspace.id) == bindparam("workspace_id"), col(Workspace.deleted_at).is_(None))
-        .values(desired_state=bindparam("desired", type_=desired_state_type))
+        .values(desired_state=bindparam("desired", type_=desired_state_type), **OUT_OF_QUEUE)
     )
     if expecting:
         statement = statement.where(
@@ -167,7 +170,7 @@ async def mark_deleted(session: Session, workspace_id: UUID) -> bool:
     statement = (
         update(w)
         .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
-        .values(deleted_at=clock())
+        .values(deleted_at=clock(), **OUT_OF_QUEUE)
     )
     return await rows_written(session, statement) == 1
 
@@ -218,6 +221,20 @@ async def set_busy(session: Session, workspace_id: UUID, busy: Busy | None) -> b
         .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
         .values(busy=busy.as_json() if busy is not None else None)
     )
+    return await rows_written(session, statement) == 1
+
+
+async def set_queued(session: Session, workspace_id: UUID, *, queued: bool) -> bool:
+    """Put a workspace into the start queue, which counts as use, or take it out.
+
+    False: no such workspace. Called again it keeps the time it came at.
+    """
+    statement = update(w).where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
+    if queued:
+        since = func.coalesce(col(Workspace.queued_at), clock())
+        statement = statement.values(queued_at=since).values(USED_NOW)
+    else:
+        statement = statement.values(**OUT_OF_QUEUE)
     return await rows_written(session, statement) == 1
 
 

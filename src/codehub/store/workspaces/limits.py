@@ -14,26 +14,31 @@ from sqlalchemy import Uuid, bindparam, func, text
 from sqlmodel import col, select
 
 from codehub.store.db.context import ACTING, BECAUSE
+from codehub.store.db.records import Record
 from codehub.store.db.session import Session
 from codehub.store.schema.tables import Workspace
 from codehub.store.workspaces.records import RECORD, WorkspaceRecord
+from codehub.store.workspaces.start_queue import queued_count
 
 # Any constant that no other lock of CodeHub uses: "running" in ASCII.
 LIMITS_LOCK_KEY = int.from_bytes(b"running", "big")
 
-_LOCKED = "limits locked"
-_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-_OWNED = func.count().filter(col(Workspace.owner_id) == bindparam("owner", type_=Uuid()))
-_USAGE = select(_OWNED, func.count()).where(col(Workspace.holds_place))
-_USAGE_FOR = select(_OWNED, func.count(), ACTING, BECAUSE).where(col(Workspace.holds_place))
-
 
 @dataclass(frozen=True)
 class PlacesHeld:
-    """Places held by one owner and in all."""
+    """Places held by one owner and in all, and how many workspaces wait for one."""
 
     user: int
     total: int
+    queued: int
+
+
+_LOCKED = "limits locked"
+_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
+_OWNED = func.count().filter(col(Workspace.owner_id) == bindparam("owner", type_=Uuid()))
+_HELD = Record(PlacesHeld, _OWNED, func.count(), queued_count())
+_USAGE = select(_HELD).where(col(Workspace.holds_place))
+_USAGE_FOR = select(_HELD, ACTING, BECAUSE).where(col(Workspace.holds_place))
 
 
 async def lock_limits(session: Session) -> None:
@@ -45,8 +50,7 @@ async def lock_limits(session: Session) -> None:
 
 async def usage(session: Session, owner_id: UUID) -> PlacesHeld:
     """Count the places held. Exact under ``lock_limits``, a snapshot otherwise."""
-    user, total = (await session.exec(_USAGE, {"owner": owner_id})).one()
-    return PlacesHeld(user=user, total=total)
+    return (await session.exec(_USAGE, {"owner": owner_id})).one()
 
 
 async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str) -> PlacesHeld:
@@ -55,8 +59,8 @@ async def usage_for(session: Session, owner_id: UUID, *, actor: str, cause: str)
     Actor and cause are as in ``store/db/context``.
     """
     params = {"owner": owner_id, "actor": actor, "cause": cause}
-    user, total, _, _ = (await session.exec(_USAGE_FOR, params)).one()
-    return PlacesHeld(user=user, total=total)
+    held, _, _ = (await session.exec(_USAGE_FOR, params)).one()
+    return held
 
 
 async def running_of(session: Session, owner_id: UUID) -> list[WorkspaceRecord]:

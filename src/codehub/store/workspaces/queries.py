@@ -5,6 +5,7 @@ workspace, objects of the model would cost more than the query (ADR 0033).
 """
 
 from collections.abc import Collection
+from datetime import datetime
 from functools import cache
 from uuid import UUID
 
@@ -130,6 +131,24 @@ async def any_home(session: Session) -> bool:
         .limit(1)
     )
     return (await session.exec(statement)).first() is not None
+
+
+async def list_troubled(
+    session: Session, *, began_before: datetime, limit: int = 500
+) -> list[WorkspaceRecord]:
+    """List live workspaces with an error, or with an operation that began before, newest first.
+
+    For the operator's console: it scans the table.
+    """
+    statement = (
+        _RECORD.where(
+            col(Workspace.deleted_at).is_(None),
+            or_(col(Workspace.error_info).is_not(None), col(Workspace.op_started_at) < began_before),
+        )
+        .order_by(col(Workspace.id).desc())
+        .limit(limit)
+    )
+    return list(await session.exec(statement))
 
 
 async def count_by_status(session: Session) -> dict[str, int]:

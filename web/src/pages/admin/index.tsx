@@ -3,13 +3,14 @@ import { useTitle } from "../../ui/title";
 import { Link } from "../../router";
 import { useMessages } from "../../i18n";
 import { AuditSection } from "./audit";
-import { OrphansSection } from "./orphans";
+import { FindingsSection } from "./findings";
 import { OverviewSection } from "./overview";
+import { SettingsSection } from "./settings";
 import { UsersSection } from "./users";
 import { EveryoneSection } from "./workspaces";
 import "./admin.css";
 
-const SECTIONS = ["overview", "workspaces", "users", "orphans", "audit"] as const;
+const SECTIONS = ["overview", "workspaces", "users", "findings", "settings", "audit"] as const;
 type Section = (typeof SECTIONS)[number];
 
 const isSection = (name: string): name is Section => (SECTIONS as readonly string[]).includes(name);
@@ -38,7 +39,8 @@ export default function AdminPages({ section }: { section: string }) {
       {current === "overview" && <OverviewSection />}
       {current === "workspaces" && <EveryoneSection />}
       {current === "users" && <UsersSection />}
-      {current === "orphans" && <OrphansSection />}
+      {current === "findings" && <FindingsSection />}
+      {current === "settings" && <SettingsSection />}
       {current === "audit" && <AuditSection />}
     </>
   );

@@ -1,6 +1,7 @@
 """Count the gateway's connections, and refuse what is too many.
 
-Strangers are limited by address and in all; people who have signed in are limited by person. Behind a load balancer
+Strangers are limited by address and in all, and those of an address that come fast wait for their turn; people who have
+signed in are limited by person. Behind a load balancer
 all come from one address: those of ``CODEHUB_TRUSTED_PROXIES`` are not limited by address. Counts are of one process.
 """
 
@@ -18,6 +19,9 @@ LOGIN_SECONDS = 30.0
 MAX_TRIES = 10
 """Keys that one connection may try: an agent offers all it has."""
 
+MAX_PACED = 1024
+"""Addresses that are remembered before those whose turn is over are forgotten."""
+
 MAX_CHANNELS = 16
 """Open at a time on one connection, as a shared one (ControlMaster) has several."""
 
@@ -30,6 +34,10 @@ class Maxima:
     strangers: int = 200
     of_person: int = 64
     all: int = 2000
+    at_once: int = 10
+    """Of an address, before others of it wait for their turn."""
+    each_second: float = 10.0
+    """Of an address, after those. A handshake takes the processor some milliseconds."""
 
 
 class ConnectionLimits:
@@ -40,6 +48,7 @@ class ConnectionLimits:
         self._maxima = maxima or Maxima()
         self._strangers: Counter[str] = Counter()
         self._people: Counter[UUID] = Counter()
+        self._paced: dict[str, float] = {}  # by address, when the turn of all who came so far is over
 
     def arrives(self, address: str) -> bool:
         """Count a stranger, unless there are too many. Whoever was counted must leave or sign in."""
@@ -54,6 +63,18 @@ class ConnectionLimits:
             return False
         self._strangers[network] += 1
         return True
+
+    def turn_of(self, address: str, now: float) -> float:
+        """Return in how many seconds it is the turn of a stranger who was counted. ``now``: monotonic."""
+        network = self._network_of(address)
+        if not network:
+            return 0.0
+        if len(self._paced) >= MAX_PACED:
+            self._paced = {each: over for each, over in self._paced.items() if over > now}
+        seconds = 1.0 / self._maxima.each_second
+        over = max(self._paced.get(network, now), now) + seconds
+        self._paced[network] = over
+        return max(0.0, over - now - self._maxima.at_once * seconds)
 
     def leaves(self, address: str) -> None:
         """Take back the count of a stranger."""

@@ -16,6 +16,7 @@ from codehub.api.ssh.gateway.connection import GatewayConnection, build_options
 from codehub.api.ssh.gateway.limits import ConnectionLimits, Maxima
 from codehub.api.ssh.gateway.visitor import Visitor, address_of
 from codehub.api.state import AppState
+from codehub.kit.clock import monotonic
 
 BACKLOG = 128
 ENDING = "CodeHub is being restarted. Connect again in a moment."
@@ -39,6 +40,7 @@ class GatewayPort:
         self._options = build_options(_import_key(key_seed), self._new_visitor)
         self._server: asyncio.Server | None = None
         self._visitors: set[Visitor] = set()
+        self.waiting: set[_Door] = set()
 
     async def start(self, taken: socket.socket) -> None:
         """Listen."""
@@ -50,17 +52,26 @@ class GatewayPort:
         """Listen no more, and end every connection."""
         if self._server is not None:
             self._server.close()
+        for door in list(self.waiting):
+            door.close()
         visitors = list(self._visitors)
         for visitor in visitors:
             visitor.disconnect(ENDING)
         await asyncio.gather(*(visitor.stop() for visitor in visitors))
 
-    def let_in(self, transport: asyncio.Transport) -> None:
-        """Make a connection of what came to the port, unless there are too many."""
-        if not self._limits.arrives(address_of(transport)):
+    def arrives(self, address: str) -> float | None:
+        """Count somebody at the port. Returns in how many seconds to let them in; None: there are too many."""
+        if not self._limits.arrives(address):
             REFUSED.inc()
-            transport.abort()
-            return
+            return None
+        return self._limits.turn_of(address, monotonic())
+
+    def leaves(self, address: str) -> None:
+        """Somebody left before it was their turn."""
+        self._limits.leaves(address)
+
+    def let_in(self, transport: asyncio.Transport) -> None:
+        """Make a connection of what came to the port."""
         connection = GatewayConnection(asyncio.get_running_loop(), self._options)
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -77,13 +88,47 @@ class GatewayPort:
 
 
 class _Door(asyncio.Protocol):
-    """Stands where a connection begins: one that is refused costs no more than this."""
+    """Stands where a connection begins, until its turn: one that is refused or waits costs no more than this."""
 
     def __init__(self, port: GatewayPort) -> None:
         self._port = port
+        self._address = ""
+        self._turn: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._port.let_in(cast(asyncio.Transport, transport))
+        self._transport = cast(asyncio.Transport, transport)
+        self._address = address_of(self._transport)
+        seconds = self._port.arrives(self._address)
+        if seconds is None:
+            self.close()
+        elif seconds == 0.0:
+            self._port.let_in(self._transport)
+        else:
+            self._transport.pause_reading()  # what it says meanwhile is for whoever lets it in
+            self._turn = asyncio.get_running_loop().call_later(seconds, self._let_in)
+            self._port.waiting.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._port.waiting.discard(self)
+            self._port.leaves(self._address)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _let_in(self) -> None:
+        self._turn = None
+        self._port.waiting.discard(self)
+        assert self._transport is not None
+        if self._transport.is_closing():
+            self._port.leaves(self._address)
+            return
+        self._port.let_in(self._transport)
+        self._transport.resume_reading()
 
 
 def public_key_of(key_seed: bytes) -> str:

@@ -16,8 +16,8 @@ import pwd
 from pathlib import Path
 
 from codehub.server.data_dir import DataDirUnusableError
-from codehub.server.processes.root_powers import private_mode
 from codehub.server.processes.supervisor import RunAs
+from codehub.server.root_powers import private_mode
 
 NEWEST_MAJOR = 18
 INSTALLATIONS = {16: "pginstall", 18: "pginstall18"}

@@ -1,4 +1,4 @@
-"""Alembic's migrations, run by ``codehub.store.schema.migrate``.
+"""Alembic's migrations, run by ``codehub.store.migrate``.
 
 The files are part of the wheel.
 """

@@ -1,4 +1,4 @@
-"""Run the migrations on the connection given by ``codehub.store.schema.migrate``.
+"""Run the migrations on the connection given by ``codehub.store.migrate``.
 
 Alembic executes this for every command. The connection is already inside a transaction that holds the
 migration lock. A process that dies here leaves the database as it was: DDL is transactional.

@@ -138,5 +138,7 @@ def _known() -> Mapping[str, Script]:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option(
+        "script_location", str(Path(__file__).parent / "schema" / "migrations").replace("%", "%%")
+    )
     return config

@@ -1,0 +1,1 @@
+"""IDEs of the local runtime that CodeHub installs itself: below its data directory, pinned, without a compiler."""
