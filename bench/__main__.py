@@ -13,7 +13,9 @@ import uvloop
 
 from bench import (
     api,
+    docker_ssh,
     docker_starts,
+    editor,
     events,
     fast_paths,
     idle,
@@ -21,6 +23,7 @@ from bench import (
     proxying,
     reconcile_scale,
     saturation,
+    ssh,
     starts,
     storage,
     store,
@@ -34,8 +37,10 @@ Benchmark = Callable[..., Awaitable[Report]]
 BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and how many rounds
     "start": (starts.one_at_a_time, 15),
     "start-50": (starts.at_once, 3),
+    "editor": (editor.editor, 7),
     "docker-start": (docker_starts.one_at_a_time, 10),
     "docker-start-20": (docker_starts.at_once, 3),
+    "docker-ssh": (docker_ssh.docker_ssh, 20),
     "kubernetes": (kubernetes.kubernetes, 10),
     "api": (api.read, 5),
     "proxy-http": (proxying.small_requests, 5),
@@ -51,6 +56,10 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "store-transaction": (store.transactions, 15),
     "store-rows": (store.rows, 15),
     "store-pool": (store.pools, 15),
+    "ssh-connect": (ssh.connecting, 15),
+    "ssh-throughput": (ssh.throughput, 3),
+    "ssh-echo": (ssh.echo, 5),
+    "ssh-idle": (ssh.idle, 2),
     "versions": (versions.compare, 10),
 }
 

@@ -42,9 +42,9 @@ async def one_at_a_time(directory: Path, *, rounds: int) -> Report:
             Bar("seconds", "codehub wake", "engine wake", at_most=AT_MOST),
         ],
     )
-    async with _both(directory) as (ours, seen, bare):
-        sleeping = await _new(ours, seen)
-        await _stop(ours, seen, sleeping)
+    async with both(directory) as (ours, seen, bare):
+        sleeping = await new_workspace(ours, seen)
+        await stop_workspace(ours, seen, sleeping)
         home = uuid4()
         await bare.create_volume(home)
         sides: dict[str, Measure] = {
@@ -57,7 +57,7 @@ async def one_at_a_time(directory: Path, *, rounds: int) -> Report:
             await side()
         await take_turns(report, sides, rounds=rounds)
         await bare.remove(home)
-        await _delete(ours, seen, sleeping)
+        await delete_workspace(ours, seen, sleeping)
     return report
 
 
@@ -67,7 +67,7 @@ async def at_once(directory: Path, *, rounds: int) -> Report:
         f"Docker: POST → ready, {AT_ONCE} at once (seconds in all)",
         bars=[Bar("seconds", "codehub", "engine", at_most=AT_MOST)],
     )
-    async with _both(directory) as (ours, seen, bare):
+    async with both(directory) as (ours, seen, bare):
         sides: dict[str, Measure] = {
             "codehub": lambda: _burst(ours, seen),
             "engine": lambda: _bare_burst(bare),
@@ -119,7 +119,8 @@ class Bare:
 
 
 @asynccontextmanager
-async def _both(directory: Path) -> AsyncIterator[tuple[CodeHub, Events, Bare]]:
+async def both(directory: Path, **variables: str) -> AsyncIterator[tuple[CodeHub, Events, Bare]]:
+    """A CodeHub on Docker, its events, and the engine without it. ``variables``: more settings."""
     host = DockerGroup().host
     api = DockerApi(host)
     ensure_images(api, ["tiny", "job"])
@@ -128,6 +129,7 @@ async def _both(directory: Path) -> AsyncIterator[tuple[CodeHub, Events, Bare]]:
         "DOCKER_HOST": host,
         "DOCKER_IMAGES": image("tiny"),
         "DOCKER_JOB_IMAGE": image("job"),
+        **variables,
     }
     names = Names(f"bench-{uuid4().hex[:8]}")
     engine = DockerEngine(host, call_seconds=60)
@@ -136,10 +138,10 @@ async def _both(directory: Path) -> AsyncIterator[tuple[CodeHub, Events, Bare]]:
         network = await PrivateNetwork(engine, names).get()
         bare = Bare(engine, names, network, await engine.image(image("tiny")))
         async with codehub(directory, **settings) as ours, events(ours) as seen:
-            first = await _new(ours, seen)
+            first = await new_workspace(ours, seen)
             found = await engine.container(names.container(UUID(first)))
             installations.add(found["Config"]["Labels"][INSTALLATION])
-            await _delete(ours, seen, first)
+            await delete_workspace(ours, seen, first)
             yield ours, seen, bare
     finally:
         await engine.close()
@@ -153,19 +155,19 @@ async def _timed(call: Callable[[], Awaitable[object]]) -> Mapping[str, float]:
     return {"seconds": time.perf_counter() - began}
 
 
-async def _new(hub: CodeHub, seen: Events) -> str:
+async def new_workspace(hub: CodeHub, seen: Events) -> str:
     workspace_id = await hub.create(f"one-{uuid4().hex[:12]}", image=image("tiny"))
     await seen.until(workspace_id, "running")
     assert await hub.answers(workspace_id)
     return workspace_id
 
 
-async def _delete(hub: CodeHub, seen: Events, workspace_id: str) -> None:
+async def delete_workspace(hub: CodeHub, seen: Events, workspace_id: str) -> None:
     await hub.delete(workspace_id)
     await seen.until(workspace_id, "deleted")
 
 
-async def _stop(hub: CodeHub, seen: Events, workspace_id: str) -> None:
+async def stop_workspace(hub: CodeHub, seen: Events, workspace_id: str) -> None:
     await hub.ask(workspace_id, "stop")
     await seen.until(workspace_id, "standby")
 
@@ -174,10 +176,10 @@ async def _new_and_delete(hub: CodeHub, seen: Events) -> Mapping[str, float]:
     made: list[str] = []
 
     async def new() -> None:
-        made.append(await _new(hub, seen))
+        made.append(await new_workspace(hub, seen))
 
     figures = await _timed(new)
-    await _delete(hub, seen, made[0])
+    await delete_workspace(hub, seen, made[0])
     return figures
 
 
@@ -188,7 +190,7 @@ async def _wake(hub: CodeHub, seen: Events, workspace_id: str) -> Mapping[str, f
         assert await hub.answers(workspace_id)
 
     figures = await _timed(wake)
-    await _stop(hub, seen, workspace_id)
+    await stop_workspace(hub, seen, workspace_id)
     return figures
 
 
@@ -196,10 +198,10 @@ async def _burst(hub: CodeHub, seen: Events) -> Mapping[str, float]:
     made: list[str] = []
 
     async def new() -> None:
-        made.extend(await asyncio.gather(*(_new(hub, seen) for _ in range(AT_ONCE))))
+        made.extend(await asyncio.gather(*(new_workspace(hub, seen) for _ in range(AT_ONCE))))
 
     figures = await _timed(new)
-    await asyncio.gather(*(_delete(hub, seen, each) for each in made))
+    await asyncio.gather(*(delete_workspace(hub, seen, each) for each in made))
     return figures
 
 

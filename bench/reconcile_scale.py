@@ -25,8 +25,8 @@ from tests.support.waiting import until
 from bench.runner import Bar, Report, take_turns
 from codehub.server.processes import embedded
 from codehub.server.settings.tree import load_settings
+from codehub.store import migrate
 from codehub.store.db.connections import create_pool, session_factory
-from codehub.store.schema import migrate
 
 CASES = {
     "10 000, 100 change": (10_000, 100),

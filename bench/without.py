@@ -45,7 +45,11 @@ CUTS: Mapping[str, Sequence[Cut]] = {
     "directory cache": [Cut(_CACHE, "if generation == self._generation:", "if False:")],
     "upstream pool": [Cut(_POOL, "if len(idle) >= self._size:", "if True:")],
     "no task for a known request": [
-        Cut(_CONNECTION, "recalled = self._recall(request, route, identity)", "recalled = None")
+        Cut(
+            _CONNECTION,
+            "recalled = engine.admission.recall(request, route, identity, self._loop.time())",
+            "recalled = None",
+        )
     ],
     "workspace ids": [Cut("codehub.proxy.routing", "@lru_cache(maxsize=4096)\n", "")],
     "admission cache": [
