@@ -1,6 +1,7 @@
 """VS Code as people use it: edit, terminal, sleep, wake, archive, wake; one link, and every file is back."""
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,7 @@ async def test_as_a_process_installed_at_its_first_use(tmp_path: Path) -> None:
         await expect(page.locator("main[data-page=waiting]")).to_contain_text("Installing VS Code")
         await VSCode(page).show("vscode-installing")
         await journey.works(signed_in=True)
-        assert (await page.title()).startswith("project · ")
+        await expect(page).to_have_title(re.compile("^project · "))
         await journey.is_offered_a_port()
 
         await journey.sleeps()

@@ -22,10 +22,12 @@ expect.set_options(timeout=30_000)  # the machine may be busy
 
 PAGE = ok(b"<!doctype html><title>IDE</title><h1>the editor</h1>", b"Content-Type: text/html")
 
-IDLE = {
-    "last_access_at": (datetime.now(UTC) - timedelta(hours=3)).isoformat(),
-    "activity": {"connections": 0, "awake": None, "last_seen_at": None},
-}
+
+def idle_for(hours: int) -> dict[str, object]:
+    return {
+        "last_access_at": (datetime.now(UTC) - timedelta(hours=hours)).isoformat(),
+        "activity": {"connections": 0, "awake": None, "last_seen_at": None},
+    }
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ class Events:
             writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}")
             return
         if not path.endswith("/events"):
-            writer.write(ok(json.dumps(IDLE).encode(), b"Content-Type: application/json"))
+            writer.write(ok(json.dumps(idle_for(hours=3)).encode(), b"Content-Type: application/json"))
             return
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
