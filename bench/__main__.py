@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, tuple[Benchmark, int]] = {  # name → what to run, and ho
     "docker-start-20": (docker_starts.at_once, 3),
     "docker-ssh": (docker_ssh.docker_ssh, 20),
     "kubernetes": (kubernetes.kubernetes, 10),
+    "kubernetes-many": (kubernetes.many_running, 3),
     "api": (api.read, 5),
     "proxy-http": (proxying.small_requests, 5),
     "proxy-websocket": (proxying.websockets, 40),
