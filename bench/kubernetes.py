@@ -41,12 +41,11 @@ BARE, PEER = 1.15, 0.9
 OBSERVE_MS = 100.0
 OBSERVATIONS = 15
 IDLE_SECONDS = 60.0
-BURST_ROUNDS = 3
+ARCHIVE_ROUNDS = 3
 STARTING_AT_ONCE = 25
 
 
-async def kubernetes(directory: Path, *, rounds: int) -> Report:
-    burst = f"{AT_ONCE} at once"
+async def one_at_a_time(directory: Path, *, rounds: int) -> Report:
     report = Report(
         "kubernetes",
         "Kubernetes: POST → ready (seconds)",
@@ -55,13 +54,38 @@ async def kubernetes(directory: Path, *, rounds: int) -> Report:
             Bar("seconds", "codehub wake", "kubectl apply", at_most=BARE),
             Bar("seconds", "codehub new", "jupyterhub new", at_most=PEER),
             Bar("seconds", "codehub wake", "jupyterhub again", at_most=PEER),
-            Bar("seconds in all", f"codehub {burst}", f"bare pods {burst}", at_most=BARE),
-            Bar("seconds in all", f"codehub {burst}", f"jupyterhub {burst}", at_most=PEER),
         ],
     )
     with cluster_for_measuring() as cluster:
         async with place_on(cluster) as place:
             await _starts(report, directory, place, rounds=rounds)
+    return report
+
+
+async def at_once(directory: Path, *, rounds: int) -> Report:
+    burst = f"{AT_ONCE} at once"
+    report = Report(
+        "kubernetes-50",
+        f"Kubernetes: {AT_ONCE} at once, POST → ready (seconds)",
+        bars=[
+            Bar("seconds in all", f"codehub {burst}", f"bare pods {burst}", at_most=BARE),
+            Bar("seconds in all", f"codehub {burst}", f"jupyterhub {burst}", at_most=PEER),
+        ],
+    )
+    with cluster_for_measuring() as cluster:
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(place_on(cluster))
+            hub = await stack.enter_async_context(codehub(directory, **place.variables()))
+            seen = await stack.enter_async_context(events(hub))
+            peer = await stack.enter_async_context(jupyterhub(directory, spawner=place.spawner()))
+            bare = BarePods(place)
+            await _new_and_delete(hub, seen)
+            many: dict[str, Measure] = {
+                f"codehub {burst}": lambda: _burst(hub, seen),
+                f"bare pods {burst}": lambda: _bare(bare, [uuid4() for _ in range(AT_ONCE)], new=True),
+                f"jupyterhub {burst}": lambda: _jupyter_burst(peer),
+            }
+            await take_turns(report, many, rounds=rounds)
     return report
 
 
@@ -106,14 +130,7 @@ async def _starts(report: Report, directory: Path, place: Place, *, rounds: int)
         archived: dict[str, Measure] = {
             "codehub wake from archive": lambda: _wake(hub, seen, sleeping, back="archived")
         }
-        await take_turns(report, archived, rounds=min(rounds, BURST_ROUNDS))
-        burst = f"{AT_ONCE} at once"
-        many: dict[str, Measure] = {
-            f"codehub {burst}": lambda: _burst(hub, seen),
-            f"bare pods {burst}": lambda: _bare(bare, [uuid4() for _ in range(AT_ONCE)], new=True),
-            f"jupyterhub {burst}": lambda: _jupyter_burst(peer),
-        }
-        await take_turns(report, many, rounds=min(rounds, BURST_ROUNDS))
+        await take_turns(report, archived, rounds=min(rounds, ARCHIVE_ROUNDS))
 
 
 # --- one side's turn --------------------------------------------------------------------------------
