@@ -3,7 +3,7 @@
 //
 //	inside ssh     speak SSH as a server on standard input and output, for one connection
 //	inside ports   print what listens on TCP, as JSON
-//	inside connect join standard input and output with a port of the loopback, for the proxy
+//	inside connect join CodeHub's proxy with a port of the loopback, with frames on standard input and output
 //	inside key     print the public host key for an opening on standard input; CodeHub runs this itself
 //	inside request do one thing for CodeHub's API, with files, ports or detached processes
 //	inside command run a command for CodeHub's API, with frames on standard input and output
@@ -23,7 +23,7 @@ import (
 
 const usage = `usage: inside ssh     speak SSH on standard input and output; CodeHub starts it
        inside ports   print what listens on TCP in this workspace, as JSON
-       inside connect PORT        join standard input and output with a port of the loopback
+       inside connect PORT        join with a port of the loopback; CodeHub starts it
        inside key     print the public host key for CodeHub's first line
        inside request             do one thing for CodeHub's API, told on standard input
        inside command             run a command, told on standard input
@@ -46,7 +46,7 @@ func main() {
 	case command == "ports" && len(arguments) == 0:
 		err = printPorts(os.Stdout)
 	case command == "connect" && len(arguments) == 1:
-		err = connectPort(arguments[0], os.Stdin, os.Stdout)
+		serveConnection(arguments[0], os.Stdin, os.Stdout)
 	case command == "key" && len(arguments) == 0:
 		err = printHostKey(os.Stdin, os.Stdout)
 	case command == "run":

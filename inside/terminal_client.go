@@ -19,6 +19,7 @@ const (
 	socketName     = "1.sock" // the number is the protocol's: an upgraded CodeHub finds no holder of another one
 	holderPatience = 15 * time.Second
 	holderRetry    = time.Second
+	unreadGrace    = 10 * time.Second
 	execMark       = "CODEHUB_EXEC_ID="
 )
 
@@ -39,6 +40,9 @@ func attachTerminal(in io.Reader, out io.Writer) error {
 		os.Exit(0) // CodeHub has gone; the holder sees it by the closed connection
 	}()
 	_, _ = io.Copy(out, connection)
+	// CodeHub closes once it has read the last frame: an engine may drop what is not read yet when a program ends. A
+	// holder that was killed sent no last frame.
+	time.Sleep(unreadGrace)
 	return nil
 }
 

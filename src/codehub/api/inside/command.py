@@ -1,4 +1,4 @@
-"""Run a command in a workspace by ``inside command``, or follow a detached one: output and end come as frames.
+"""Run a command in a workspace by ``inside command``, follow a detached one, or connect to a port: frames both ways.
 
 The end is a frame of its own: a stream without it was cut. ``inside`` stays until CodeHub closes, so that nothing is
 lost where an engine drops what was not read yet when a command ends. Closing ends the command and all it started.
@@ -6,7 +6,7 @@ lost where an engine drops what was not read yet when a command ends. Closing en
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -90,14 +90,31 @@ async def command(
     access: InsideAccess, workspace_id: UUID, request: Mapping[str, Any]
 ) -> AsyncIterator[RunningCommand]:
     """Start what a request says. Leaving ends it, and all it started."""
+    opening = json.dumps(request).encode() + b"\n"
+    async with _running(access.command(workspace_id), opening) as running:
+        yield running
+
+
+@asynccontextmanager
+async def port_connection(
+    access: InsideAccess, workspace_id: UUID, port: int
+) -> AsyncIterator[RunningCommand]:
+    """Connect to a port of the workspace's own loopback. Output and input are its bytes; ``EXIT`` 0: it ended."""
+    async with _running(access.connect(workspace_id, port), b"") as running:
+        yield running
+
+
+@asynccontextmanager
+async def _running(starting: Awaitable[ExecStream], opening: bytes) -> AsyncIterator[RunningCommand]:
     try:
-        stream = await access.command(workspace_id)
+        stream = await starting
     except EffectError as error:
         raise Refused("unavailable", f"The workspace cannot be reached: {error.message}") from error
     running = RunningCommand(stream)
     beating: asyncio.Task[None] | None = None
     try:
-        await stream.write(json.dumps(request).encode() + b"\n")
+        if opening:
+            await stream.write(opening)
         beating = asyncio.create_task(running.beat())
         await running.begun()
         yield running

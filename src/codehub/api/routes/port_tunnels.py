@@ -15,14 +15,16 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from codehub.api import problems
+from codehub.api.dependencies import InsideAccess
+from codehub.api.inside.command import RunningCommand, port_connection
+from codehub.api.inside.frames import Told
 from codehub.api.problems import Refused
 from codehub.api.routes.router import PREFIX
 from codehub.api.routes.ssh import refuse
 from codehub.api.state import AppState
-from codehub.domain.errors import CodeHubError, EffectError
+from codehub.domain.errors import CodeHubError
 from codehub.domain.waking import Phase, phase_of
 from codehub.kit.tasks import cancel_and_wait
-from codehub.runtimes.exec_stream import ExecStream, Stream
 from codehub.store.errors import DATABASE_FAILED
 
 log = structlog.get_logger(__name__)
@@ -31,8 +33,10 @@ HEADER = "x-codehub-tunnel"
 END = "end"
 """A text message of the proxy: it sends no more. WebSockets cannot half-close by themselves."""
 
-CONNECTED = b"+"
-CONNECT_SECONDS = 10.0
+ENDED, CUT = 1000, 1011
+"""How the WebSocket is closed: the port has said all, or not."""
+
+WINDOW_BYTES = 256 * 1024
 MAX_OF_WORKSPACE = 32
 MAX_IN_ALL = 512
 
@@ -62,71 +66,91 @@ async def tunnel(socket: WebSocket, workspace_id: UUID, port: int) -> None:
 
 async def _join(socket: WebSocket, state: AppState, workspace_id: UUID, port: int) -> None:
     try:
-        stream = await _start(state, workspace_id, port)
+        access = await _admitted(state, workspace_id)
+        async with port_connection(access, workspace_id, port) as connection:
+            await socket.accept()
+            await _carry(socket, connection)
     except CodeHubError as error:
-        await refuse(socket, problems.of_error(error))
-        return
+        await refuse(socket, problems.of_error(error))  # nothing, if it was accepted
     except DATABASE_FAILED as error:
         await refuse(socket, problems.of_database_error(error))
-        return
-    async with stream:  # closing it leaves no process, whoever ended first
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                first = await stream.read()
-        except (TimeoutError, EffectError):
-            first = None
-        if first is None or first.stream is not Stream.STDOUT or not first.data.startswith(CONNECTED):
-            await refuse(socket, problems.of_error(Refused("not_found", f"Nothing listens on port {port}.")))
-            return
-        await socket.accept()
-        await _carry(socket, stream, first.data[len(CONNECTED) :])
 
 
-async def _start(state: AppState, workspace_id: UUID, port: int) -> ExecStream:
+async def _admitted(state: AppState, workspace_id: UUID) -> InsideAccess:
     record = await state.workspaces.get(workspace_id)
     access = state.deps.inside
     if record is None or access is None or access.shares_network:
         raise Refused("not_found")
     if record.view.deleted_at is not None or phase_of(record.view) is not Phase.RUNNING:
         raise Refused("not_running")
-    return await access.connect(workspace_id, port)
+    return access
 
 
-async def _carry(socket: WebSocket, stream: ExecStream, begun: bytes) -> None:
+async def _carry(socket: WebSocket, connection: RunningCommand) -> None:
     """Carry bytes both ways until the port's side has ended, or the proxy is gone."""
-    receiving = asyncio.create_task(_receive(socket, stream))
-    sending = asyncio.create_task(_send(socket, stream, begun))
+    window = _Window()
+    receiving = asyncio.create_task(_receive(socket, connection, window))
+    sending = asyncio.create_task(_send(socket, connection, window))
+    code = CUT
     try:
         # The end of what the proxy sends is passed on as such; the answer may still come.
         await asyncio.wait((receiving, sending), return_when=asyncio.FIRST_COMPLETED)
-        if (
-            receiving.done()
-            and not receiving.cancelled()
-            and receiving.exception() is None
-            and receiving.result()
-        ):
+        if _succeeded(receiving):
             await asyncio.wait((sending,))
+        if _succeeded(sending):
+            code = ENDED
     finally:
         await cancel_and_wait([receiving, sending])
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            await socket.close()
+            await socket.close(code)
 
 
-async def _receive(socket: WebSocket, stream: ExecStream) -> bool:
+def _succeeded(task: "asyncio.Task[bool]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None and task.result()
+
+
+async def _receive(socket: WebSocket, connection: RunningCommand, window: "_Window") -> bool:
     """Pass on what the proxy sends. True: it has sent all of it; False: it is gone."""
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             return False
         if message.get("text") == END:
-            await stream.close_stdin()
+            await connection.end_input()
             return True
-        await stream.write(message.get("bytes") or b"")
+        data = message.get("bytes") or b""
+        await window.take(len(data))
+        await connection.send_input(data)
 
 
-async def _send(socket: WebSocket, stream: ExecStream, begun: bytes) -> None:
-    if begun:
-        await socket.send_bytes(begun)
-    while (piece := await stream.read()) is not None:
-        if piece.stream is Stream.STDOUT:
-            await socket.send_bytes(piece.data)
+async def _send(socket: WebSocket, connection: RunningCommand, window: "_Window") -> bool:
+    """Pass on what the port says. True: it has said all; False: it was cut."""
+    async for kind, data in connection.told():
+        match kind:
+            case Told.OUTPUT:
+                await socket.send_bytes(data)
+            case Told.TOOK:
+                window.give(int.from_bytes(data, "big"))
+            case Told.EXIT:
+                return data == b"\0"
+            case _:
+                return False
+    return False
+
+
+class _Window:
+    """How much may be under way to a port that has not read it: ``inside`` keeps no more than 1 MiB."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._given = asyncio.Event()
+
+    async def take(self, size: int) -> None:
+        while self._under_way >= WINDOW_BYTES:
+            self._given.clear()
+            await self._given.wait()
+        self._under_way += size
+
+    def give(self, size: int) -> None:
+        self._under_way -= size
+        self._given.set()
