@@ -145,7 +145,10 @@ async def test_a_part_is_told_from_the_whole(
             assert socket.close_code == code
 
 
-async def test_a_server_that_does_not_read_stops_who_sends(environment: ApiEnvironment) -> None:
+async def test_a_server_that_does_not_read_stops_who_sends_and_keeps_nothing(
+    environment: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_tunnels, "LOOK_SECONDS", 0.1)
     async with tunnelling(environment, deaf) as (tunnels, workspace_id, _):
         sock = await tunnels.open(workspace_id, 7000)
         assert sock is not None
@@ -157,7 +160,9 @@ async def test_a_server_that_does_not_read_stops_who_sends(environment: ApiEnvir
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(writer.drain(), 0.5)
         assert int(files["sent"]) < 2 * port_tunnels.WINDOW_BYTES
-        writer.close()
+        writer.transport.abort()
+        await tunnels.close()
+        await until(lambda: not port_tunnels._open, seconds=30)
 
 
 async def test_a_proxy_that_lets_go_leaves_no_process(environment: ApiEnvironment) -> None:

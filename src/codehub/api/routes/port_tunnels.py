@@ -37,6 +37,8 @@ ENDED, CUT = 1000, 1011
 """How the WebSocket is closed: the port has said all, or not."""
 
 WINDOW_BYTES = 256 * 1024
+LOOK_SECONDS = 15.0
+"""Between looks at a proxy that waits for a port which does not read."""
 MAX_OF_WORKSPACE = 32
 MAX_IN_ALL = 512
 
@@ -119,7 +121,11 @@ async def _receive(socket: WebSocket, connection: RunningCommand, window: "_Wind
             await connection.end_input()
             return True
         data = message.get("bytes") or b""
-        await window.take(len(data))
+        while not await window.has_room(LOOK_SECONDS):
+            await socket.send_bytes(
+                b""
+            )  # raises once the proxy is gone, which waits behind what was not received
+        window.take(len(data))
         await connection.send_input(data)
 
 
@@ -145,10 +151,16 @@ class _Window:
         self._under_way = 0
         self._given = asyncio.Event()
 
-    async def take(self, size: int) -> None:
-        while self._under_way >= WINDOW_BYTES:
-            self._given.clear()
-            await self._given.wait()
+    async def has_room(self, seconds: float) -> bool:
+        """Wait for room, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._under_way >= WINDOW_BYTES:
+                    self._given.clear()
+                    await self._given.wait()
+        return self._under_way < WINDOW_BYTES
+
+    def take(self, size: int) -> None:
         self._under_way += size
 
     def give(self, size: int) -> None:
