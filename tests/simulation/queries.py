@@ -11,8 +11,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from codehub.domain.copies import CopySource
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshot, Snapshots, WantedSnapshot
 from codehub.domain.states import Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.workspaces.bulk_claims import Completion, Step
@@ -92,8 +94,10 @@ def stored_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 def _stored(value: Any) -> Any:
     if isinstance(value, HomeContext):
         return HomeContext.from_json(as_stored(value.as_json()))
-    if isinstance(value, ChosenArchive):
-        return ChosenArchive.from_json(as_stored(value.as_json()))
+    if isinstance(value, ChosenArchive | WantedSnapshot | CopySource):
+        return type(value).from_json(as_stored(value.as_json()))
+    if isinstance(value, tuple):
+        return tuple(Snapshot.from_json(as_stored(each.as_json())) for each in value)
     if isinstance(value, ErrorInfo):
         return ErrorInfo.from_json(as_stored(value.as_json()))
     return value
@@ -205,6 +209,7 @@ async def release(
     *,
     home: HomeContext,
     return_given_up: str | None = None,
+    snapshot_given_up: UUID | None = None,
 ) -> bool:
     return await _write(
         session,
@@ -217,6 +222,7 @@ async def release(
             "last_retry_at": None,
             "home": home,
             "restore_from": None if chosen_key(ws) == return_given_up else ws.restore_from,
+            "snapshot_as": None if wanted_id(ws) == snapshot_given_up else ws.snapshot_as,
         },
     )
 
@@ -224,12 +230,27 @@ async def release(
 async def commit_archive_key(
     session: Session, claim: ClaimedOperation, archive_key: str, *, home: HomeContext
 ) -> bool:
-    return await _write(
-        session,
-        claim,
-        "commit_archive_key",
-        lambda _: {"archive_key": archive_key, "home": home},
+    def columns(ws: WorkspaceView) -> dict[str, Any]:
+        committed = {"archive_key": archive_key, "home": home, "snapshot_as": None}
+        ended = {"op_acted_at": session.db.now()} if home.keeps_volume else {}
+        return {**committed, **ended, "snapshots": with_taken(ws, archive_key, home)}
+
+    return await _write(session, claim, "commit_archive_key", columns)
+
+
+def with_taken(ws: WorkspaceView, archive_key: str, home: HomeContext) -> Snapshots:
+    """The snapshots once an archive is committed: it is the one that is wanted, if one is."""
+    if ws.snapshot_as is None:
+        return ws.snapshots
+    taken = Snapshot(
+        ws.snapshot_as.id,
+        ws.snapshot_as.name,
+        archive_key,
+        home.archived_at or ws.snapshot_as.asked_at,
+        sha256=home.archive_sha256,
+        sizes=home.sizes,
     )
+    return (*ws.snapshots, taken)
 
 
 async def mark_restored(session: Session, claim: ClaimedOperation, *, home: HomeContext) -> bool:
@@ -292,6 +313,10 @@ def chosen_key(ws: WorkspaceView) -> str | None:
     return ws.restore_from.archive_key if ws.restore_from is not None else None
 
 
+def wanted_id(ws: WorkspaceView) -> UUID | None:
+    return ws.snapshot_as.id if ws.snapshot_as is not None else None
+
+
 async def _write_as_planned(session: Session, workspace: WorkspaceView, what: str, columns: Columns) -> bool:
     await session.statement(what, writes=True)
     return bool(await update(session, Change(workspace.id, _as_planned(workspace), columns)))
@@ -317,6 +342,7 @@ def _as_planned(workspace: WorkspaceView) -> Callable[[Row], bool]:
             ws.archive_key,
             ws.deleted_at,
             chosen_key(ws),
+            wanted_id(ws),
             ws.error_info is None,
         ) == (
             workspace.op_seq,
@@ -326,6 +352,7 @@ def _as_planned(workspace: WorkspaceView) -> Callable[[Row], bool]:
             workspace.archive_key,
             workspace.deleted_at,
             chosen_key(workspace),
+            wanted_id(workspace),
             workspace.error_info is None,
         )
 

@@ -17,7 +17,7 @@ from codehub.store.workspaces.records import WorkspaceRecord
 from tests.simulation import rows
 from tests.simulation.connection import Session
 from tests.simulation.database import Gone
-from tests.simulation.queries import WORKSPACES, views
+from tests.simulation.queries import WORKSPACES, chosen_key, views
 
 ORPHANS = "archive_orphans"
 LIMITS_LOCKED = "limits locked"
@@ -135,10 +135,20 @@ async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Arc
             ws.deleted_at,
             ws.restore_from,
             ws.home,
+            ws.snapshots,
         )
         for ws in views(session)
         if ws.id in ids
     }
+
+
+async def copied_among(session: Session, paths: Collection[str]) -> frozenset[str]:
+    await session.statement("copied_among")
+    named: set[str | None] = set()
+    for ws in views(session):
+        if ws.copy_of is not None and ws.deleted_at is None:
+            named |= {ws.archive_key, chosen_key(ws)}
+    return frozenset(path for path in paths if path in named)
 
 
 async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:

@@ -7,7 +7,9 @@ from uuid import UUID
 
 from codehub.domain.busy import Busy
 from codehub.domain.errors import ErrorInfo
+from codehub.domain.copies import CopySource
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshots, WantedSnapshot
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.errors import NameTaken
@@ -259,6 +261,20 @@ async def set_restore_from(session: Session, workspace_id: UUID, chosen: ChosenA
     change = Change(
         workspace_id, _is_live, lambda _: {"restore_from": chosen, "last_access_at": session.db.now()}
     )
+    return bool(await update(session, change))
+
+
+async def set_snapshots(
+    session: Session, workspace_id: UUID, *, wanted: WantedSnapshot | None, made: Snapshots
+) -> bool:
+    await session.statement("set_snapshots", writes=True)
+    change = Change(workspace_id, _is_live, lambda _: {"snapshot_as": wanted, "snapshots": made})
+    return bool(await update(session, change))
+
+
+async def set_copy_of(session: Session, workspace_id: UUID, source: CopySource) -> bool:
+    await session.statement("set_copy_of", writes=True)
+    change = Change(workspace_id, lambda row: row.view.copy_of is None, lambda _: {"copy_of": source})
     return bool(await update(session, change))
 
 

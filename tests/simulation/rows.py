@@ -35,6 +35,8 @@ VISIBLE = (
     "archive_ttl_seconds",
     "awake_until",
     "restore_from",
+    "snapshot_as",
+    "snapshots",
     "queued_at",
 )
 

@@ -87,6 +87,10 @@ async def _find_base(request: JobRequest, store: ArchiveStore) -> Base | None:
     path = parse_archive_key(request.archive_key or "")
     if path is None or path.format_version != 2 or request.archive_sha256 is None:
         return None
+    if (
+        request.archive_source_id is not None
+    ):  # a copy stores its home once more: packs belong to one workspace
+        return None
     try:
         meta = await store.read_meta(path.key)
         require_ours(meta, path, request)

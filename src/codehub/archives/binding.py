@@ -9,14 +9,18 @@ from codehub.domain.errors import EffectError, FailureCode
 
 
 def require_ours(meta: ArchiveMeta, path: ArchivePath, request: JobRequest) -> None:
-    """Raise ``ARCHIVE_MISMATCH`` (data lost) unless the archive is this workspace's.
+    """Raise ``ARCHIVE_MISMATCH`` (data lost) unless the archive is this workspace's, or the one it is a copy of.
 
     Its checksum must be the one the database committed together with its key; workspace, operation and
-    installation must be the ones its meta names. What an older release did not record cannot be compared.
+    installation must be the ones its meta names. What an older release did not record cannot be compared, and is not
+    copied: the source of a copy is proven, or nothing is restored.
     """
-    expected = Binding(request.workspace_id, path.op_id, request.installation_id)
-    if path.workspace_id != request.workspace_id:
+    source_id = request.archive_source_id
+    expected = Binding(source_id or request.workspace_id, path.op_id, request.installation_id)
+    if path.workspace_id != expected.workspace_id:
         raise _not_ours(path, "it lies in the folder of another workspace")
+    if source_id is not None and (meta.binding is None or request.archive_sha256 is None):
+        raise _not_ours(path, "a copy is made of archives that name their workspace and checksum only")
     if path.format_version != meta.format_version:
         raise _not_ours(path, "its meta names another format")
     if meta.binding is not None:

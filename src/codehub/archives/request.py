@@ -46,6 +46,9 @@ class JobRequest:
     archive_sha256: str | None = (
         None  # of archive_key, as committed in the database; None: by an older release
     )
+    archive_source_id: UUID | None = (
+        None  # the workspace of archive_key, where it is another: a copy's first home
+    )
     format_version: int = 1  # archive: which format to write
     swap: Swap = Swap.EXCHANGE
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -69,6 +72,7 @@ def parse_request(raw: bytes) -> JobRequest:
             staging_dir=Path(document["staging_dir"]) if document.get("staging_dir") else None,
             archive_key=document.get("archive_key"),
             archive_sha256=document.get("archive_sha256"),
+            archive_source_id=UUID(source) if (source := document.get("archive_source_id")) else None,
             format_version=_format_version(document.get("format_version", 1)),
             swap=Swap(document.get("swap", Swap.EXCHANGE)),
             storage_options=dict(document.get("storage_options") or {}),

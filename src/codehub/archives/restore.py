@@ -42,7 +42,7 @@ async def restore(request: JobRequest, store: ArchiveStore, reporter: Reporter) 
         await in_thread(place.sweep)
         await in_thread(require_space, place.file_system, meta)
         await _restore_into(place, path, meta, store, reporter)
-        if meta.format_version == 2:
+        if meta.format_version == 2 and request.archive_source_id is None:  # a copy's base has another folder
             with reporter.phase("index"):
                 await _record_index(request.volume_path, path, meta, store)
     except OSError as error:

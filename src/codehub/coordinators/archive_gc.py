@@ -35,6 +35,7 @@ from codehub.domain.retention import (
     may_delete,
     sort_archives,
 )
+from codehub.domain.snapshots import keys_of
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.signals.hints import Hint
 from codehub.store.db.session import Session
@@ -186,6 +187,7 @@ class ArchiveGc:
             owners,
             keep_generations=self._timing.keep_generations,
             thinning=self._timing.thinning,
+            copied=await self._store.copied_among(session, [each.key for each in attempts]),
         )
         STORED.labels("protected").set(len(found.protected))
         STORED.labels("orphan").set(len(found.orphans))
@@ -207,6 +209,7 @@ class ArchiveGc:
                     has_volume=row.observed_status in (ObservedStatus.STANDBY, ObservedStatus.RUNNING),
                     chosen=row.restore_from.archive_key if row.restore_from else None,
                     generations=row.home.generations,
+                    snapshots=keys_of(row.snapshots),
                     in_operation=row.operation is not Operation.NONE,
                 )
         return owners
@@ -222,11 +225,13 @@ class ArchiveGc:
             batch = due[start : start + DELETE_AT_ONCE]
             async with self._lead.transaction() as session:
                 owners = await self._load_owners(session, {each.workspace_id for each in batch})
+                copied = await self._store.copied_among(session, [each.key for each in batch])
             keep = self._timing.keep_generations
             still = [
                 each
                 for each in batch
-                if _is_still_orphaned(each, owners.get(each.workspace_id), keep_generations=keep)
+                if each.key not in copied
+                and _is_still_orphaned(each, owners.get(each.workspace_id), keep_generations=keep)
             ]
             self._lead.assert_recent()
             await self._archives.delete(list(_paths(still)))

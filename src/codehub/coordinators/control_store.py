@@ -99,6 +99,7 @@ class ReconcilerStore(TermStore, TransitionStore, IntentStore, Protocol):
         *,
         home: HomeContext,
         return_given_up: str | None = None,
+        snapshot_given_up: UUID | None = None,
     ) -> bool: ...
 
     async def commit_archive_key(
@@ -138,6 +139,8 @@ class GcStore(TermStore, Protocol):
     """Owners of archives, and archives that have none."""
 
     async def load_owners(self, session: Session, ids: Collection[UUID]) -> dict[UUID, ArchiveOwner]: ...
+
+    async def copied_among(self, session: Session, paths: Collection[str]) -> frozenset[str]: ...
 
     async def replace_seen(self, session: Session, paths: Collection[str]) -> Mapping[str, datetime]: ...
 

@@ -24,6 +24,13 @@ class CauseCode(StrEnum):
     RETURNED_TO_ARCHIVE = "returned_to_archive"
     ASKED_TO_RETURN = "asked_to_return"
     RETURN_CANCELLED = "return_cancelled"
+    ASKED_FOR_SNAPSHOT = "asked_for_snapshot"
+    SNAPSHOT_CANCELLED = "snapshot_cancelled"
+    SNAPSHOT_KEPT = "snapshot_kept"
+    SNAPSHOT_RENAMED = "snapshot_renamed"
+    SNAPSHOT_DELETED = "snapshot_deleted"
+    COPIED = "copied"
+    IMPORTED = "imported"
     KEPT_AWAKE = "kept_awake"
     MAY_SLEEP = "may_sleep"
     LINK_OPENED = "link_opened"
@@ -49,6 +56,13 @@ SENTENCES = {
     CauseCode.RETURNED_TO_ARCHIVE: "gave the home on a lost node up for the last archive",
     CauseCode.ASKED_TO_RETURN: "asked to return to an earlier archive",
     CauseCode.RETURN_CANCELLED: "asked to stay with the present home",
+    CauseCode.ASKED_FOR_SNAPSHOT: "asked for a snapshot",
+    CauseCode.SNAPSHOT_CANCELLED: "cancelled a snapshot",
+    CauseCode.SNAPSHOT_KEPT: "keeps an archive as a snapshot",
+    CauseCode.SNAPSHOT_RENAMED: "renamed a snapshot",
+    CauseCode.SNAPSHOT_DELETED: "deleted a snapshot",
+    CauseCode.COPIED: "opened as a copy of another workspace",
+    CauseCode.IMPORTED: "created from an uploaded file",
     CauseCode.KEPT_AWAKE: "asked to keep awake",
     CauseCode.MAY_SLEEP: "may sleep again",
     CauseCode.LINK_OPENED: "opened the link",

@@ -20,14 +20,24 @@ TARGET: dict[Operation, ObservedStatus] = {
 }
 
 
+def target_of(ws: WorkspaceView) -> ObservedStatus:
+    """What the operation in flight leads to. An archiving for a snapshot keeps the volume."""
+    if ws.operation is Operation.ARCHIVING and ws.home.keeps_volume:
+        return ObservedStatus.STANDBY
+    return TARGET[ws.operation]
+
+
 def is_complete(ws: WorkspaceView) -> bool:
     """Whether the operation's target was observed after its action ended."""
     if ws.op_acted_at is None or ws.observed_at is None or ws.observed_at <= ws.op_acted_at:
         return False
     if ws.observed_status is ObservedStatus.DELETED:  # there is nothing left to wait for
         return True
-    if ws.observed_status is not TARGET[ws.operation]:
+    if ws.observed_status is not target_of(ws):
         return False
+    if ws.operation is Operation.ARCHIVING and ws.home.keeps_volume:
+        # op_acted_at is written by the statement that commits the archive: its key, and the volume as its equal.
+        return ws.archive_key is not None and ws.volume_is_trusted
     if ws.operation is Operation.RESTORING:
         return ws.archive_key is not None and ws.home.restore_marker == ws.archive_key
     if ws.operation is Operation.ARCHIVING:

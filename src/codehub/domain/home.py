@@ -17,7 +17,15 @@ from codehub.domain.workspace import HomeContext, WorkspaceView
 
 
 def at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
-    """``home_ctx`` when ``operation`` is claimed."""
+    """``home_ctx`` when ``operation`` is claimed.
+
+    Whether the volume outlives an archiving is decided here and stays so: a later intent does not change it.
+    """
+    keeps_volume = operation is Operation.ARCHIVING and ws.is_due_for_snapshot
+    return replace(_at_claim(ws, operation), keeps_volume=keeps_volume)
+
+
+def _at_claim(ws: WorkspaceView, operation: Operation) -> HomeContext:
     match operation:
         case Operation.RESTORING:
             # The same archive may be restored twice: an old marker would make a half-restored volume trusted.
@@ -79,6 +87,22 @@ def at_archive_commit(
     )
 
 
+def at_snapshot_commit(
+    home: HomeContext,
+    *,
+    archive_key: str,
+    sha256: str | None,
+    sizes: Mapping[str, int],
+    now: datetime | None = None,
+) -> HomeContext:
+    """``home_ctx`` when an archive is committed for a snapshot: the volume is the home, and equal to the archive.
+
+    As after a restore of that archive, so what follows knows nothing of snapshots.
+    """
+    committed = at_archive_commit(home, archive_key=archive_key, sha256=sha256, sizes=sizes, now=now)
+    return replace(committed, volume=True, restore_marker=archive_key)
+
+
 def at_switch(ws: WorkspaceView, chosen: ChosenArchive) -> HomeContext:
     """``home_ctx`` when the chosen archive becomes the home, in place of the current one.
 
@@ -112,6 +136,7 @@ def at_archiving_given_up(
         archive_failures=home.archive_failures + 1,
         archive_retry_at=retry_at,
         return_given_up=return_given_up or home.return_given_up,
+        keeps_volume=False,
     )
 
 
@@ -127,6 +152,8 @@ def at_completion(ws: WorkspaceView, *, now: datetime) -> HomeContext:
             return marked(ws.home)  # from now on its absence is a loss
         case Operation.STARTING:
             return replace(ws.home, ran_at=now)
+        case Operation.ARCHIVING:
+            return replace(ws.home, keeps_volume=False)
         case _:
             return ws.home
 

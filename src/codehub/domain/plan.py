@@ -7,7 +7,7 @@ The order of the cases is itself a rule: an operation in flight comes before any
 steps corrupt a volume), deletion before an error (the owner's decision is final),
 an error before convergence (only a person lifts it), a chosen archive before trust and progress (the present home is
 archived, then the chosen one is switched to), trust before progress (a half-restored home is never started and never
-archived).
+archived), a snapshot before any other step of a sleeping home.
 """
 
 from dataclasses import dataclass, replace
@@ -146,6 +146,8 @@ def plan(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, attempt: Atte
         return _plan_untrusted(ws, now=now)
     if home.is_unmarked(ws):  # before any step, and also where no step is due
         return Mark()
+    if ws.is_due_for_snapshot:  # before a start: the home as it was when its person asked
+        return Claim(Operation.ARCHIVING)
     if ws.observed_status.value == ws.desired_state.value:
         return Skip("converged")
     return _plan_step(ws, now=now, policy=policy)
@@ -254,7 +256,7 @@ def _plan_effect(ws: WorkspaceView, *, now: datetime, policy: ErrorPolicy, acted
         return Complete()
     if ws.observed_at - acted_at < policy.mismatch_after:
         return Wait("the effect to show")
-    target = completion.TARGET[ws.operation]
+    target = completion.target_of(ws)
     return Fail(
         EffectError(
             FailureCode.EFFECT_NOT_SEEN,

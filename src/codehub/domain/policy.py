@@ -150,6 +150,8 @@ def release_archiving(ws: WorkspaceView, last: ErrorInfo, *, now: datetime, poli
     )
     if ws.return_waits_for_archive:
         where += ", and returning to the earlier archive was given up"
+    if ws.snapshot_as is not None and ws.volume_is_trusted:
+        where += ", and the snapshot was given up"
     return Release(
         replace(
             last,

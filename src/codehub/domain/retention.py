@@ -5,7 +5,7 @@ than the delay ago. An archive of a workspace that is not in the database is unk
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -19,6 +19,8 @@ class Protection(StrEnum):
 
     CURRENT = "it is the data"
     CHOSEN = "its person chose to return to it"
+    SNAPSHOT = "its person keeps it"
+    COPIED = "a copy of the workspace needs it"
     OPERATION = "in progress, or kept by an error"
     ERROR = "recovery needs it"
     GENERATION = "one of the newest generations"
@@ -64,12 +66,15 @@ class Owner:
     has_volume: bool
     chosen: str | None = None  # the archive its person chose to return to
     generations: Generations = ()
+    snapshots: frozenset[str] = frozenset()  # the archives its person named; kept until they are deleted
     in_operation: bool = False  # an operation is in flight; ``op_id`` stays after it has ended
 
     def keeps_by_choice(self, key: str, *, keep_generations: int) -> Protection | None:
-        """Why a person's return to an earlier archive keeps this one."""
+        """Why a person's snapshot, or return to an earlier archive, keeps this one."""
         if key == self.chosen:
             return Protection.CHOSEN
+        if key in self.snapshots:
+            return Protection.SNAPSHOT
         return Protection.LEFT if key in left_within(self.generations, keep_generations) else None
 
 
@@ -90,8 +95,12 @@ def sort_archives(
     *,
     keep_generations: int,
     thinning: Thinning = NO_THINNING,
+    copied: Collection[str] = (),
 ) -> Sorted:
-    """Sort every stored attempt by what the database says of its workspace."""
+    """Sort every stored attempt by what the database says of its workspace.
+
+    ``copied``: archives that other workspaces are restored from. They outlive the workspace they were made of.
+    """
     by_workspace: dict[UUID, list[StoredAttempt]] = defaultdict(list)
     for attempt in attempts:
         by_workspace[attempt.workspace_id].append(attempt)
@@ -104,6 +113,7 @@ def sort_archives(
             unknown.extend(stored)
             continue
         why = _protections(stored, owner, keep_generations=keep_generations, thinning=thinning)
+        why |= {each.key: Protection.COPIED for each in stored if each.key in copied and each.key not in why}
         protected |= why
         orphans.extend(attempt for attempt in stored if attempt.key not in why)
     return Sorted(protected, tuple(orphans), tuple(unknown))
@@ -135,8 +145,10 @@ def _protections(
         key=lambda attempt: (attempt.stored_at, attempt.key),
         reverse=True,
     )
-    newest = {attempt.key for attempt in committed[:keep_generations]}
-    thinned = _newest_of_periods(committed, thinning)
+    # A snapshot takes no place among the newest: naming one must not remove another.
+    unnamed = [attempt for attempt in committed if attempt.key not in owner.snapshots]
+    newest = {attempt.key for attempt in unnamed[:keep_generations]}
+    thinned = _newest_of_periods(unnamed, thinning)
     only_copy = committed[0].key if committed and not owner.has_volume and owner.archive_key is None else None
     found: dict[str, Protection] = {}
     for attempt in attempts:

@@ -11,8 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from codehub.domain.busy import Busy
+from codehub.domain.copies import CopySource
 from codehub.domain.errors import ErrorInfo, FailureCode, Reason
 from codehub.domain.generations import ChosenArchive, Generation, Generations
+from codehub.domain.snapshots import Snapshots, WantedSnapshot
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 
 
@@ -30,6 +32,7 @@ class HomeContext:
     before.
     ``generations``: the latest archives, newest first. ``return_given_up``: why the last return to one of them was
     given up; until the home is archived again.
+    ``keeps_volume``: the archiving in flight is for a snapshot, and the volume stays. Set when it is claimed.
     """
 
     restore_marker: str | None = None
@@ -44,6 +47,7 @@ class HomeContext:
     archive_retry_at: datetime | None = None
     generations: Generations = ()
     return_given_up: str | None = None
+    keeps_volume: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -59,6 +63,7 @@ class HomeContext:
             "archive_retry_at": self.archive_retry_at.isoformat() if self.archive_retry_at else None,
             "generations": [each.as_json() for each in self.generations],
             "return_given_up": self.return_given_up,
+            "keeps_volume": self.keeps_volume,
         }
 
     @classmethod
@@ -79,6 +84,7 @@ class HomeContext:
             archive_retry_at=datetime.fromisoformat(archive_retry_at) if archive_retry_at else None,
             generations=tuple(Generation.from_json(each) for each in value.get("generations") or ()),
             return_given_up=value.get("return_given_up"),
+            keeps_volume=bool(value.get("keeps_volume", False)),
         )
 
 
@@ -111,6 +117,9 @@ class WorkspaceView:
     active_until: datetime | None = None
     busy: Busy | None = None
     restore_from: ChosenArchive | None = None
+    snapshot_as: WantedSnapshot | None = None
+    snapshots: Snapshots = ()
+    copy_of: CopySource | None = None
     queued_at: datetime | None = None
     deleted_at: datetime | None = None
     version: int = 1
@@ -212,6 +221,28 @@ class WorkspaceView:
     def return_waits_for_archive(self) -> bool:
         """Whether a return to an earlier archive waits for the present home to be archived."""
         return self.restore_from is not None and self.volume_is_trusted
+
+    @property
+    def archive_source_id(self) -> UUID | None:
+        """The workspace whose archive is the current one, where that is another: a copy before its own first one."""
+        if self.copy_of is None or self.copy_of.archive_key != self.archive_key:
+            return None
+        return self.copy_of.workspace_id
+
+    @property
+    def is_due_for_snapshot(self) -> bool:
+        """Whether the home is archived for a snapshot alone, and its volume stays.
+
+        Where it is to be archived anyway (desired PENDING, a return to an earlier archive), that archive is the
+        snapshot.
+        """
+        return (
+            self.snapshot_as is not None
+            and self.observed_status is ObservedStatus.STANDBY
+            and self.desired_state is not DesiredState.PENDING
+            and self.restore_from is None
+            and self.volume_is_trusted
+        )
 
     @property
     def archived_at(self) -> datetime | None:

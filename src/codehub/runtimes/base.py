@@ -129,6 +129,9 @@ class StorageJob:
     op_id: UUID
     archive_key: str | None = None  # restore: what to unpack; archive: what the volume was restored from
     archive_sha256: str | None = None  # its checksum as committed; None: of an older release
+    archive_source_id: UUID | None = (
+        None  # the workspace ``archive_key`` was made of, where it is another: a copy
+    )
     format_version: int = 1  # archive: the format to write
     image_ref: str = ""  # what will run on the home: a runtime may keep homes of images differently
 

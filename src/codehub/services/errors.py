@@ -56,6 +56,24 @@ class ArchiveNotRestorable(CodeHubError):
         super().__init__(f"Nothing was changed. {why}")
 
 
+class SnapshotRefused(CodeHubError):
+    """No snapshot can be made, or kept, now. Says why."""
+
+    code = "snapshot_refused"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was changed. {why}")
+
+
+class NotCopyable(CodeHubError):
+    """No copy can be opened of this. Says why."""
+
+    code = "not_copyable"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was created. {why}")
+
+
 class NothingToAdopt(CodeHubError):
     """There is nothing without a workspace under this id. Says why."""
 

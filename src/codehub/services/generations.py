@@ -44,8 +44,8 @@ async def restore(
     await store.lock_limits(session)
     record = await _locked(store, session, workspace_id, actor)
     view = record.view
-    bound = _bound(view, chosen)
-    await _check(store, session, view, bound, actor=actor)
+    chosen = bound(view, chosen)
+    await _check(store, session, view, chosen, actor=actor)
     cause = Cause(CauseCode.ASKED_TO_RETURN)
     wants_place = start or view.desired_state is DesiredState.RUNNING
     if wants_place and not holds_place(view):
@@ -55,7 +55,7 @@ async def restore(
         await store.set_actor(session, actor.label, cause.text)
     if view.error_info is not None and (view.in_error or view.archiving_given_up):
         await store.recover(session, view.id, home=at_choice(view))
-    await store.set_restore_from(session, view.id, bound)
+    await store.set_restore_from(session, view.id, chosen)
     if start and view.desired_state is not DesiredState.RUNNING:
         await store.set_desired(session, view.id, DesiredState.RUNNING, expected=view.desired_state)
     await store.append_audit(
@@ -63,7 +63,7 @@ async def restore(
         actor=actor.label,
         action="workspace.restore",
         subject=str(view.id),
-        detail={"archive_key": bound.archive_key, "start": start},
+        detail={"archive_key": chosen.archive_key, "start": start},
     )
     return await _reread(store, session, workspace_id)
 
@@ -78,6 +78,10 @@ async def cancel_restore(
     record = await _locked(store, session, workspace_id, actor)
     if record.view.restore_from is None:
         return record
+    if record.view.copy_of is not None and record.view.archive_key is None:
+        raise ArchiveNotRestorable(
+            "A new copy has no other home to stay with. Delete it, if you do not want it."
+        )
     await store.set_actor(session, actor.label, Cause(CauseCode.RETURN_CANCELLED).text)
     await store.set_restore_from(session, workspace_id, None)
     await store.append_audit(
@@ -90,10 +94,13 @@ async def cancel_restore(
     return await _reread(store, session, workspace_id)
 
 
-def _bound(view: WorkspaceView, chosen: ChosenArchive) -> ChosenArchive:
+def bound(view: WorkspaceView, chosen: ChosenArchive) -> ChosenArchive:
     """The choice with the checksum the row remembers. Raises if the store has another one in its place."""
     known = generations.find(view.home.generations, chosen.archive_key)
     sha256 = known.sha256 if known is not None else None
+    if sha256 is None:  # the row remembers the checksum of a snapshot for as long as it is kept
+        kept = (each.sha256 for each in view.snapshots if each.archive_key == chosen.archive_key)
+        sha256 = next(kept, None)
     if sha256 is None and chosen.archive_key == view.archive_key:
         sha256 = view.archive_sha256
     if sha256 is not None and chosen.sha256 is not None and sha256 != chosen.sha256:

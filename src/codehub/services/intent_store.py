@@ -10,7 +10,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from codehub.domain.busy import Busy
+from codehub.domain.copies import CopySource
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshots, WantedSnapshot
 from codehub.domain.start_queue import StartQueue
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
@@ -88,6 +90,12 @@ class IntentStore(Protocol):
     async def set_restore_from(
         self, session: Session, workspace_id: UUID, chosen: ChosenArchive | None
     ) -> bool: ...
+
+    async def set_snapshots(
+        self, session: Session, workspace_id: UUID, *, wanted: WantedSnapshot | None, made: Snapshots
+    ) -> bool: ...
+
+    async def set_copy_of(self, session: Session, workspace_id: UUID, source: CopySource) -> bool: ...
 
     async def set_queued(self, session: Session, workspace_id: UUID, *, queued: bool) -> bool: ...
 

@@ -5,7 +5,7 @@ Each function is defined, and its guarantees are documented, in the module it is
 """
 
 from codehub.store.accounts.audit import append as append_audit
-from codehub.store.cluster.orphans import forget, load_owners, orphans_among, replace_seen
+from codehub.store.cluster.orphans import copied_among, forget, load_owners, orphans_among, replace_seen
 from codehub.store.cluster.terms import (
     acquire_term,
     hold_term,
@@ -41,9 +41,11 @@ from codehub.store.workspaces.intents import (
     recover,
     set_awake_until,
     set_busy,
+    set_copy_of,
     set_desired,
     set_queued,
     set_restore_from,
+    set_snapshots,
     touch,
     update_details,
 )
@@ -79,6 +81,7 @@ __all__ = [
     "claim_all",
     "commit_archive_key",
     "complete_all",
+    "copied_among",
     "create",
     "fenced_session_on",
     "find",
@@ -116,11 +119,13 @@ __all__ = [
     "set_actor",
     "set_awake_until",
     "set_busy",
+    "set_copy_of",
     "set_desired",
     "set_error_without_operation",
     "set_invariant_error",
     "set_queued",
     "set_restore_from",
+    "set_snapshots",
     "stamp_coarse",
     "stamp_in_flight",
     "switch_archive",

@@ -167,6 +167,7 @@ class Actions:
             self._op_id(call),
             archive_key=key,
             archive_sha256=call.ws.archive_sha256,
+            archive_source_id=call.ws.archive_source_id,
             image_ref=call.ws.image_ref,
         )
         call.assert_leading()
@@ -175,6 +176,8 @@ class Actions:
 
     async def _archive(self, call: Call) -> Effect:
         await self._stop(call)
+        keeps_volume = call.ws.home.keeps_volume  # its archive is a snapshot: the volume is never deleted
+        assert not keeps_volume or call.ws.volume_is_trusted, "the claim and the commit leave it trusted"
         if not call.ws.volume_is_trusted:  # committed already, or never whole: the archive is the home
             return await self._delete_volume(call)
         job = StorageJob(
@@ -184,6 +187,7 @@ class Actions:
             # What the home came from: format 2 stores what differs from it. The GC keeps it, it is the current one.
             archive_key=call.ws.archive_key,
             archive_sha256=call.ws.archive_sha256,
+            archive_source_id=call.ws.archive_source_id,
             format_version=self._archive_format,
         )
         call.assert_leading()

@@ -183,7 +183,8 @@ class Worker:
                 return await self._write(ws, partial(self._in_transaction, write), Outcome.RESTORED)
             case Archived(archive_key=key, sizes=sizes, sha256=sha256):
                 now = self._clock.now()
-                kept = home.at_archive_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes, now=now)
+                at_commit = home.at_snapshot_commit if ws.home.keeps_volume else home.at_archive_commit
+                kept = at_commit(ws.home, archive_key=key, sha256=sha256, sizes=sizes, now=now)
                 write = partial(self._store.commit_archive_key, claim=claim, archive_key=key, home=kept)
                 return await self._write(ws, partial(self._in_transaction, write), Outcome.ARCHIVED)
             case _:
@@ -268,6 +269,7 @@ class Worker:
         claim = ClaimedOperation.of(ws)
         if retry_at is not None:
             given_up = ws.restore_from if ws.return_waits_for_archive else None
+            snapshot = ws.snapshot_as if ws.volume_is_trusted else None
             kept = home.at_archiving_given_up(
                 ws.home, retry_at=retry_at, return_given_up=error.message if given_up else None
             )
@@ -277,6 +279,7 @@ class Worker:
                 error=error,
                 home=kept,
                 return_given_up=given_up.archive_key if given_up else None,
+                snapshot_given_up=snapshot.id if snapshot else None,
             )
             return await self._write(
                 ws, partial(self._in_transaction, release, error.message), Outcome.RETRYING

@@ -139,6 +139,7 @@ class Jobs:
             "installation_id": self._names.installation_id,
             "archive_key": job.archive_key,
             "archive_sha256": job.archive_sha256,
+            "archive_source_id": str(job.archive_source_id) if job.archive_source_id else None,
             "format_version": job.format_version,
             "archive_url": self._settings.archive_url,
             "volume_path": VOLUME,

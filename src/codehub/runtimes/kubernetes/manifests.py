@@ -156,6 +156,7 @@ def job_secret(job: StorageJob, *, name: str, pod_uid: str, names: Names, jobs: 
         "installation_id": names.installation_id,
         "archive_key": job.archive_key,
         "archive_sha256": job.archive_sha256,
+        "archive_source_id": str(job.archive_source_id) if job.archive_source_id else None,
         "format_version": job.format_version,
         "archive_url": jobs.archive_url,
         "volume_path": f"{VOLUME}/{HOME_FOLDER}",

@@ -223,6 +223,7 @@ def _order(layout: Layout, settings: JobSettings, job: StorageJob) -> bytes:
         "installation_id": layout.installation_id,
         "archive_key": job.archive_key,
         "archive_sha256": job.archive_sha256,
+        "archive_source_id": str(job.archive_source_id) if job.archive_source_id else None,
         "format_version": job.format_version,
         "archive_url": settings.archive_url,
         "volume_path": str(layout.volume(job.workspace_id)),

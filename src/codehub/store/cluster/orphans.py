@@ -5,19 +5,32 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, false, func, type_coerce
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    Text,
+    any_,
+    bindparam,
+    delete,
+    exists,
+    false,
+    func,
+    or_,
+    type_coerce,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshots
 from codehub.domain.states import HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.records import FromJson, record
 from codehub.store.db.session import Session
-from codehub.store.db.statements import json_flag, rows_written, uuid_array
+from codehub.store.db.statements import json_flag, json_text, rows_written, uuid_array
 from codehub.store.schema.tables import ArchiveOrphan, Workspace
 from codehub.store.schema.tables import archive_orphans as o
-from codehub.store.workspaces.records import chosen_archive, home_context
+from codehub.store.workspaces.records import chosen_archive, home_context, made_snapshots
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class ArchiveOwner:
     deleted_at: datetime | None
     restore_from: ChosenArchive | None
     home: HomeContext
+    snapshots: Snapshots = ()
 
 
 _OWNER = record(
@@ -42,6 +56,7 @@ _OWNER = record(
     is_terminal=func.coalesce(json_flag(col(Workspace.error_info), "is_terminal"), false()),
     restore_from=type_coerce(col(Workspace.restore_from), FromJson(chosen_archive)),
     home=type_coerce(col(Workspace.home_ctx), FromJson(home_context)),
+    snapshots=type_coerce(col(Workspace.snapshots), FromJson(made_snapshots)),
 )
 
 
@@ -52,6 +67,22 @@ async def load_owners(session: Session, ids: Collection[UUID]) -> dict[UUID, Arc
     """
     statement = select(_OWNER).where(col(Workspace.id) == any_(uuid_array(ids)))
     return {owner.id: owner for owner in await session.exec(statement)}
+
+
+async def copied_among(session: Session, paths: Collection[str]) -> frozenset[str]:
+    """Which of these archives a copy of their workspace is restored from, or is about to be.
+
+    A copy is created in one transaction that found its archive not to be an orphan (``orphans_among``): the GC deletes
+    only what an earlier cycle recorded, and asks this before it deletes.
+    """
+    chosen = json_text(col(Workspace.restore_from), "archive_key")
+    statement = select(col(Workspace.archive_key), chosen).where(
+        col(Workspace.copy_of).is_not(None),
+        col(Workspace.deleted_at).is_(None),
+        or_(col(Workspace.archive_key) == any_(_texts(paths)), chosen == any_(_texts(paths))),
+    )
+    named = {key for row in await session.exec(statement) for key in row if key is not None}
+    return frozenset(named.intersection(paths))
 
 
 async def replace_seen(session: Session, paths: Collection[str]) -> Mapping[str, datetime]:

@@ -20,6 +20,7 @@ times are added in UTC.
 MARKED = "coalesce((home_ctx ->> 'volume') = 'true', false)"
 TRUSTED = "(archive_key IS NULL OR (home_ctx ->> 'restore_marker') IS NOT DISTINCT FROM archive_key)"
 CHOSEN = "restore_from IS NOT NULL"
+SNAPSHOT_WANTED = "snapshot_as IS NOT NULL"
 TERMINAL = "coalesce((error_info ->> 'is_terminal') = 'true', false)"
 
 DUE_LANE = f"""
@@ -35,7 +36,7 @@ CASE
   WHEN observed_status = 'STANDBY' THEN CASE
     WHEN NOT {TRUSTED} THEN CASE WHEN {CHOSEN} THEN 'control' ELSE 'storage' END
     WHEN NOT {MARKED} THEN 'control'
-    WHEN {CHOSEN} THEN 'storage'
+    WHEN {CHOSEN} OR {SNAPSHOT_WANTED} THEN 'storage'
     WHEN desired_state = 'RUNNING' THEN 'control'
     WHEN desired_state = 'PENDING' THEN 'storage' END
   WHEN observed_status = 'RUNNING' AND ({CHOSEN} OR desired_state <> 'RUNNING' OR {TRUSTED} AND NOT {MARKED})

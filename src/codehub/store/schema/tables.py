@@ -98,6 +98,9 @@ class Workspace(SQLModel, table=True):
     active_until: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     busy: Json | None = _of(Writer.API, jsonb, nullable=True)
     restore_from: Json | None = _of(Writer.API, jsonb, nullable=True)
+    snapshot_as: Json | None = _of(Writer.API, jsonb, nullable=True)
+    snapshots: list[Json] | None = _of(Writer.API, jsonb, nullable=True)
+    copy_of: Json | None = _of(Writer.API, jsonb, nullable=True)
     queued_at: datetime | None = _of(Writer.API, timestamptz, nullable=True)
     deleted_at: datetime | None = _of(Writer.API, timestamptz, nullable=True)
 
@@ -151,6 +154,7 @@ class Workspace(SQLModel, table=True):
             postgresql_where=text("observed_status <> 'DELETED'"),
         ),
         Index("workspaces_list_by_status", "status", "id"),
+        Index("workspaces_copies", "id", postgresql_where=text("copy_of IS NOT NULL")),
         Index(
             "workspaces_due",
             "due_lane",

@@ -71,6 +71,7 @@ _PLANNED = param_rows(
     archive_key=Text(),
     deleted_at=DateTime(timezone=True),
     restore_from=Text(),
+    snapshot_as=Text(),
     has_error=Boolean(),
     home=jsonb,
 )
@@ -87,6 +88,7 @@ _CLAIM = (
         col(Workspace.archive_key).is_not_distinct_from(_PLANNED.c.archive_key),
         col(Workspace.deleted_at).is_not_distinct_from(_PLANNED.c.deleted_at),
         json_text(col(Workspace.restore_from), "archive_key").is_not_distinct_from(_PLANNED.c.restore_from),
+        json_text(col(Workspace.snapshot_as), "id").is_not_distinct_from(_PLANNED.c.snapshot_as),
         col(Workspace.error_info).is_not(None) == _PLANNED.c.has_error,
     )
     .values(
@@ -150,6 +152,7 @@ async def claim_all(session: Session, steps: Sequence[Step]) -> dict[UUID, Works
         archive_key=[ws.archive_key for ws in views],
         deleted_at=[ws.deleted_at for ws in views],
         restore_from=[ws.restore_from.archive_key if ws.restore_from else None for ws in views],
+        snapshot_as=[str(ws.snapshot_as.id) if ws.snapshot_as else None for ws in views],
         has_error=[ws.error_info is not None for ws in views],
         home=[step.home.as_json() for step in steps],
     )

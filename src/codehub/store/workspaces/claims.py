@@ -26,7 +26,14 @@ from codehub.store.db.session import Session
 from codehub.store.db.statements import clock, rows_written
 from codehub.store.schema.tables import Workspace
 from codehub.store.schema.tables import workspaces as w
-from codehub.store.workspaces.intents import RETURNED, giving_up_return, is_chosen
+from codehub.store.workspaces.intents import (
+    RETURNED,
+    giving_up_return,
+    giving_up_snapshot,
+    is_chosen,
+    is_wanted,
+    taking_snapshot,
+)
 
 
 @dataclass(frozen=True)
@@ -106,12 +113,13 @@ async def release(
     *,
     home: HomeContext,
     return_given_up: str | None = None,
+    snapshot_given_up: UUID | None = None,
 ) -> bool:
     """End an archiving that is retried later (``domain/policy.Release``). Fenced.
 
     Called after its storage job is confirmed gone. The error is not terminal: the current desired state is
     planned at once. op_id stays, as in ``go_terminal``. ``return_given_up``: the chosen archive that this archiving
-    was for; returning to it is given up in the same statement.
+    was for; returning to it is given up in the same statement. ``snapshot_given_up``: likewise, the snapshot.
     """
     return await _write(
         session,
@@ -122,6 +130,7 @@ async def release(
         last_retry_at=None,
         home_ctx=home.as_json(),
         **(giving_up_return(return_given_up) if return_given_up is not None else {}),
+        **(giving_up_snapshot(snapshot_given_up) if snapshot_given_up is not None else {}),
     )
 
 
@@ -132,9 +141,19 @@ async def commit_archive_key(
 
     From this commit on the volume may be deleted. ``home`` (``domain/home.at_archive_commit``) makes the
     volume untrusted in the same statement: a process that dies while deleting it leaves a volume that is
-    never started on or archived again.
+    never started on or archived again. A snapshot that is wanted is met by it, in the same statement.
+
+    With ``home.keeps_volume`` (``at_snapshot_commit``) the volume stays the home, and the action has ended.
     """
-    return await _write(session, claim, archive_key=archive_key, home_ctx=home.as_json())
+    ended = {"op_acted_at": clock()} if home.keeps_volume else {}
+    return await _write(
+        session,
+        claim,
+        archive_key=archive_key,
+        home_ctx=home.as_json(),
+        **taking_snapshot(archive_key, home),
+        **ended,
+    )
 
 
 async def mark_restored(session: Session, claim: ClaimedOperation, *, home: HomeContext) -> bool:
@@ -240,6 +259,7 @@ def _as_planned(workspace: WorkspaceView) -> ColumnElement[bool]:
         col(Workspace.archive_key).is_not_distinct_from(workspace.archive_key),
         col(Workspace.deleted_at).is_not_distinct_from(workspace.deleted_at),
         is_chosen(workspace.restore_from.archive_key if workspace.restore_from else None),
+        is_wanted(workspace.snapshot_as.id if workspace.snapshot_as else None),
         col(Workspace.error_info).is_(None)
         if workspace.error_info is None
         else col(Workspace.error_info).is_not(None),

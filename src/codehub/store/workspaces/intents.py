@@ -9,20 +9,35 @@ from datetime import datetime
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import ARRAY, ColumnElement, Uuid, any_, bindparam, case, func, null, or_, text, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Uuid,
+    any_,
+    bindparam,
+    case,
+    func,
+    literal,
+    null,
+    or_,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlmodel import col
 
 from codehub.domain.busy import Busy
+from codehub.domain.copies import CopySource
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshots, WantedSnapshot
 from codehub.domain.states import DesiredState
 from codehub.domain.workspace import HomeContext
 from codehub.store.db.row_locks import lock_in_order
 from codehub.store.db.session import Session
 from codehub.store.db.statements import clock, json_text, rows_written, uuid_array
 from codehub.store.errors import NameTaken
-from codehub.store.schema.tables import NOT_GONE, Workspace, desired_state_type
+from codehub.store.schema.tables import NOT_GONE, Workspace, desired_state_type, jsonb
 from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces.records import RECORD, WorkspaceRecord
 
@@ -63,6 +78,40 @@ def is_chosen(archive_key: str | None) -> ColumnElement[bool]:
 def giving_up_return(archive_key: str) -> dict[str, object]:
     """Values for a write that gives the return to this archive up; another intent, made meanwhile, stays."""
     return {"restore_from": case((is_chosen(archive_key), null()), else_=col(Workspace.restore_from))}
+
+
+_WANTED_ID = json_text(col(Workspace.snapshot_as), "id")
+
+
+def is_wanted(snapshot_id: UUID | None) -> ColumnElement[bool]:
+    """Whether exactly this snapshot (or none) is wanted."""
+    return _WANTED_ID.is_not_distinct_from(str(snapshot_id) if snapshot_id is not None else None)
+
+
+def giving_up_snapshot(snapshot_id: UUID) -> dict[str, object]:
+    """Values for a write that gives this snapshot up; another one, asked for meanwhile, stays."""
+    return {"snapshot_as": case((is_wanted(snapshot_id), null()), else_=col(Workspace.snapshot_as))}
+
+
+def taking_snapshot(archive_key: str, home: HomeContext) -> dict[str, object]:
+    """Values for the commit of an archive: it is the snapshot that is wanted, if one is.
+
+    In SQL, of the row as it is now: a name that was given meanwhile counts, and a list that services changed is
+    appended to.
+    """
+    made = {
+        "archive_key": archive_key,
+        "sha256": home.archive_sha256,
+        "created_at": home.archived_at.isoformat() if home.archived_at else None,
+        "sizes": dict(home.sizes),
+    }
+    wanted = col(Workspace.snapshot_as)
+    taken = func.jsonb_build_array(wanted.op("||")(literal(made, jsonb)))
+    known = func.coalesce(col(Workspace.snapshots), literal([], jsonb))
+    return {
+        "snapshots": case((wanted.is_(None), col(Workspace.snapshots)), else_=known.op("||")(taken)),
+        "snapshot_as": null(),
+    }
 
 
 def _desired_state_update(*, expecting: bool, touching: bool) -> ReturningUpdate[WorkspaceRecord]:
@@ -192,6 +241,34 @@ async def set_restore_from(session: Session, workspace_id: UUID, chosen: ChosenA
         .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
         .values(restore_from=chosen.as_json() if chosen is not None else None)
         .values(USED_NOW)
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def set_snapshots(
+    session: Session, workspace_id: UUID, *, wanted: WantedSnapshot | None, made: Snapshots
+) -> bool:
+    """Write the snapshot that is wanted and those that are kept. False: no such workspace.
+
+    The caller has read both under the row's lock: the commit of an archive, which appends to them, waits for it.
+    """
+    statement = (
+        update(w)
+        .where(col(Workspace.id) == workspace_id, col(Workspace.deleted_at).is_(None))
+        .values(
+            snapshot_as=wanted.as_json() if wanted is not None else None,
+            snapshots=[each.as_json() for each in made] or None,
+        )
+    )
+    return await rows_written(session, statement) == 1
+
+
+async def set_copy_of(session: Session, workspace_id: UUID, source: CopySource) -> bool:
+    """Write what a new copy begins with. False: no such workspace, or it is a copy already."""
+    statement = (
+        update(w)
+        .where(col(Workspace.id) == workspace_id, col(Workspace.copy_of).is_(None))
+        .values(copy_of=source.as_json())
     )
     return await rows_written(session, statement) == 1
 

@@ -12,8 +12,10 @@ from sqlalchemy import type_coerce
 from sqlmodel import col
 
 from codehub.domain.busy import Busy
+from codehub.domain.copies import CopySource
 from codehub.domain.errors import ErrorInfo
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshot, Snapshots, WantedSnapshot
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store.db.records import FromJson, record
 from codehub.store.schema.tables import Workspace
@@ -50,6 +52,18 @@ def chosen_archive(value: Mapping[str, object] | None) -> ChosenArchive | None:
     return ChosenArchive.from_json(value) if value is not None else None
 
 
+def _wanted_snapshot(value: Mapping[str, object] | None) -> WantedSnapshot | None:
+    return WantedSnapshot.from_json(value) if value is not None else None
+
+
+def made_snapshots(value: object) -> Snapshots:
+    return tuple(Snapshot.from_json(each) for each in value) if isinstance(value, list) else ()
+
+
+def _copy_source(value: Mapping[str, object] | None) -> CopySource | None:
+    return CopySource.from_json(value) if value is not None else None
+
+
 VIEW = record(
     WorkspaceView,
     Workspace,
@@ -57,5 +71,8 @@ VIEW = record(
     error_info=type_coerce(col(Workspace.error_info), FromJson(_error)),
     home=type_coerce(col(Workspace.home_ctx), FromJson(home_context)),
     restore_from=type_coerce(col(Workspace.restore_from), FromJson(chosen_archive)),
+    snapshot_as=type_coerce(col(Workspace.snapshot_as), FromJson(_wanted_snapshot)),
+    snapshots=type_coerce(col(Workspace.snapshots), FromJson(made_snapshots)),
+    copy_of=type_coerce(col(Workspace.copy_of), FromJson(_copy_source)),
 )
 RECORD = record(WorkspaceRecord, Workspace, view=VIEW)
