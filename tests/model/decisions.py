@@ -14,6 +14,7 @@ from codehub.domain.errors import EffectError, ErrorInfo, FailureCode, Reason
 from codehub.domain.generations import ChosenArchive
 from codehub.domain.plan import Attempt, Decision, Halt, Mark, SwitchArchive, plan
 from codehub.domain.policy import Consequence, ErrorPolicy, after_failure
+from codehub.domain.snapshots import WantedSnapshot
 from codehub.domain.states import HealthStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from tests.model.rules import Rules
@@ -54,8 +55,10 @@ def view(row: Row, rules: Rules) -> WorkspaceView:
             restore_marker=row.marker if rules.trust else row.archive_key,
             volume=row.mark and rules.volume_mark,
             archive_retry_at=MUCH_LATER if row.given_up else None,
+            keeps_volume=row.keeps,
         ),
         restore_from=ChosenArchive(row.restore_from, CLAIMED_AT) if row.restore_from else None,
+        snapshot_as=WantedSnapshot(_ID, "kept", CLAIMED_AT) if row.snapshot else None,
         deleted_at=CLAIMED_AT if row.deleted else None,
     )
 
@@ -97,6 +100,7 @@ def claimed(row: Row, operation: Operation, rules: Rules) -> Row:
         error_count=0,
         marker=kept.restore_marker if rules.clear_marker else row.marker,
         mark=kept.volume,
+        keeps=kept.keeps_volume,
     )
 
 
@@ -112,6 +116,7 @@ def completed(row: Row, seen: Row, rules: Rules) -> Row:
         error=None,
         marker=kept.restore_marker if rules.trust else seen.marker,
         mark=kept.volume,
+        keeps=kept.keeps_volume,
     )
 
 
@@ -146,9 +151,16 @@ def restored(row: Row, seen: Row) -> Row:
     return row._replace(marker=kept.restore_marker, mark=kept.volume, acted=True, fresh=False)
 
 
-def archive_committed(row: Row, seen: Row, key: str) -> Row:
-    kept = home.at_archive_commit(_home(seen), archive_key=key, sha256=key, sizes={})
-    return row._replace(archive_key=key, marker=kept.restore_marker, mark=kept.volume)
+def archive_committed(row: Row, seen: Row, key: str, rules: Rules) -> Row:
+    at_commit = home.at_snapshot_commit if seen.keeps else home.at_archive_commit
+    kept = at_commit(_home(seen), archive_key=key, sha256=key, sizes={})
+    committed = row._replace(
+        archive_key=key,
+        marker=kept.restore_marker,
+        mark=kept.volume,
+        snapshot=row.snapshot and not rules.snapshot_once,
+    )
+    return committed._replace(acted=True, fresh=False) if seen.keeps else committed
 
 
 def failed_once(row: Row, seen: Row, rules: Rules, error: ErrorInfo) -> Row:

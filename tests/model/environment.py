@@ -84,6 +84,14 @@ def person(state: State, intents: tuple[str, ...], rules: Rules) -> Iterator[Ste
             )
         if row.restore_from is not None:
             yield "person stays", state._replace(row=row._replace(restore_from=None), budget=spent)
+    if budget.snapshots and row.error is None and row.desired is not DesiredState.RUNNING:
+        spent = budget._replace(snapshots=budget.snapshots - 1)
+        if not row.snapshot and (
+            row.mark or row.archive_key is None
+        ):  # else the archive that is there is named
+            yield "person wants a snapshot", state._replace(row=row._replace(snapshot=True), budget=spent)
+        elif row.snapshot:
+            yield "person wants none", state._replace(row=row._replace(snapshot=False), budget=spent)
     if budget.returns and _home_is_out_of_reach(state):
         yield "person returns to the archive", return_to_archive(state, rules)
 

@@ -67,4 +67,5 @@ def target_is_shown(state: State) -> bool:
         deleted=row.deleted,
         terminal_error=False,
     ).observed_status
-    return seen in (TARGET[row.operation], ObservedStatus.DELETED)
+    target = ObservedStatus.STANDBY if row.keeps else TARGET[row.operation]
+    return seen in (target, ObservedStatus.DELETED)

@@ -135,7 +135,8 @@ def _act(state: State, leader: Leader, seen: Row, rules: Rules) -> Iterator[tupl
         yield name, _acted(state, decisions.restored(state.row, seen)), idle
     else:
         assert leader.key is not None
-        after = _written(state, decisions.archive_committed(state.row, seen, leader.key))
+        committed = decisions.archive_committed(state.row, seen, leader.key, rules)
+        after = _acted(state, committed) if committed.acted else _written(state, committed)
         last = leader.step + 1 == len(program(seen, rules))
         yield name, after, idle if last else forward
 
@@ -232,6 +233,9 @@ def _end(state: State, leader: Leader, seen: Row, rules: Rules) -> Iterator[tupl
     row = state.row._replace(operation=Operation.NONE, error=leader.failure, acted=False, fresh=False)
     if leader.failure == GIVEN_UP and decisions.view(seen, rules).volume_is_trusted:
         row = row._replace(restore_from=None if row.restore_from == seen.restore_from else row.restore_from)
+        row = row._replace(snapshot=row.snapshot and not seen.snapshot)
+    if leader.failure == GIVEN_UP:
+        row = row._replace(keeps=False)
     yield "goes terminal", _written(state, row), idle
 
 

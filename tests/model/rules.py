@@ -60,5 +60,8 @@ class Rules:
     archive_before_return: bool = True
     """A person returns to an earlier archive only once the present home is archived, or where there is none."""
 
+    snapshot_once: bool = True
+    """The commit of an archive meets the wish for a snapshot in the same statement."""
+
     return_once: bool = True
     """Switching to the chosen archive clears the wish in the same statement."""

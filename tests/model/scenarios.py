@@ -97,6 +97,28 @@ ALL = [
         Budget(intents=1, unmounts=1, recoveries=2, choices=1),
         ("start", "archive"),
     ),
+    _scenario("takes snapshots", RESTORED, Budget(intents=2, edits=1, snapshots=2)),
+    _scenario(
+        "takes a snapshot of a first home", FIRST_HOME, Budget(intents=1, edits=1, snapshots=1, takeovers=1)
+    ),
+    _scenario(
+        "takes snapshots while everything fails",
+        RESTORED,
+        Budget(intents=1, failures=1, timeouts=1, recoveries=1, snapshots=1),
+        ("start", "archive"),
+    ),
+    _scenario(
+        "takes a snapshot and returns",
+        RESTORED,
+        Budget(snapshots=1, choices=1, takeovers=1),
+        ("start",),
+    ),
+    _scenario(
+        "takes a snapshot without a disk",
+        FIRST_HOME,
+        Budget(intents=1, unmounts=1, recoveries=2, snapshots=1),
+        ("start", "archive"),
+    ),
     _scenario(
         "deleted at any moment",
         ARCHIVED,

@@ -33,6 +33,8 @@ class Row(NamedTuple):
     marker: str | None = None
     mark: bool = True
     restore_from: str | None = None  # the archive its person chose to return to
+    snapshot: bool = False  # its person wants one
+    keeps: bool = False  # the archiving in flight is for a snapshot: the volume stays
 
     @property
     def terminal(self) -> bool:
@@ -90,6 +92,7 @@ class Budget(NamedTuple):
     recoveries: int = 0
     returns: int = 0
     choices: int = 0
+    snapshots: int = 0
     takeovers: int = 0
     failures: int = 0
     timeouts: int = 0

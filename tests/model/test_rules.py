@@ -35,10 +35,11 @@ HARM = {  # rule: the scenario, the harm
     "look_after_recovery": ("disk away from a restored home", LOST),
     "untrust_what_is_given_up": ("home given up for its archive", LOST),
     "archive_before_return": ("returns to an archive", LEFT_UNARCHIVED),
+    "snapshot_once": ("takes snapshots", "never settles"),
     "return_once": ("returns to an archive", "never settles"),
     "restart_untrusted": ("disk away while archiving", WRONG_HOME),
 }
-LIVENESS_ONLY = {"stop_first", "deleted_at_rest", "return_once"}
+LIVENESS_ONLY = {"stop_first", "deleted_at_rest", "return_once", "snapshot_once"}
 """Their absence loses nothing and ends nowhere: the search has to ask whether it settles."""
 
 

@@ -254,6 +254,8 @@ class SimulatedEnvironment:
             op_seq=0,
             home=HomeContext(),
             restore_from=None,
+            snapshot_as=None,
+            snapshots=(),
         )
         self.database.overwrite(WORKSPACES, workspace_id, old)
         self.database.notify(notice(row, old))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from codehub.archives.keys import ArchivePath, parse_archive_key
-from codehub.domain.completion import TARGET
+from codehub.domain.completion import target_of
 from codehub.domain.errors import Reason
 from codehub.domain.generations import ChosenArchive
 from codehub.domain.limits import holds_place
@@ -28,6 +28,7 @@ from tests.simulation.runtime import generation
 
 if TYPE_CHECKING:
     from tests.simulation.environment import SimulatedEnvironment
+    from tests.simulation.stores import StoredObject
 
 PER_USER, IN_ALL = 2, 3
 GC_DELAY = timedelta(seconds=30)
@@ -185,15 +186,30 @@ class Guard:
 
     def _is_needed(self, ws: WorkspaceView, key: str) -> bool:
         """An error protects too, but comes and goes: it does not begin the delay anew."""
+        if self._is_copied(key):
+            return True
         if ws.deleted_at is not None:
             return False
         path = parse_archive_key(key)
         assert path is not None
+        named = {each.archive_key for each in ws.snapshots}
+        if key in named:
+            return True
         committed = self._environment.archives.committed(ws.id)
-        last = max(committed, key=lambda each: (committed[each].committed_at, each), default=None)
+        unnamed = [each for each in committed if each not in named]
+        last = max(unnamed, key=lambda each: (committed[each].committed_at, each), default=None)
         chosen = ws.restore_from.archive_key if ws.restore_from is not None else None
         return (
             key in (ws.archive_key, last, chosen) or path.op_id == ws.op_id or key in self.left.get(ws.id, ())
+        )
+
+    def _is_copied(self, key: str) -> bool:
+        """Whether a copy begins with it and has no archive of its own yet, whatever became of its source."""
+        return any(
+            row.view.copy_of is not None
+            and row.view.deleted_at is None
+            and key in (row.view.archive_key, row.view.restore_from and row.view.restore_from.archive_key)
+            for row in self._environment.rows()
         )
 
     # Told by the database
@@ -239,7 +255,7 @@ class Guard:
     def _judge_patience(self, old: WorkspaceView) -> None:
         """What was given up is tried again when it was promised, unless a person asks."""
         promised = _next_try_at(old)
-        if old.restore_from is not None:  # a person asks: they want to return to an earlier archive
+        if old.restore_from is not None or old.snapshot_as is not None:  # a person asks
             return
         if promised is not None and self._environment.database.now() < promised:
             self._environment.violate(
@@ -290,12 +306,12 @@ class Guard:
         """A person was told that the volume vanished and goes on without it: the archive is the home."""
         if self._environment.engine.place(ws.id).volume is None:
             self._environment.engine.hidden.pop(ws.id, None)
-            archive = self._environment.archives.committed(ws.id).get(ws.archive_key or "")
+            archive = self._archives_of(ws).get(ws.archive_key or "")
             self.newest[ws.id] = (generation(archive.files) or 0) if archive is not None else 0
 
     @staticmethod
     def _target(ws: WorkspaceView) -> set[ObservedStatus]:
-        target = TARGET[ws.operation]
+        target = target_of(ws)
         gone = target is ObservedStatus.DELETED or ws.deleted_at is not None
         return {target, ObservedStatus.PENDING} if gone else {target}
 
@@ -325,8 +341,11 @@ class Guard:
             self._judge_limits(old, row)
             if old is not None:
                 self._judge_archive(old.view, row.view)
+                self._judge_snapshot(old.view, row.view)
             self._judge_content(row.view)
             self.archives_changed(key)
+            if row.view.copy_of is not None:
+                self.archives_changed(row.view.copy_of.workspace_id)
             if old is None or old.view.version != row.view.version:
                 self._environment.database.notify(rows.notice(old, row))
                 self._environment.say(_told(old, row))
@@ -338,7 +357,7 @@ class Guard:
             if old.archive_key != new.archive_key:  # a new archive: one generation is kept
                 self.left.pop(new.id, None)
             return
-        committed = self._environment.archives.committed(new.id)
+        committed = self._archives_of(new)
         newest = self.newest[new.id]
         if old.restore_from is None or new.archive_key != old.restore_from.archive_key:
             self._environment.violate(f"10: {new.id} was switched to an archive that nobody chose")
@@ -355,6 +374,28 @@ class Guard:
         self.left.get(new.id, set()).discard(new.archive_key or "")
         self.rolled_back.discard(new.id)
         self.newest[new.id] = generation(chosen.files) or 0
+
+    def _archives_of(self, ws: WorkspaceView) -> "dict[str, StoredObject]":
+        """Its archives, and of a copy those of its source."""
+        own = self._environment.archives.committed(ws.id)
+        return (
+            own if ws.copy_of is None else self._environment.archives.committed(ws.copy_of.workspace_id) | own
+        )
+
+    def _judge_snapshot(self, old: WorkspaceView, new: WorkspaceView) -> None:
+        """A snapshot is the home as its person last left it, and its archive is there."""
+        known = {each.id for each in old.snapshots}
+        for each in new.snapshots:
+            stored = self._archives_of(new).get(each.archive_key)
+            if stored is None:
+                self._environment.violate(f"11: the archive of a snapshot of {new.id} is gone")
+            elif (
+                each.id not in known
+                and old.snapshot_as is not None
+                and old.operation is Operation.ARCHIVING
+                and generation(stored.files) != self.newest[new.id]
+            ):
+                self._environment.violate(f"11: a snapshot of {new.id} is not its home")
 
     def _judge_limits(self, old: Row | None, row: Row) -> None:
         """Invariant 6: whoever is given a place finds one. (One that fails to stop may take its own back.)"""
@@ -376,7 +417,7 @@ class Guard:
         engine = self._environment.engine
         if newest in (generation(engine.place(ws.id).volume), generation(engine.hidden.get(ws.id))):
             return
-        committed = self._environment.archives.committed(ws.id)
+        committed = self._archives_of(ws)
         if ws.id in self.rolled_back:
             if not any(generation(each.files) == newest for each in committed.values()):
                 self._environment.violate(f"2: the only copy of {ws.id} is gone")

@@ -14,7 +14,7 @@ from codehub.domain.generations import ChosenArchive
 from codehub.domain.limits import RunningLimits, holds_place
 from codehub.domain.states import ContainerState, DesiredState
 from codehub.domain.workspace import WorkspaceView
-from codehub.services import generations, workspaces
+from codehub.services import copies, generations, snapshots, workspaces
 from codehub.services.actors import Actor
 from codehub.services.errors import LimitReached
 from codehub.services.workspaces import WorkspaceValues
@@ -44,6 +44,9 @@ class People:
         self._queue_random = seeded(environment.seed, 9)
         self._owners = [UUID(int=self._random.getrandbits(128), version=4) for _ in range(2)]
         self._names = 0
+        # Of every third seed: the others stay as they were without snapshots and copies.
+        self._keeps_copies = environment.seed % 3 == 2
+        self._copy_random = seeded(environment.seed, 13)
 
     async def live(self, seconds: float) -> None:
         """Until the time is over: something every few seconds, sometimes several things at once."""
@@ -57,6 +60,8 @@ class People:
             else:
                 rare = self._random.random() < 0.3
                 await self.act(self._random.choice(RARE_VERBS if rare else VERBS))
+            if self._keeps_copies and self._copy_random.random() < 0.3:
+                await self.keep_or_copy()
 
     async def act(self, verb: str) -> None:
         rows = [row.view for row in self._environment.rows() if row.view.deleted_at is None]
@@ -150,6 +155,48 @@ class People:
             lambda s: generations.restore(
                 s, ws.id, chosen, start=start, actor=ADMIN, limits=LIMITS, store=STORE
             ),
+        )
+
+    async def keep_or_copy(self) -> None:
+        """Take a snapshot, delete one, or open a copy of any archive there is, then perhaps delete its source."""
+        rows = [row.view for row in self._environment.rows() if row.view.deleted_at is None]
+        if not rows:
+            return
+        ws = self._copy_random.choice(rows)
+        what = self._copy_random.choice(("snapshot", "snapshot", "copy", "copy", "forget"))
+        if what == "snapshot":
+            await self.snapshot(ws)
+        elif what == "forget":
+            for each in ws.snapshots[:1]:
+                await self.forget_snapshot(ws, each.id)
+        elif len(self._environment.rows()) < 7:
+            stored = sorted(self._environment.archives.committed(ws.id))
+            if stored:
+                await self.copy(ws, self._copy_random.choice(stored), start=self._copy_random.random() < 0.5)
+                if self._copy_random.random() < 0.3:
+                    await self.intent(ws.id, "delete")
+
+    async def snapshot(self, ws: WorkspaceView) -> Exception | None:
+        return await self._ask(
+            f"snapshot {ws.id}", lambda s: snapshots.take(s, ws.id, "kept", actor=ADMIN, store=STORE)
+        )
+
+    async def forget_snapshot(self, ws: WorkspaceView, snapshot_id: UUID) -> Exception | None:
+        return await self._ask(
+            f"delete a snapshot of {ws.id}",
+            lambda s: snapshots.delete(s, ws.id, snapshot_id, actor=ADMIN, store=STORE),
+        )
+
+    async def copy(self, ws: WorkspaceView, key: str, *, start: bool = False) -> Exception | None:
+        self._names += 1
+        new = WorkspaceValues(
+            name=f"copy-{self._names}", image_ref="image", start=start, archive_ttl_seconds=20
+        )
+        stored = self._environment.archives.committed(ws.id)[key]
+        chosen = ChosenArchive(key, stored.stored_at, checksum(ws.id, key))
+        return await self._ask(
+            f"copy {key}",
+            lambda s: copies.copy(s, ws.id, chosen, new, actor=ADMIN, limits=LIMITS, store=STORE),
         )
 
     async def recover(self, ws: WorkspaceView) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from codehub.domain.busy import Busy
-from codehub.domain.errors import ErrorInfo
 from codehub.domain.copies import CopySource
+from codehub.domain.errors import ErrorInfo
 from codehub.domain.generations import ChosenArchive
 from codehub.domain.snapshots import Snapshots, WantedSnapshot
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation

@@ -256,7 +256,7 @@ async def _restore(
     stored = environment.archives.objects.get(job.archive_key)
     if stored is None or stored.committed_at is None:
         raise EffectError(FailureCode.ARCHIVE_NOT_FOUND, "no such archive", archive_key=job.archive_key)
-    if job.archive_sha256 != checksum(job.workspace_id, job.archive_key):
+    if job.archive_sha256 != checksum(job.archive_source_id or job.workspace_id, job.archive_key):
         raise EffectError(FailureCode.ARCHIVE_MISMATCH, "not ours", archive_key=job.archive_key)
     await step(1)
     if place.volume is None:

@@ -18,8 +18,10 @@ import pytest
 from sqlalchemy import select
 
 from codehub.domain.busy import Busy, BusySign, BusyWith
+from codehub.domain.copies import CopySource
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import Snapshot, WantedSnapshot
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext, WorkspaceView
 from codehub.store import control
@@ -46,6 +48,8 @@ JOB = BusySign(BusyWith.JOB, "make")
 
 
 CHOSEN = ChosenArchive("key-2", datetime(2030, 1, 1, tzinfo=UTC), "sum", {"bytes": 1})
+WANTED = WantedSnapshot(UUID(int=71), "kept", CHOSEN.created_at)
+TAKEN = Snapshot(UUID(int=72), "older", "key-3", CHOSEN.created_at, sha256="sum", sizes={"bytes": 1})
 
 
 @dataclass
@@ -92,7 +96,11 @@ async def one_call(side: Side, dice: random.Random) -> Any:
         side.old_views[each] = view
     planned = side.old_views.get(each, view) if dice.random() < 0.2 else view
     claim = _claim(side, view, stale=dice.random() < 0.2)
-    home = HomeContext(volume=dice.random() < 0.5, restore_marker=dice.choice((None, "key-1", "key-2")))
+    home = HomeContext(
+        volume=dice.random() < 0.5,
+        restore_marker=dice.choice((None, "key-1", "key-2")),
+        keeps_volume=dice.random() < 0.3,
+    )
     error = an_error(now, terminal=dice.random() < 0.3)
     seen_at = dice.choice(side.times[-3:])
     status = dice.choice(list(ObservedStatus))
@@ -127,6 +135,11 @@ async def one_call(side: Side, dice: random.Random) -> Any:
             "set_restore_from", each, dice.choice((None, ChosenArchive("key-1", now), CHOSEN))
         ),
         "switch_archive": lambda: side.call("switch_archive", planned, archive_key="key-2", home=home),
+        "set_snapshots": lambda: side.call(
+            "set_snapshots", each, wanted=dice.choice((None, WANTED)), made=dice.choice(((), (TAKEN,)))
+        ),
+        "set_copy_of": lambda: side.call("set_copy_of", each, CopySource(OWNER, "key-2")),
+        "copied_among": lambda: side.call("copied_among", ["key-1", "key-2", "key-3"]),
         "orphans_among": lambda: side.call("orphans_among", ["a", "d"]),
         "recover": lambda: side.call("recover", each, home=home),
         "find": lambda: side.call("find", each),
@@ -161,7 +174,12 @@ async def one_call(side: Side, dice: random.Random) -> Any:
             ),
             "record_failure": lambda: side.call("record_failure", claim, error, home=home),
             "release": lambda: side.call(
-                "release", claim, error, home=home, return_given_up=dice.choice((None, "key-1"))
+                "release",
+                claim,
+                error,
+                home=home,
+                return_given_up=dice.choice((None, "key-1")),
+                snapshot_given_up=dice.choice((None, WANTED.id)),
             ),
             "go_terminal": lambda: side.call("go_terminal", claim, error),
             "commit_archive_key": lambda: side.call("commit_archive_key", claim, "key-1", home=home),

@@ -40,6 +40,8 @@ async def take(
     _check_room(view, new=view.snapshot_as is None)
     now = await store.now(session)
     if _archive_is_home(view):
+        if view.archive_source_id is not None:  # it is not this workspace's to keep
+            raise SnapshotRefused("It is a copy that was not used yet: its archive is that of its source.")
         snapshot_id = view.snapshot_as.id if view.snapshot_as is not None else uuid7()
         assert view.archive_key is not None
         kept = Snapshot(

@@ -12,6 +12,7 @@ from uuid import UUID
 from codehub.domain.busy import Busy, BusySign, BusyWith
 from codehub.domain.errors import ErrorInfo, Reason
 from codehub.domain.generations import ChosenArchive
+from codehub.domain.snapshots import WantedSnapshot
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.workspace import HomeContext
 from codehub.store.workspaces.bulk_claims import Completion
@@ -23,6 +24,7 @@ from tests.integration.store.interleaving import LOCK, OWNER, Party, Script, Sid
 AT_REST, IN_FLIGHT, NEW_A, NEW_B = (UUID(int=number, version=4) for number in (1, 2, 3, 4))
 HOME = HomeContext(volume=True)
 CHOSEN = ChosenArchive("key", datetime(2030, 1, 1, tzinfo=UTC))
+WANTED = WantedSnapshot(UUID(int=71), "kept", CHOSEN.created_at)
 EARLIER = timedelta(seconds=1)
 LATER = timedelta(hours=1)
 
@@ -159,6 +161,11 @@ ROWS_AT_REST: dict[str, Script] = {
     "observes later": (call("write_observations", _seen(AT_REST, GONE), observed_at=_later), commit),
     "stamps coarsely": (call("stamp_coarse", observed_at=_later, older_than=_at), commit),
     "is to return": (call("find_locked", AT_REST), call("set_restore_from", AT_REST, CHOSEN), commit),
+    "wants a snapshot": (
+        call("find_locked", AT_REST),
+        call("set_snapshots", AT_REST, wanted=WANTED, made=()),
+        commit,
+    ),
     "switches": (
         read(AT_REST),
         call("switch_archive", _at_rest, archive_key="key", home=HomeContext()),
@@ -178,6 +185,7 @@ ROWS_IN_FLIGHT: dict[str, Script] = {
     "fails": (_failing, commit),
     "fails after a look": (read(IN_FLIGHT), _failing, commit),
     "is to return": (call("set_restore_from", IN_FLIGHT, CHOSEN), commit),
+    "wants a snapshot": (call("set_snapshots", IN_FLIGHT, wanted=WANTED, made=()), commit),
     "gives up for a while": (
         call("release", _claim, an_error, home=HOME, return_given_up=CHOSEN.archive_key),
         commit,

@@ -45,8 +45,18 @@ VISIBLE: dict[str, Any] = {
     "awake_until": THEN,
     "restore_from": {"archive_key": "key", "created_at": "2030-01-01T00:00:00+00:00"},
     "queued_at": THEN,
+    "snapshot_as": {"id": str(UUID(int=1)), "name": "kept", "asked_at": "2030-01-01T00:00:00+00:00"},
+    "snapshots": [
+        {
+            "id": str(UUID(int=1)),
+            "name": "kept",
+            "archive_key": "key",
+            "created_at": "2030-01-01T00:00:00+00:00",
+        }
+    ],
 }
 HIDDEN: dict[str, Any] = {
+    "copy_of": {"workspace_id": str(UUID(int=1)), "archive_key": "key"},
     "last_access_at": THEN,
     "active_until": THEN,
     "busy": {"what": "cpu", "since": "2030-01-01T00:00:00+00:00", "until": "2030-01-01T00:03:00+00:00"},

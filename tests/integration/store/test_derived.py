@@ -20,6 +20,7 @@ from codehub.domain.generations import ChosenArchive
 from codehub.domain.limits import holds_place
 from codehub.domain.plan import Claim, Crashed, Halt, Mark, SwitchArchive, plan
 from codehub.domain.policy import ErrorPolicy
+from codehub.domain.snapshots import WantedSnapshot
 from codehub.domain.states import (
     STORAGE_OPERATIONS,
     DesiredState,
@@ -49,7 +50,7 @@ HOMES: tuple[dict[str, Any] | None, ...] = (
 def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
     info = ErrorInfo(Reason.MISMATCH, "no", True, Operation.NONE, 0, now, {})
     errors = (None, {**info.as_json(), "is_terminal": False}, info.as_json())
-    for desired, observed, health, operation, deleted_at, error, key, home, chosen in product(
+    for desired, observed, health, operation, deleted_at, error, key, home, chosen, wanted in product(
         DesiredState,
         ObservedStatus,
         HealthStatus,
@@ -59,6 +60,7 @@ def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
         (None, "key"),
         HOMES,
         (None, ChosenArchive("key", now).as_json()),
+        (None, WantedSnapshot(UUID(int=1), "kept", now).as_json()),
     ):
         workspace_id = uuid7()
         yield {
@@ -78,6 +80,7 @@ def every_row(owner_id: UUID, now: Any) -> Iterator[dict[str, Any]]:
             "archive_key": key,
             "home_ctx": home,
             "restore_from": chosen,
+            "snapshot_as": wanted,
             "last_access_at": now - timedelta(days=2),
         }
 
