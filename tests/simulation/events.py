@@ -136,6 +136,7 @@ class Events:
             and row.view.desired_state is DesiredState.PENDING
             and row.view.deleted_at is None
             and row.view.error_info is None
+            and row.view.copy_of is None  # a copy never had an empty row: it began with an archive
         ]
         if archived:
             self._environment.roll_back(self._chaos.random.choice(archived).id)

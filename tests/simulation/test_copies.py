@@ -100,7 +100,7 @@ def test_what_snapshots_and_copies_need_is_kept(script: Script) -> None:
 @pytest.mark.usefixtures("simulated")
 def test_a_gc_that_forgets_snapshots_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Owner, "keeps_by_choice", forget_snapshots)
-    problem = play(of_a_sleeping_home)  # type: ignore[arg-type]
+    problem = play(of_a_sleeping_home)
     assert problem is not None
     assert problem.startswith(("3: ", "11: "))
 
@@ -108,7 +108,7 @@ def test_a_gc_that_forgets_snapshots_is_found(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("simulated")
 def test_a_gc_that_forgets_copies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "copied_among", forget_copies)
-    problem = play(copied_and_deleted)  # type: ignore[arg-type]
+    problem = play(copied_and_deleted)
     assert problem is not None
     assert problem.startswith("3: ")
     assert problem.endswith("it is needed")

@@ -27,6 +27,8 @@ export function aWorkspace(change: Partial<Workspace> = {}): Workspace {
     archive_key: null,
     archived_at: null,
     restore_from: null,
+    snapshot_as: null,
+    copy_of: null,
     return_given_up: null,
     node_local_home: false,
     error_count: 0,

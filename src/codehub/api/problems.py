@@ -81,6 +81,16 @@ KINDS: Mapping[str, Kind] = {
         "It cannot return to this archive",
         "Nothing was changed. The workspace is at this archive already.",
     ),
+    "snapshot_refused": Kind(
+        409,
+        "No snapshot can be taken of this",
+        "Nothing was changed. Snapshots are taken of a sleeping home: stop the workspace first.",
+    ),
+    "not_copyable": Kind(
+        409,
+        "No copy can be opened of this",
+        "Nothing was created. Its home is newer than its archives: take a snapshot first, and copy that.",
+    ),
     "nothing_to_adopt": Kind(
         409,
         "There is nothing to adopt",

@@ -16,7 +16,7 @@ from codehub.api.progress_cache import NOTHING_KNOWN, ProgressCache
 from codehub.api.queue_places import Places
 from codehub.api.schemas.activity import Activity, Awake, NextChange, Work
 from codehub.api.schemas.base import Page
-from codehub.api.schemas.workspaces import ErrorInfo, ReturnTarget, Workspace
+from codehub.api.schemas.workspaces import ErrorInfo, NamedSnapshot, ReturnTarget, Workspace
 from codehub.domain import ttl
 from codehub.domain.limits import holds_place
 from codehub.domain.states import Operation
@@ -73,9 +73,8 @@ class WorkspaceRenderer:
         self, record: WorkspaceRecord, activities: Activities, places: Places, *, now: datetime
     ) -> Workspace:
         view = record.view
-        progress = NOTHING_KNOWN
-        if view.operation is not Operation.NONE:
-            progress = self._progress.known(view.id, view.operation)
+        in_flight = view.operation is not Operation.NONE
+        progress = self._progress.known(view.id, view.operation) if in_flight else NOTHING_KNOWN
         return {
             "id": view.id,
             "owner_id": view.owner_id,
@@ -103,6 +102,8 @@ class WorkspaceRenderer:
             "archived_at": view.archived_at,
             "node_local_home": self._ties_home_to_node(view.image_ref),
             "restore_from": _return_target(record),
+            "snapshot_as": _wanted_snapshot(record),
+            "copy_of": view.copy_of and view.copy_of.workspace_id,
             "return_given_up": view.home.return_given_up,
             "error_count": view.error_count,
             "error_info": _error_info(record),
@@ -153,6 +154,13 @@ def _return_target(record: WorkspaceRecord) -> ReturnTarget | None:
     if chosen is None or record.view.deleted_at is not None:
         return None
     return {"archive_key": chosen.archive_key, "created_at": chosen.created_at}
+
+
+def _wanted_snapshot(record: WorkspaceRecord) -> NamedSnapshot | None:
+    wanted = record.view.snapshot_as
+    if wanted is None or record.view.deleted_at is not None:
+        return None
+    return {"id": wanted.id, "name": wanted.name}
 
 
 def _error_info(record: WorkspaceRecord) -> ErrorInfo | None:

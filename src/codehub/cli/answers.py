@@ -103,6 +103,8 @@ class Workspace(TypedDict):
     op_started_at: str | None
     archive_key: str | None
     restore_from: ReturnTarget | None
+    snapshot_as: NotRequired["NamedSnapshot | None"]  # not told by servers of earlier versions
+    copy_of: NotRequired[str | None]
     archived_at: NotRequired[str | None]  # not told by servers of earlier versions
     node_local_home: NotRequired[bool]
     error_count: int
@@ -127,6 +129,11 @@ class HistoryEntry(TypedDict):
     cause_params: NotRequired[dict[str, int]]
 
 
+class NamedSnapshot(TypedDict):
+    id: str
+    name: str
+
+
 class ArchiveGeneration(TypedDict):
     key: str
     bytes: int
@@ -138,6 +145,7 @@ class ArchiveGeneration(TypedDict):
     chosen: NotRequired[bool]
     damaged: NotRequired[bool]
     expiring: NotRequired[bool]
+    snapshot: NotRequired[NamedSnapshot | None]
 
 
 def files_of(archive_key: str) -> str:

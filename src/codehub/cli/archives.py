@@ -112,10 +112,11 @@ def restore(
 
 
 def key_of(found: "list[ArchiveGeneration]", generation: str) -> str:
-    """The key of a number in the list (1 is the newest), or the key as it is."""
+    """The key of a number in the list (1 is the newest) or of a snapshot's name, or the key as it is."""
     if generation.isdecimal() and 1 <= int(generation) <= len(found):
         return found[int(generation) - 1]["key"]
-    return generation
+    named = [each["key"] for each in found if (kept := each.get("snapshot")) and kept["name"] == generation]
+    return named[0] if len(named) == 1 else generation
 
 
 def _confirm_return(ws: "Workspace", made: str) -> None:
@@ -135,7 +136,9 @@ def _notes(archive: "ArchiveGeneration", current: str | None) -> str:
         "damaged": archive.get("damaged", False),
         "removed soon": archive.get("expiring", False),
     }
-    return ", ".join(note for note, applies in notes.items() if applies)
+    kept = archive.get("snapshot")
+    named = [f'"{clean(kept["name"])}"'] if kept else []
+    return ", ".join([*named, *(note for note, applies in notes.items() if applies)])
 
 
 def download(

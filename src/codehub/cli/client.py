@@ -159,6 +159,22 @@ class Client:
         body = {"op_id": op_id, "attempt": attempt, "start": start}
         return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/restore", body=body))
 
+    def take_snapshot(self, workspace_id: str, name: str, *, archive_key: str | None = None) -> Workspace:
+        body = {"name": name, **_parts(archive_key)}
+        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/snapshots", body=body))
+
+    def rename_snapshot(self, workspace_id: str, snapshot_id: str, name: str) -> Workspace:
+        path = f"/workspaces/{workspace_id}/snapshots/{snapshot_id}"
+        return cast(Workspace, self._call("PATCH", path, body={"name": name}))
+
+    def delete_snapshot(self, workspace_id: str, snapshot_id: str) -> Workspace:
+        path = f"/workspaces/{workspace_id}/snapshots/{snapshot_id}"
+        return cast(Workspace, self._call("DELETE", path))
+
+    def open_copy(self, workspace_id: str, name: str, *, archive_key: str | None, start: bool) -> Workspace:
+        body = {"name": name, "start": start, **_parts(archive_key)}
+        return cast(Workspace, self._call("POST", f"/workspaces/{workspace_id}/copies", body=body))
+
     def cancel_restore(self, workspace_id: str) -> Workspace:
         return cast(Workspace, self._call("DELETE", f"/workspaces/{workspace_id}/restore"))
 
@@ -356,3 +372,11 @@ class Client:
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
+
+
+def _parts(archive_key: str | None) -> dict[str, str]:
+    """The parts of an archive's key by which the API knows it; none: the present home."""
+    if archive_key is None:
+        return {}
+    _, op_id, attempt, _ = archive_key.split("/")
+    return {"op_id": op_id, "attempt": attempt}

@@ -58,6 +58,8 @@ def outcome_of(ws: Workspace) -> WatchOutcome | None:
         return WatchOutcome.FAILED if ws["error_info"] is not None else None
     if ws.get("queued_at"):  # it starts when it is its turn
         return None
+    if ws.get("snapshot_as") is not None and ws["status"] != "error":
+        return None
     if ws["operation"] == "NONE" and ws["desired_state"] == ws["observed_status"]:
         return WatchOutcome.CONVERGED
     if archiving_given_up(ws):

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from codehub.cli import archived_files, archives, explaining, history, logs, waiting
+from codehub.cli import archived_files, archives, explaining, history, logs, snapshots, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
 from codehub.cli.order import in_order
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Your workspaces.", no_args_is_help=True)
 archives.register(app)
 archived_files.register(app)
+snapshots.register(app)
 
 STATUSES = (
     *("running", "standby", "archived", "new", "error", "provisioning", "restoring"),

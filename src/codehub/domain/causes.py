@@ -30,7 +30,6 @@ class CauseCode(StrEnum):
     SNAPSHOT_RENAMED = "snapshot_renamed"
     SNAPSHOT_DELETED = "snapshot_deleted"
     COPIED = "copied"
-    IMPORTED = "imported"
     KEPT_AWAKE = "kept_awake"
     MAY_SLEEP = "may_sleep"
     LINK_OPENED = "link_opened"
@@ -62,7 +61,6 @@ SENTENCES = {
     CauseCode.SNAPSHOT_RENAMED: "renamed a snapshot",
     CauseCode.SNAPSHOT_DELETED: "deleted a snapshot",
     CauseCode.COPIED: "opened as a copy of another workspace",
-    CauseCode.IMPORTED: "created from an uploaded file",
     CauseCode.KEPT_AWAKE: "asked to keep awake",
     CauseCode.MAY_SLEEP: "may sleep again",
     CauseCode.LINK_OPENED: "opened the link",

@@ -72,6 +72,10 @@ TABLE = [
     Call("POST", WS + "/return-to-archive", mine(409), {"archive_key": "one"}),  # test_return_to_archive
     Call("POST", WS + "/restore", mine(404), NO_ARCHIVE),  # there is none; where there is: test_restore
     Call("DELETE", WS + "/restore", mine(202)),
+    Call("POST", WS + "/snapshots", mine(409), {"name": "kept"}),  # nothing to keep yet: test_snapshots
+    Call("PATCH", WS + "/snapshots/{snapshot_id}", mine(404), {"name": "kept"}),
+    Call("DELETE", WS + "/snapshots/{snapshot_id}", mine(202)),
+    Call("POST", WS + "/copies", mine(409), {"name": "a copy"}),
     Call("GET", WS + "/history", mine(200)),
     Call("GET", WS + "/archives", mine(200)),
     Call("GET", WS + "/archives/{op_id}/{attempt}/home.tar.zst", mine(200)),
@@ -173,6 +177,7 @@ async def test_who_may_call_what(environment: ApiEnvironment, call: Call) -> Non
             key_id=await added_key(people["token"], who) if "{key_id}" in call.path else None,
             user_id=uuid4(),
             port=3000,
+            snapshot_id=uuid4(),
             op_id=archive.op_id,
             attempt=archive.attempt,
         )

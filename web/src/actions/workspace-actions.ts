@@ -19,6 +19,10 @@ export interface WorkspaceActions {
   returnToArchive: (ws: Workspace, archiveKey: string) => Promise<boolean>;
   restore: (ws: Workspace, archiveKey: string, start: boolean) => Promise<boolean>;
   stay: (ws: Workspace) => Promise<boolean>;
+  /** Of the present home, or (with its key) of an archive. */
+  takeSnapshot: (ws: Workspace, name: string, archiveKey?: string) => Promise<boolean>;
+  renameSnapshot: (ws: Workspace, id: string, name: string) => Promise<boolean>;
+  deleteSnapshot: (ws: Workspace, id: string) => Promise<boolean>;
   remove: (ws: Workspace) => Promise<boolean>;
   edit: (ws: Workspace, change: WorkspaceEdit) => Promise<void>;
 }
@@ -59,6 +63,16 @@ export function useWorkspaceActions(): WorkspaceActions {
         return post(ws, "restore", { op_id, attempt, start });
       },
       stay: (ws) => ask(ws, "restore", () => call<Workspace>("DELETE", `/workspaces/${ws.id}/restore`)),
+      takeSnapshot: (ws, name, archiveKey) => {
+        const [, op_id, attempt] = archiveKey?.split("/") ?? [];
+        return post(ws, "snapshots", { name, op_id, attempt });
+      },
+      renameSnapshot: (ws, id, name) =>
+        ask(ws, "snapshots", () =>
+          call<Workspace>("PATCH", `/workspaces/${ws.id}/snapshots/${id}`, { name }),
+        ),
+      deleteSnapshot: (ws, id) =>
+        ask(ws, "snapshots", () => call<Workspace>("DELETE", `/workspaces/${ws.id}/snapshots/${id}`)),
       remove: (ws) => ask(ws, "delete", () => call<Workspace | undefined>("DELETE", `/workspaces/${ws.id}`)),
       edit: async (ws, change) => {
         // Names and notes are the person's own words: showing them at once cannot mislead anybody.

@@ -34,7 +34,11 @@ export interface components {
      *       "current": false,
      *       "chosen": false,
      *       "damaged": false,
-     *       "expiring": false
+     *       "expiring": false,
+     *       "snapshot": {
+     *         "id": "0190c7a2-5b1e-7c3d-9f00-3a5d2c1b4e6f",
+     *         "name": "before the upgrade"
+     *       }
      *     }
      */
     ArchiveGeneration: {
@@ -71,6 +75,8 @@ export interface components {
       key: string;
       /** Sha256 */
       sha256: string;
+      /** @description The name it is kept under until that is deleted; null: it is no snapshot */
+      snapshot: components["schemas"]["NamedSnapshot"] | null;
     };
     /**
      * AuditEntry
@@ -145,6 +151,12 @@ export interface components {
       | "returned_to_archive"
       | "asked_to_return"
       | "return_cancelled"
+      | "asked_for_snapshot"
+      | "snapshot_cancelled"
+      | "snapshot_kept"
+      | "snapshot_renamed"
+      | "snapshot_deleted"
+      | "copied"
       | "kept_awake"
       | "may_sleep"
       | "link_opened"
@@ -706,6 +718,44 @@ export interface components {
        */
       target: string;
     };
+    /** NamedSnapshot */
+    NamedSnapshot: {
+      /**
+       * Id
+       * Format: uuid
+       */
+      id: string;
+      /** Name */
+      name: string;
+    };
+    /**
+     * NewCopy
+     * @example {
+     *       "name": "thesis-copy",
+     *       "op_id": "7b0f5c1e-52c4-4f5e-9d0e-1f1d5b5f6a01",
+     *       "attempt": "0190c7a25b1e7c3d9f003a5d2c1b4e6f"
+     *     }
+     */
+    NewCopy: {
+      /**
+       * Attempt
+       * @description Of an archive, with `op_id`
+       */
+      attempt?: string | null;
+      /** Name */
+      name: string;
+      /**
+       * Op Id
+       * @description Of an archive; null: the present home
+       */
+      op_id?: string | null;
+      /**
+       * Start
+       * @description Start it at once (desired state RUNNING)
+       * @default false
+       */
+      start: boolean;
+    };
     /** NewDirectory */
     NewDirectory: {
       /**
@@ -749,6 +799,26 @@ export interface components {
        * @default false
        */
       new_link: boolean;
+    };
+    /**
+     * NewSnapshot
+     * @example {
+     *       "name": "before the upgrade"
+     *     }
+     */
+    NewSnapshot: {
+      /**
+       * Attempt
+       * @description Of an archive, with `op_id`
+       */
+      attempt?: string | null;
+      /** Name */
+      name: string;
+      /**
+       * Op Id
+       * @description Of an archive; null: the present home
+       */
+      op_id?: string | null;
     };
     /**
      * NewSshKey
@@ -1261,6 +1331,16 @@ export interface components {
      * @enum {string}
      */
     Reason: "Mismatch" | "Unreachable" | "ActionFailed" | "Timeout" | "RetryExceeded" | "DataLost";
+    /**
+     * RenamedSnapshot
+     * @example {
+     *       "name": "before the upgrade"
+     *     }
+     */
+    RenamedSnapshot: {
+      /** Name */
+      name: string;
+    };
     /**
      * Repair
      * @description What a person may ask for.
@@ -1782,6 +1862,8 @@ export interface components {
      *       "archived_at": null,
      *       "node_local_home": false,
      *       "restore_from": null,
+     *       "snapshot_as": null,
+     *       "copy_of": null,
      *       "return_given_up": null,
      *       "error_count": 0,
      *       "error_info": null,
@@ -1828,6 +1910,11 @@ export interface components {
       archived_at: string | null;
       /** Awake Until */
       awake_until: string | null;
+      /**
+       * Copy Of
+       * @description The workspace whose archive it began with; null: it is no copy
+       */
+      copy_of: string | null;
       /**
        * Created At
        * Format: date-time
@@ -1905,6 +1992,8 @@ export interface components {
        * @description Why the last return to an earlier archive was given up; null once the home is archived again
        */
       return_given_up: string | null;
+      /** @description The snapshot that is wanted and not made yet */
+      snapshot_as: components["schemas"]["NamedSnapshot"] | null;
       /** Standby Ttl Seconds */
       standby_ttl_seconds: number;
       /** @description Desired state, observation, health and operation in one word */

@@ -14,7 +14,15 @@ import { EMPTY, merge, type LiveEvent, type LiveState } from "./merge";
 import { decode, EVENT_NAMES, heartbeatTime, type EventName } from "./wire";
 
 export type ActionName =
-  "start" | "stop" | "archive" | "delete" | "recover" | "keep-awake" | "return-to-archive" | "restore";
+  | "start"
+  | "stop"
+  | "archive"
+  | "delete"
+  | "recover"
+  | "keep-awake"
+  | "return-to-archive"
+  | "restore"
+  | "snapshots";
 
 export interface LiveView extends LiveState {
   readonly phase: Phase;

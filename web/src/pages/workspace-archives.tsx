@@ -3,8 +3,12 @@ import { useState } from "react";
 import type { ArchiveGeneration, Workspace } from "../api/types";
 import { archiveAddress, archivesQuery } from "../api/queries";
 import { useLanguage, useMessages } from "../i18n";
+import type { Messages } from "../i18n/messages";
 import { Link } from "../router";
+import { Icon } from "../ui/icons";
+import { Menu, type MenuItem } from "../ui/menu";
 import { RestoreDialog, ReturnNotice } from "../ui/restore";
+import { SnapshotBar, SnapshotDialog, type Question } from "../ui/snapshots";
 import { Empty, Failed, Loading } from "../ui/states";
 import { Ago } from "../ui/time";
 import { bytes } from "../words/size";
@@ -23,14 +27,17 @@ export function Archives({ workspace }: { workspace: Workspace }) {
       workspace.archive_key,
       workspace.restore_from?.archive_key,
       workspace.op_seq,
+      workspace.version,
     ] as never,
     placeholderData: keepPreviousData,
   });
   const [choosing, setChoosing] = useState<ArchiveGeneration | null>(null);
+  const [question, setQuestion] = useState<Question | null>(null);
   const chosen = workspace.restore_from?.archive_key;
   return (
     <section className="panel" aria-labelledby="archives">
       <h2 id="archives">{m.detail.archives}</h2>
+      {workspace.deleted_at === null && <SnapshotBar workspace={workspace} onAsk={setQuestion} />}
       {isError ? (
         <Failed error={error} />
       ) : !data ? (
@@ -49,6 +56,11 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 <strong>{bytes(language, archive.bytes)}</strong>
                 <span>{m.detail.files(new Intl.NumberFormat(language).format(archive.files))}</span>
                 <Ago at={archive.created_at} />
+                {archive.snapshot && (
+                  <span className="tag generations__name" dir="auto">
+                    {archive.snapshot.name}
+                  </span>
+                )}
                 {archive.key === workspace.archive_key && <span className="tag">{m.detail.current}</span>}
                 {archive.key === chosen && <span className="tag">{m.restore.chosen}</span>}
                 {archive.damaged && <span className="tag">{m.restore.damaged}</span>}
@@ -77,6 +89,13 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                     {m.restore.button}…
                   </button>
                 )}
+                {workspace.deleted_at === null && !archive.expiring && (
+                  <Menu
+                    label={m.snapshots.more(dateTime(language, archive.created_at))}
+                    button={<Icon name="more" />}
+                    items={menuItems(m, archive, setQuestion)}
+                  />
+                )}
               </li>
             ))}
           </ul>
@@ -85,8 +104,25 @@ export function Archives({ workspace }: { workspace: Workspace }) {
       {choosing && (
         <RestoreDialog workspace={workspace} archive={choosing} onClose={() => setChoosing(null)} />
       )}
+      {question && (
+        <SnapshotDialog workspace={workspace} question={question} onClose={() => setQuestion(null)} />
+      )}
     </section>
   );
+}
+
+function menuItems(m: Messages, archive: ArchiveGeneration, ask: (question: Question) => void): MenuItem[] {
+  const copy: MenuItem = {
+    label: `${m.copies.beside}…`,
+    onSelect: () => ask({ kind: "copy", archive }),
+  };
+  if (!archive.snapshot)
+    return [copy, { label: `${m.snapshots.keep}…`, onSelect: () => ask({ kind: "keep", archive }) }];
+  return [
+    copy,
+    { label: `${m.snapshots.rename}…`, onSelect: () => ask({ kind: "rename", archive }) },
+    { label: `${m.snapshots.remove}…`, tone: "danger", onSelect: () => ask({ kind: "remove", archive }) },
+  ];
 }
 
 const sum = (archives: readonly ArchiveGeneration[]) => archives.reduce((all, each) => all + each.bytes, 0);

@@ -62,7 +62,9 @@ const RULES: Rule[] = [
   (m, c) => (wasEmpty(c.deleted_at) ? [m.history.deletion, "desired"] : null),
   (m, c) => (c.error_info && !isEmpty(c.error_info) ? failure(m, c.error_info[1]) : null),
   (m, c) => (c.error_info && isEmpty(c.error_info) && !c.operation ? [m.history.recovered, "good"] : null),
+  (m, _c, e) => (e.cause_code === "copied" ? [m.history.copied, "plain"] : null),
   (m, c) => (c.restore_from ? returning(m, c) : null),
+  (m, c, e) => snapshot(m, c, e),
   (m, c) => (c.desired_state ? named(m.history.desired, c.desired_state[1], "desired") : null),
   (m, c) => (c.queued_at ? [isEmpty(c.queued_at) ? m.history.leftLine : m.history.inLine, "desired"] : null),
   (m, c) => (c.archive_key && !isEmpty(c.archive_key) ? [m.history.archived, "good"] : null),
@@ -79,6 +81,20 @@ const RULES: Rule[] = [
 ];
 
 const EDITS = ["description", "memo", "standby_ttl_seconds", "archive_ttl_seconds", "image_ref"];
+
+function snapshot(m: Messages, c: Record<string, Change>, entry: HistoryEntry): [string, Tone] | null {
+  if (!c.snapshots && !c.snapshot_as) return null;
+  switch (entry.cause_code) {
+    case "asked_for_snapshot":
+      return [m.history.snapshot.asked, "desired"];
+    case "snapshot_renamed":
+      return [m.history.snapshot.renamed, "plain"];
+    case "snapshot_deleted":
+      return [m.history.snapshot.deleted, "plain"];
+    default:
+      return c.snapshots ? [m.history.snapshot.taken, "good"] : [m.history.snapshot.cancelled, "plain"];
+  }
+}
 
 function returning(m: Messages, c: Record<string, Change>): [string, Tone] {
   if (!isEmpty(c.restore_from)) return [m.history.returnAsked, "desired"];

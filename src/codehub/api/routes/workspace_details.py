@@ -22,6 +22,7 @@ from codehub.api.routes.router import api_router
 from codehub.api.routes.workspaces import find_visible
 from codehub.api.schemas.base import Page
 from codehub.api.schemas.workspace_details import ArchiveGeneration, HistoryEntry
+from codehub.api.schemas.workspaces import NamedSnapshot
 from codehub.api.state import AppState, State
 from codehub.domain import causes
 from codehub.domain.errors import EffectError, FailureCode, Reason
@@ -66,6 +67,9 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[Arc
     damaged = {each.archive_key for each in view.home.generations if each.damaged}
     if view.error_info is not None and view.error_info.reason is Reason.DATA_LOST:
         damaged.add(str(view.archive_key))
+    named: dict[str, NamedSnapshot] = {
+        each.archive_key: {"id": each.id, "name": each.name} for each in view.snapshots
+    }
     items = [
         ArchiveGeneration(
             key=each.path.key,
@@ -77,6 +81,7 @@ async def archives(workspace_id: UUID, caller: Caller, state: State) -> Page[Arc
             chosen=each.path.key == chosen,
             damaged=each.path.key in damaged,
             expiring=each.path.key in expiring,
+            snapshot=named.get(each.path.key),
         )
         for each in found
     ]

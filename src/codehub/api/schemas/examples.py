@@ -34,6 +34,8 @@ WORKSPACE: dict[str, Any] = {
     "archived_at": None,
     "node_local_home": False,
     "restore_from": None,
+    "snapshot_as": None,
+    "copy_of": None,
     "return_given_up": None,
     "error_count": 0,
     "error_info": None,
@@ -105,6 +107,7 @@ ARCHIVE: dict[str, Any] = {
     "chosen": False,
     "damaged": False,
     "expiring": False,
+    "snapshot": {"id": _ID, "name": "before the upgrade"},
 }
 RESTORE: dict[str, Any] = {"op_id": _KEY.split("/")[1], "attempt": _KEY.split("/")[2], "start": True}
 AUDIT_ENTRY: dict[str, Any] = {

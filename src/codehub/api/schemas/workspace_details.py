@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from codehub.api.schemas import examples
 from codehub.api.schemas.base import RequestBody, ResponseBody
+from codehub.api.schemas.workspaces import NamedSnapshot
 from codehub.domain.causes import CauseCode
 
 
@@ -36,6 +37,9 @@ class ArchiveGeneration(ResponseBody):
     chosen: bool = Field(description="The workspace is to return to it")
     damaged: bool = Field(description="A restore found it missing or damaged")
     expiring: bool = Field(description="Not kept any longer: it is about to be removed and cannot be chosen")
+    snapshot: NamedSnapshot | None = Field(
+        description="The name it is kept under until that is deleted; null: it is no snapshot"
+    )
 
 
 class RestoreArchive(RequestBody):

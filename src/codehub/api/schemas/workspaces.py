@@ -35,6 +35,11 @@ class ReturnTarget(TypedDict):
     created_at: datetime
 
 
+class NamedSnapshot(TypedDict):
+    id: UUID
+    name: str
+
+
 @with_config(ConfigDict(json_schema_extra={"example": examples.WORKSPACE}))
 class Workspace(TypedDict):
     id: UUID
@@ -81,6 +86,12 @@ class Workspace(TypedDict):
     restore_from: Annotated[
         ReturnTarget | None,
         Field(description="The earlier archive it is to return to, once its present home is archived"),
+    ]
+    snapshot_as: Annotated[
+        NamedSnapshot | None, Field(description="The snapshot that is wanted and not made yet")
+    ]
+    copy_of: Annotated[
+        UUID | None, Field(description="The workspace whose archive it began with; null: it is no copy")
     ]
     return_given_up: Annotated[
         str | None,
