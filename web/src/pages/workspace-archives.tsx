@@ -65,37 +65,38 @@ export function Archives({ workspace }: { workspace: Workspace }) {
                 {archive.key === chosen && <span className="tag">{m.restore.chosen}</span>}
                 {archive.damaged && <span className="tag">{m.restore.damaged}</span>}
                 {archive.expiring && <span className="tag">{m.restore.expiring}</span>}
-                <Link
-                  className="generations__download"
-                  aria-label={m.detail.browseOf(dateTime(language, archive.created_at))}
-                  href={`/workspaces/${workspace.id}/archives/${archive.key.split("/").slice(1, 3).join("/")}`}
-                >
-                  {m.detail.browse}
-                </Link>
-                <a
-                  aria-label={m.detail.downloadOf(dateTime(language, archive.created_at))}
-                  href={archiveAddress(workspace.id, archive.key)}
-                  download
-                >
-                  {m.detail.download}
-                </a>
-                {offersRestore(workspace, archive) && (
-                  <button
-                    type="button"
-                    className="button button--small"
-                    aria-label={m.restore.buttonFor(dateTime(language, archive.created_at))}
-                    onClick={() => setChoosing(archive)}
+                <span className="generations__actions">
+                  <Link
+                    aria-label={m.detail.browseOf(dateTime(language, archive.created_at))}
+                    href={`/workspaces/${workspace.id}/archives/${archive.key.split("/").slice(1, 3).join("/")}`}
                   >
-                    {m.restore.button}…
-                  </button>
-                )}
-                {workspace.deleted_at === null && !archive.expiring && (
-                  <Menu
-                    label={m.snapshots.more(dateTime(language, archive.created_at))}
-                    button={<Icon name="more" />}
-                    items={menuItems(m, archive, setQuestion)}
-                  />
-                )}
+                    {m.detail.browse}
+                  </Link>
+                  <a
+                    aria-label={m.detail.downloadOf(dateTime(language, archive.created_at))}
+                    href={archiveAddress(workspace.id, archive.key)}
+                    download
+                  >
+                    {m.detail.download}
+                  </a>
+                  {offersRestore(workspace, archive) && (
+                    <button
+                      type="button"
+                      className="button button--small"
+                      aria-label={m.restore.buttonFor(dateTime(language, archive.created_at))}
+                      onClick={() => setChoosing(archive)}
+                    >
+                      {m.restore.button}…
+                    </button>
+                  )}
+                  {workspace.deleted_at === null && !archive.expiring && (
+                    <Menu
+                      label={m.snapshots.more(dateTime(language, archive.created_at))}
+                      button={<Icon name="more" />}
+                      items={menuItems(m, archive, setQuestion)}
+                    />
+                  )}
+                </span>
               </li>
             ))}
           </ul>
