@@ -50,7 +50,9 @@ async def test_a_snapshot_is_taken_and_a_copy_opened(url: str, browser: Browser,
         await ann.page.goto(f"{url}/workspaces/{workspace_id}")
         detail = ann.page.locator("article.detail")
         archives = ann.page.locator(".generations li")
-        await ann.page.evaluate("id => fetch(`/api/v1/workspaces/${id}/stop`, {method: 'POST'})", workspace_id)
+        await ann.page.evaluate(
+            "id => fetch(`/api/v1/workspaces/${id}/stop`, {method: 'POST'})", workspace_id
+        )
         await expect(detail).to_have_attribute("data-status", "standby", timeout=PATIENCE)
 
         await ann.page.get_by_role("button", name="Take a snapshot").click()

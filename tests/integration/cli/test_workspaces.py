@@ -251,3 +251,24 @@ def damage(path: Path) -> None:
 
 def names_in(directory: Path) -> set[str]:
     return {each.name for each in directory.iterdir() if each.is_file()}
+
+
+async def test_snapshots_and_copies(environment: CliEnvironment) -> None:
+    ann = await environment.signed_in("ann")
+    made = await create(ann, "my thesis")
+    new = await ann.run("ws", "snapshot", "my thesis", "--as", "kept")
+    assert (new.code, "no home yet" in new.errors) == (5, True)
+    store = environment.control.data_dir / "archives"
+    archive = plant_tar(store, UUID(made["id"]), tar_of(member("./file", size=10)))
+    kept = parsed(await ann.run("ws", "snapshot", "my thesis", "--as", "kept", "-a", "1", "--json"))
+    assert (kept["key"], kept["snapshot"]["name"]) == (archive.key, "kept")
+    assert '"kept"' in (await ann.run("ws", "archives", "my thesis")).output
+    assert (await ann.run("ws", "snapshot-rename", "my thesis", "kept", "older")).code == 0
+
+    copied = await ann.run("ws", "fork", "my thesis", "a copy", "--from", "older", "--json")
+    assert parsed(copied)["copy_of"] == made["id"]
+    taken = await ann.run("ws", "fork", "my thesis", "a copy", "--from", "older")
+    assert taken.code == 5
+    assert (await ann.run("ws", "snapshot-delete", "my thesis", "older")).code == 0
+    none = await ann.run("ws", "snapshot-delete", "my thesis", "1")
+    assert (none.code, "no snapshot" in none.errors) == (4, True)
