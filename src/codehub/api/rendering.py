@@ -103,7 +103,7 @@ class WorkspaceRenderer:
             "node_local_home": self._ties_home_to_node(view.image_ref),
             "restore_from": _return_target(record),
             "snapshot_as": _wanted_snapshot(record),
-            "copy_of": view.copy_of and view.copy_of.workspace_id,
+            "copy_of": _source_id(record),
             "return_given_up": view.home.return_given_up,
             "error_count": view.error_count,
             "error_info": _error_info(record),
@@ -161,6 +161,10 @@ def _wanted_snapshot(record: WorkspaceRecord) -> NamedSnapshot | None:
     if wanted is None or record.view.deleted_at is not None:
         return None
     return {"id": wanted.id, "name": wanted.name}
+
+
+def _source_id(record: WorkspaceRecord) -> UUID | None:
+    return record.view.copy_of.workspace_id if record.view.copy_of is not None else None
 
 
 def _error_info(record: WorkspaceRecord) -> ErrorInfo | None:

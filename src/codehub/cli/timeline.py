@@ -47,7 +47,7 @@ def entry_words(entry: HistoryEntry) -> str:
     """Describe what happened, why, and by whom."""
     words = _what(entry)
     cause = entry["cause"]
-    if cause and not _REDUNDANT_CAUSES.match(cause):
+    if cause and cause not in _TOLD and not _REDUNDANT_CAUSES.match(cause):
         words += f": {clean(cause)}"
     if who := actor_words(entry["actor"]):
         words += f", by {who}"
@@ -79,6 +79,10 @@ def _what(entry: HistoryEntry) -> str:
         return "Failed" if terminal else "Failed, will try again"
     if "error_info" in to and "operation" not in to:
         return "Error cleared"
+    if told := _TOLD.get(entry["cause"] or ""):
+        return told
+    if "snapshots" in to:
+        return "Snapshot taken and checked"
     if changed := _CHANGED.get(to.get("desired_state", "")):
         return changed
     if to.get("archive_key"):
@@ -88,6 +92,17 @@ def _what(entry: HistoryEntry) -> str:
     if observed := _OBSERVED.get(to.get("observed_status", "")):
         return observed
     return _of_details(changes)
+
+
+_TOLD = {
+    "asked for a snapshot": "Snapshot requested",
+    "cancelled a snapshot": "Snapshot cancelled",
+    "keeps an archive as a snapshot": "Snapshot taken and checked",
+    "renamed a snapshot": "Snapshot renamed",
+    "deleted a snapshot": "Snapshot deleted",
+    "opened as a copy of another workspace": "Opened as a copy",
+}
+"""By what was recorded as the cause, which these words say."""
 
 
 def _of_details(changes: dict[str, list[Any]]) -> str:

@@ -167,3 +167,27 @@ def test_a_planted_archive_lies_where_its_key_says(
     parsed = parse_archive_key(path.key)
     assert parsed is not None
     assert isinstance(parsed.op_id, UUID)
+
+
+def test_a_copy_is_restored_from_its_source_and_from_nothing_else(
+    environment: StorageJobEnvironment, store: Path, home: Path
+) -> None:
+    source = environment.workspace_id
+    theirs = environment.archive().done
+    key, sha256 = theirs["archive_key"], theirs["sha256"]
+    copy = environment.with_(workspace_id=uuid4())
+
+    def refused(words: str, **given: Any) -> None:
+        failed = copy.restore(key, **{"archive_sha256": sha256, **given}).failed
+        assert failed["code"] == "ARCHIVE_MISMATCH"
+        assert words in failed["message"]
+
+    refused("the folder of another workspace")  # the row vouches for no source
+    refused("the folder of another workspace", archive_source_id=str(uuid4()))
+    refused("checksum", archive_source_id=str(source), archive_sha256=None)
+    refused("checksum", archive_source_id=str(source), archive_sha256="0" * 64)
+    done = copy.restore(key, archive_sha256=sha256, archive_source_id=str(source)).done
+    assert done["archive_key"] == key
+    assert (copy.volume / "file").read_bytes() == HOME
+    rewrite_meta(store, key, workspace_id=..., op_id=..., installation_id=...)
+    refused("name their workspace", archive_source_id=str(source))

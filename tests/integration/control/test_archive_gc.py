@@ -1,5 +1,6 @@
 """The GC removes what nobody protects, late; everything else stays."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from uuid import UUID, uuid4
 
@@ -300,3 +301,55 @@ async def test_no_pack_goes_before_its_delay(environment: ControlEnvironment, wo
                 text("UPDATE archive_orphans SET first_seen_at = first_seen_at - interval '2 hours'")
             )
         await gone(environment, unnamed.key)
+
+
+async def test_what_a_copy_needs_outlives_its_source_packs_included(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
+    pack, unneeded = put_pack(environment, workspace_id), put_pack(environment, workspace_id)
+    copied = put_generation(environment, workspace_id, [pack.name])
+    current = put_generation(environment, workspace_id, [unneeded.name])
+    await set_columns(environment, workspace_id, "archive_key = :key, deleted_at = now()", key=current)
+    copy_id = await environment.create("copy", start=False)
+    source = json.dumps({"workspace_id": str(workspace_id), "archive_key": copied})
+    await set_columns(
+        environment,
+        copy_id,
+        "archive_key = :key, copy_of = CAST(:source AS jsonb)",
+        key=copied,
+        source=source,
+    )
+    async with environment.replica() as plane:
+        await gone(environment, current)
+        await gone(environment, unneeded.key)
+        await cycles(plane, more=2)
+        assert is_there(environment, copied)
+        assert is_there(environment, pack.key)
+        await set_columns(environment, copy_id, "deleted_at = now()")
+        await gone(environment, copied)
+        await gone(environment, pack.key)
+
+
+async def test_a_snapshot_is_kept_until_it_is_deleted(
+    environment: ControlEnvironment, workspace_id: UUID
+) -> None:
+    named = put(environment, key(workspace_id))
+    others = [put(environment, key(workspace_id)) for _ in range(2)]
+    made = {
+        "id": str(uuid4()),
+        "name": "kept",
+        "archive_key": named,
+        "created_at": "2030-01-01T00:00:00+00:00",
+    }
+    await set_columns(
+        environment,
+        workspace_id,
+        "archive_key = :key, snapshots = CAST(:made AS jsonb)",
+        key=others[1],
+        made=json.dumps([made]),
+    )
+    async with environment.replica(settings=fast_settings(GC_KEEP_GENERATIONS="1")) as plane:
+        await cycles(plane, more=3)
+        assert is_there(environment, named)
+        await set_columns(environment, workspace_id, "snapshots = NULL")
+        await gone(environment, named)
