@@ -158,6 +158,7 @@ async def create(
     image_ref: str,
     description: str = "",
     memo: str = "",
+    tags: Sequence[str] = (),
     standby_ttl_seconds: int = 300,
     archive_ttl_seconds: int = 86400,
     desired_state: DesiredState = DesiredState.PENDING,
@@ -178,7 +179,15 @@ async def create(
         standby_ttl_seconds=standby_ttl_seconds,
         archive_ttl_seconds=archive_ttl_seconds,
     )
-    row = Row(view=view, name=name, created_at=at, updated_at=at, description=description, memo=memo)
+    row = Row(
+        view=view,
+        name=name,
+        created_at=at,
+        updated_at=at,
+        description=description,
+        memo=memo,
+        tags=list(tags),
+    )
     await session.db.lock(session.transaction, (WORKSPACES, workspace_id))
     session.db.put(session.transaction, WORKSPACES, workspace_id, row)
     return rows.record(row)

@@ -6,7 +6,7 @@ to the generated columns of the real schema.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +40,7 @@ VISIBLE = (
     "queued_at",
 )
 
-OWN = ("name", "description", "memo")
+OWN = ("name", "description", "memo", "tags", "pinned")
 """Visible too; no rule reads them, so they are not in a view."""
 
 
@@ -52,6 +52,8 @@ class Row:
     updated_at: datetime
     description: str = ""
     memo: str = ""
+    tags: list[str] = field(default_factory=list)
+    pinned: bool = False
 
     def changed(self, *, now: datetime, **columns: Any) -> "Row":
         """With these columns written; the version counts what people can see, as the trigger does."""
@@ -70,6 +72,8 @@ def record(row: Row) -> WorkspaceRecord:
         name=row.name,
         description=row.description,
         memo=row.memo,
+        tags=row.tags,
+        pinned=row.pinned,
         created_at=row.created_at,
         updated_at=row.updated_at,
         status=status(row.view),

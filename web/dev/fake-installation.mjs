@@ -165,6 +165,8 @@ export function makeInstallation() {
       owner_id: owner.id,
       name,
       description: "",
+      tags: [],
+      pinned: false,
       memo: "",
       image_ref: "jupyterlab",
       desired_state: "PENDING",

@@ -8,6 +8,8 @@ export function aWorkspace(change: Partial<Workspace> = {}): Workspace {
     name: "atlas",
     description: "",
     memo: "",
+    tags: [],
+    pinned: false,
     image_ref: "jupyterlab",
     desired_state: "STANDBY",
     standby_ttl_seconds: 300,

@@ -48,10 +48,12 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("model_type", "dict_type", "model_attributes_type"), _fixed("not_an_object", "must be an object")
     ),
+    "too_long": ("too_many", lambda c: f"at most {c['max_length']}", ("max_length",)),
     "list_type": _fixed("not_a_list", "must be a list"),
     "json_invalid": _fixed("not_json", "is not JSON"),
     "control_characters": _fixed("control_characters", "control characters are not allowed"),
     "invisible_characters": _fixed("invisible_characters", "invisible characters are not allowed"),
+    "tag_characters": _fixed("tag_characters", "no comma and no #"),
     "nothing_visible": _fixed("nothing_visible", "at least one visible character is needed"),
 }
 

@@ -81,6 +81,8 @@ class WorkspaceRenderer:
             "name": record.name,
             "description": record.description,
             "memo": record.memo,
+            "tags": record.tags,
+            "pinned": record.pinned,
             "image_ref": view.image_ref,
             "desired_state": view.desired_state,
             "standby_ttl_seconds": view.standby_ttl_seconds,

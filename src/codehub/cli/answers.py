@@ -88,6 +88,8 @@ class Workspace(TypedDict):
     id: str
     owner_id: str
     name: str
+    tags: NotRequired[list[str]]  # not told by servers of earlier versions, as `pinned`
+    pinned: NotRequired[bool]
     image_ref: str
     desired_state: str
     standby_ttl_seconds: int

@@ -129,10 +129,22 @@ class Client:
     # Workspaces
 
     def list_workspaces(
-        self, *, owner: str | None = None, status: str | None = None, q: str | None = None
+        self,
+        *,
+        owner: str | None = None,
+        status: str | None = None,
+        q: str | None = None,
+        tag: str | None = None,
     ) -> Iterator[Workspace]:
         """Yield all workspaces, reading page after page."""
-        params = {"owner": owner, "status": status, "q": q, "limit": str(PAGE_SIZE), "cursor": None}
+        params = {
+            "owner": owner,
+            "status": status,
+            "q": q,
+            "tag": tag,
+            "limit": str(PAGE_SIZE),
+            "cursor": None,
+        }
         while True:
             page = self._call("GET", "/workspaces", query=params)
             yield from cast(list[Workspace], page["items"])
@@ -145,6 +157,9 @@ class Client:
 
     def create_workspace(self, new: Mapping[str, Any]) -> Workspace:
         return cast(Workspace, self._call("POST", "/workspaces", body=new))
+
+    def edit_workspace(self, workspace_id: str, changes: Mapping[str, Any]) -> Workspace:
+        return cast(Workspace, self._call("PATCH", f"/workspaces/{workspace_id}", body=dict(changes)))
 
     def keep_awake(self, workspace_id: str, *, hours: float) -> Workspace:
         path = f"/workspaces/{workspace_id}/keep-awake"

@@ -1,4 +1,6 @@
-"""Sort workspaces as the dashboard does (``web/src/live/order.ts``): trouble, then what runs, then what was used last.
+"""Sort workspaces as the dashboard does (``web/src/live/order.ts``).
+
+What is pinned, then trouble, then what runs, then what was used last.
 
 Names are compared as people count: "run 2" before "run 10". Pure.
 """
@@ -26,9 +28,10 @@ def in_order(workspaces: Iterable[Workspace]) -> list[Workspace]:
     return sorted(workspaces, key=_key)
 
 
-def _key(ws: Workspace) -> tuple[int, float, list[tuple[int, str]], str]:
+def _key(ws: Workspace) -> tuple[bool, int, float, list[tuple[int, str]], str]:
     rank = _RANKS.get(ws["status"], _REST)
-    return (rank, -_used_at(ws) if rank == _REST else 0, _natural(ws["name"]), ws["id"])
+    used = -_used_at(ws) if rank == _REST else 0
+    return (not ws.get("pinned"), rank, used, _natural(ws["name"]), ws["id"])
 
 
 def _used_at(ws: Workspace) -> float:

@@ -117,6 +117,11 @@ def _of_details(changes: dict[str, list[Any]]) -> str:
         return clean(f"Renamed from {before} to {after}")
     if "queued_at" in changes:
         return "In line" if changes["queued_at"][1] else "Left the line"
+    if "pinned" in changes:
+        return "Pinned" if changes["pinned"][1] else "Not pinned any more"
+    if "tags" in changes:
+        tags = changes["tags"][1] or []
+        return clean(f"Tags: {', '.join(tags)}") if tags else "Tags removed"
     if "awake_until" in changes:
         return "Kept awake" if changes["awake_until"][1] else "May sleep again"
     return "Settings changed"

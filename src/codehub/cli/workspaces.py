@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from codehub.cli import archived_files, archives, explaining, history, logs, snapshots, waiting
+from codehub.cli import archived_files, archives, explaining, history, logs, snapshots, tags, waiting
 from codehub.cli.failures import CommandError, ExitCode
 from codehub.cli.options import JSON, TIMEOUT, WAIT, WORKSPACE, connect
 from codehub.cli.order import in_order
@@ -26,6 +26,7 @@ app = typer.Typer(help="Your workspaces.", no_args_is_help=True)
 archives.register(app)
 archived_files.register(app)
 snapshots.register(app)
+tags.register(app)
 
 STATUSES = (
     *("running", "standby", "archived", "new", "error", "provisioning", "restoring"),
@@ -41,20 +42,23 @@ def _complete_status(incomplete: str) -> list[str]:
 def list_workspaces(
     status: str | None = typer.Option(None, help="Only these.", autocompletion=_complete_status),
     search: str | None = typer.Option(None, "--search", "-s", help="Part of the name or description."),
+    tag: str | None = typer.Option(None, "--tag", "-t", help="Only those with this tag."),
     everyone: bool = typer.Option(False, "--all", help="Everybody's. For administrators."),
     json: bool = JSON,
 ) -> None:
-    """Show your workspaces: trouble, then what runs, then what was used last."""
+    """Show your workspaces: what is pinned, trouble, then what runs, then what was used last."""
     with connect() as client:
         found = list(
-            client.list_workspaces(owner="all" if everyone else None, status=status, q=search or None)
+            client.list_workspaces(
+                owner="all" if everyone else None, status=status, q=search or None, tag=tag
+            )
         )
         now = client.now
     if json:
         print_json(found)
         return
     if not found:
-        err.print("No workspace matches." if status or search else "None yet: codehub ws create NAME")
+        err.print("No workspace matches." if status or search or tag else "None yet: codehub ws create NAME")
         return
     print_table(workspaces_table(found, everyone=everyone, narrow=is_narrow(), now=now))
 
@@ -72,11 +76,13 @@ def workspaces_table(found: list["Workspace"], *, everyone: bool, narrow: bool, 
         columns["owner"] = lambda ws: ws["owner_id"]
     if everyone or not narrow:
         columns["id"] = lambda ws: ws["id"]
+    if not narrow and any(ws.get("tags") for ws in found):
+        columns["tags"] = lambda ws: clean(", ".join(ws.get("tags", [])))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", overflow="fold")
     table.add_column("status", overflow="fold")
     for title in columns:
-        table.add_column(title, overflow="fold", no_wrap=title != "next")
+        table.add_column(title, overflow="fold", no_wrap=title not in ("next", "tags"))
     for ws in in_order(found):
         status = Text(status_words(ws), status_style(ws["status"]))
         table.add_row(Text(clean(ws["name"])), status, *(Text(cell(ws)) for cell in columns.values()))

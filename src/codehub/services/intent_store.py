@@ -4,7 +4,7 @@
 caller's transaction and is documented where it is defined, under the same name.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -62,13 +62,14 @@ class IntentStore(Protocol):
         image_ref: str,
         description: str = "",
         memo: str = "",
+        tags: Sequence[str] = (),
         standby_ttl_seconds: int = 300,
         archive_ttl_seconds: int = 86400,
         desired_state: DesiredState = DesiredState.PENDING,
     ) -> WorkspaceRecord: ...
 
     async def update_details(
-        self, session: Session, workspace_id: UUID, **details: str | int
+        self, session: Session, workspace_id: UUID, **details: str | int | list[str]
     ) -> WorkspaceRecord | None: ...
 
     async def set_desired(

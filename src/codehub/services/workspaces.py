@@ -45,6 +45,7 @@ class WorkspaceValues:
     image_ref: str
     description: str = ""
     memo: str = ""
+    tags: tuple[str, ...] = ()
     standby_ttl_seconds: int = 300
     archive_ttl_seconds: int = 86400
     start: bool = False
@@ -95,6 +96,7 @@ async def create(
         image_ref=new.image_ref,
         description=new.description,
         memo=new.memo,
+        tags=new.tags,
         standby_ttl_seconds=new.standby_ttl_seconds,
         archive_ttl_seconds=new.archive_ttl_seconds,
         desired_state=DesiredState.RUNNING if new.start and not waits else DesiredState.PENDING,
@@ -228,12 +230,12 @@ async def lower(
 async def edit(
     session: Session,
     workspace_id: UUID,
-    changes: dict[str, str | int],
+    changes: dict[str, str | int | list[str]],
     *,
     actor: Actor,
     store: IntentStore = control,
 ) -> WorkspaceRecord:
-    """Change name, description, memo or TTLs. Raises ``NameTaken``."""
+    """Change name, description, memo, tags, pin or TTLs. Raises ``NameTaken``."""
     record = await _locked(store, session, workspace_id, actor)
     if not changes:
         return record

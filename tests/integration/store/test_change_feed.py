@@ -39,6 +39,8 @@ VISIBLE: dict[str, Any] = {
     "name": "another",
     "description": "a place",
     "memo": "m" * 9000,
+    "tags": ["papers"],
+    "pinned": True,
     "image_ref": "image:2",
     "standby_ttl_seconds": 301,
     "archive_ttl_seconds": 86401,

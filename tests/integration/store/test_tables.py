@@ -9,6 +9,8 @@ WRITERS = {
         "name",
         "description",
         "memo",
+        "tags",
+        "pinned",
         "image_ref",
         "desired_state",
         "standby_ttl_seconds",

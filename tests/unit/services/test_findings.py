@@ -20,7 +20,7 @@ KEY = f"{STRAY}/44444444-4444-4444-8444-444444444444/{'0' * 32}/home.tar.zst"
 
 
 def record(view: WorkspaceView) -> WorkspaceRecord:
-    return WorkspaceRecord(view, "thesis", "", "", NOW, NOW, "error")
+    return WorkspaceRecord(view, "thesis", "", "", [], False, NOW, NOW, "error")
 
 
 def vanished(**fields: Any) -> WorkspaceView:

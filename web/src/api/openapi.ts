@@ -919,6 +919,12 @@ export interface components {
        * @default false
        */
       start: boolean;
+      /**
+       * Tags
+       * @description Up to 8 words of up to 32 characters
+       * @default []
+       */
+      tags: string[];
     };
     /**
      * NextChange
@@ -1841,6 +1847,10 @@ export interface components {
      *       "name": "thesis",
      *       "description": "",
      *       "memo": "",
+     *       "tags": [
+     *         "papers"
+     *       ],
+     *       "pinned": false,
      *       "image_ref": "jupyterlab",
      *       "desired_state": "RUNNING",
      *       "standby_ttl_seconds": 300,
@@ -1974,6 +1984,11 @@ export interface components {
        * Format: uuid
        */
       owner_id: string;
+      /**
+       * Pinned
+       * @description First in its owner's list
+       */
+      pinned: boolean;
       previous_status: components["schemas"]["ObservedStatus"] | null;
       /**
        * Progress
@@ -1998,6 +2013,11 @@ export interface components {
       standby_ttl_seconds: number;
       /** @description Desired state, observation, health and operation in one word */
       status: components["schemas"]["Status"];
+      /**
+       * Tags
+       * @description The owner's own words to find and group it by
+       */
+      tags: string[];
       /**
        * Updated At
        * Format: date-time
@@ -2049,10 +2069,22 @@ export interface components {
        */
       name: string;
       /**
+       * Pinned
+       * @description First in the list
+       * @default false
+       */
+      pinned: boolean;
+      /**
        * Standby Ttl Seconds
        * @default 0
        */
       standby_ttl_seconds: number;
+      /**
+       * Tags
+       * @description All of its tags
+       * @default []
+       */
+      tags: string[];
     };
   };
   responses: never;

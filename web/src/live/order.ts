@@ -1,6 +1,6 @@
 /**
- * In which order a person's workspaces are listed: trouble, then what runs, then what was used most recently. Within
- * the first two by name, the way people count: "run 2" stands before "run 10". Pure; the page of workspaces calls it.
+ * In which order a person's workspaces are listed: what is pinned, then trouble, what runs, and what was used most
+ * recently. What is in trouble or runs is sorted by name, the way people count: "run 2" stands before "run 10". Pure; the page of workspaces calls it.
  */
 import type { Status, Workspace } from "../api/types";
 import type { Language } from "../i18n/messages";
@@ -24,6 +24,7 @@ export function inOrder(workspaces: Iterable<Workspace>, language: Language): Wo
   });
   keyed.sort(
     (a, b) =>
+      Number(b.ws.pinned) - Number(a.ws.pinned) ||
       a.rank - b.rank ||
       b.used - a.used ||
       names.compare(a.ws.name, b.ws.name) ||

@@ -1,11 +1,14 @@
-import type { ReactNode } from "react";
+import { lazy, Suspense, useState, type ReactNode } from "react";
 import type { Workspace } from "../api/types";
 import { useMessages, type Messages } from "../i18n";
 import { Next } from "../ui/card";
+import { TagList } from "../ui/tags";
 import { Ago, useClock } from "../ui/time";
 import { connectionWords } from "../words/next";
 import { relativeTime } from "../words/time";
 import "./workspace-facts.css";
+
+const TagsDialog = lazy(() => import("../ui/tags-dialog"));
 
 export function Facts({ workspace }: { workspace: Workspace }) {
   const m = useMessages();
@@ -21,6 +24,9 @@ export function Facts({ workspace }: { workspace: Workspace }) {
         </Fact>
         <Fact name={m.detail.next}>
           <Next workspace={workspace} />
+        </Fact>
+        <Fact name={m.list.tags}>
+          <Tags workspace={workspace} />
         </Fact>
         <Fact name={m.detail.image}>{workspace.image_ref}</Fact>
         {workspace.node_local_home && (
@@ -47,6 +53,22 @@ export function Facts({ workspace }: { workspace: Workspace }) {
         </Fact>
       </dl>
     </section>
+  );
+}
+
+function Tags({ workspace }: { workspace: Workspace }) {
+  const m = useMessages();
+  const [editing, setEditing] = useState(false);
+  return (
+    <span className="facts__tags">
+      <TagList workspace={workspace} />
+      {workspace.deleted_at === null && (
+        <button type="button" className="button button--small" onClick={() => setEditing(true)}>
+          {m.actions.tags}
+        </button>
+      )}
+      <Suspense>{editing && <TagsDialog workspace={workspace} onClose={() => setEditing(false)} />}</Suspense>
+    </span>
   );
 }
 

@@ -1,5 +1,5 @@
 /** My workspaces. Everything on it lives from the stream; the page itself asks for limits and savings only. */
-import { lazy, Suspense, useRef, useState } from "react";
+import { Fragment, lazy, Suspense, useRef, useState } from "react";
 import type { Status, Workspace } from "../api/types";
 import { useMessages } from "../i18n";
 import { useLive } from "../live/hooks";
@@ -15,6 +15,7 @@ import { useTitle } from "../ui/title";
 import { CreateDialog } from "../ui/create";
 import { WorkspaceRow } from "../ui/row";
 import { focusedItem, moveFocus, useKeys } from "./workspaces-keys";
+import { grouped, grouping, TagFilter, tagsOf } from "./workspaces-groups";
 import { useOrdered, useSelection } from "./workspaces-order";
 import "./workspaces.css";
 
@@ -73,11 +74,17 @@ function Listed({ onCreate, onHelp }: { onCreate: () => void; onHelp: () => void
   const awaited = useLive((live) => live.awaited);
   const [query, setQuery] = useState("");
   const [filter, setFilter] = useState<Filter>("all");
+  const [tag, setTag] = useState<string | null>(null);
   const search = useRef<HTMLInputElement>(null);
   const shape = useStore(view);
+  const by = useStore(grouping);
   const [all, holding] = useOrdered();
-  const shown = all.filter((ws) => matches(ws, query, filter));
-  const selection = useSelection(shown);
+  const tags = tagsOf(all);
+  const only = tag !== null && tags.includes(tag) ? tag : null;
+  const shown = all.filter((ws) => matches(ws, query, filter) && (only === null || ws.tags.includes(only)));
+  const groups = grouped(m, shown, by);
+  // In the order they stand on the page: with Shift everything between two is selected.
+  const selection = useSelection([...new Set(groups.flatMap((group) => group.items))]);
 
   useKeys((key) => {
     const item = focusedItem();
@@ -118,6 +125,14 @@ function Listed({ onCreate, onHelp }: { onCreate: () => void; onHelp: () => void
             ["rows", m.list.views.rows],
           ]}
         />
+        {all.length > 1 && (
+          <Choice
+            label={m.list.group}
+            value={by}
+            onChange={grouping.choose}
+            options={GROUPINGS.map((each) => [each, m.list.groups[each]] as const)}
+          />
+        )}
         <button type="button" className="button button--small button--quiet tools__keys" onClick={onHelp}>
           {m.list.keys}
         </button>
@@ -125,10 +140,15 @@ function Listed({ onCreate, onHelp }: { onCreate: () => void; onHelp: () => void
           {m.list.count(shown.length)}
         </p>
       </div>
+      <TagFilter tags={tags} chosen={only} onChoose={setTag} />
       {shown.length === 0 && awaited.size === 0 ? (
         <div className="failed">
           <p>{m.list.noMatch}</p>
-          <button type="button" className="button" onClick={() => (setQuery(""), setFilter("all"))}>
+          <button
+            type="button"
+            className="button"
+            onClick={() => (setQuery(""), setFilter("all"), setTag(null))}
+          >
             {m.list.clear}
           </button>
         </div>
@@ -142,25 +162,42 @@ function Listed({ onCreate, onHelp }: { onCreate: () => void; onHelp: () => void
             />
             {m.list.chooseAll}
           </label>
-          <ul {...holding}>
-            {shown.map((ws) => (
-              <li key={ws.id}>
-                <WorkspaceRow id={ws.id} chosen={selection.ids.has(ws.id)} onChoose={selection.choose} />
-              </li>
+          <div {...holding}>
+            {groups.map((group) => (
+              <Fragment key={group.key}>
+                {group.title && <h2 className="group group--rows">{group.title}</h2>}
+                <ul>
+                  {group.items.map((ws) => (
+                    <li key={ws.id}>
+                      <WorkspaceRow
+                        id={ws.id}
+                        chosen={selection.ids.has(ws.id)}
+                        onChoose={selection.choose}
+                      />
+                    </li>
+                  ))}
+                </ul>
+              </Fragment>
             ))}
-          </ul>
+          </div>
         </div>
       ) : (
-        <ul className="cards" {...holding}>
-          {shown.map((ws) => (
-            <li key={ws.id}>
-              <WorkspaceCard id={ws.id} />
-            </li>
+        <div {...holding}>
+          {groups.map((group, index) => (
+            <Fragment key={group.key}>
+              {group.title && <h2 className="group">{group.title}</h2>}
+              <ul className="cards">
+                {group.items.map((ws) => (
+                  <li key={ws.id}>
+                    <WorkspaceCard id={ws.id} />
+                  </li>
+                ))}
+                {index === groups.length - 1 &&
+                  [...awaited].map((id) => <li key={id} className="card card--awaited" aria-hidden="true" />)}
+              </ul>
+            </Fragment>
           ))}
-          {[...awaited].map((id) => (
-            <li key={id} className="card card--awaited" aria-hidden="true" />
-          ))}
-        </ul>
+        </div>
       )}
       <Suspense>
         {selection.chosen.length > 0 && <SelectionBar chosen={selection.chosen} onClear={selection.clear} />}
@@ -169,13 +206,17 @@ function Listed({ onCreate, onHelp }: { onCreate: () => void; onHelp: () => void
   );
 }
 
+const GROUPINGS = ["none", "tag", "state"] as const;
 const FILTERS: readonly Filter[] = ["all", "running", "asleep", "archived", "trouble"];
 
 function matches(ws: Workspace, query: string, filter: Filter): boolean {
   const statuses = SHOWN[filter];
   if (statuses && !statuses.includes(ws.status)) return false;
   const words = query.trim().toLocaleLowerCase();
-  return words === "" || `${ws.name} ${ws.description ?? ""}`.toLocaleLowerCase().includes(words);
+  return (
+    words === "" ||
+    `${ws.name} ${ws.description ?? ""} ${ws.tags.join(" ")}`.toLocaleLowerCase().includes(words)
+  );
 }
 
 const STEPS: readonly Family[] = ["running", "asleep", "archived"];

@@ -1,8 +1,9 @@
 /** One workspace at a glance: what it is, what is wanted of it, what happens next, and the two or three likely actions. */
 import { useQuery } from "@tanstack/react-query";
-import { memo, useState } from "react";
+import { lazy, memo, Suspense, useState } from "react";
 import { attemptsQuery } from "../api/queries";
 import type { Workspace } from "../api/types";
+import { notifyError } from "../actions/notices";
 import { useWorkspaceActions } from "../actions/workspace-actions";
 import { useLanguage, useMessages } from "../i18n";
 import { useAsking, useWorkspace } from "../live/hooks";
@@ -17,8 +18,11 @@ import { Icon } from "./icons";
 import { Menu, type MenuItem } from "./menu";
 import { EditableName } from "./name";
 import { LevelRail, StatusBadge } from "./status";
+import { PinMark, TagList } from "./tags";
 import { useClock } from "./time";
 import "./card.css";
+
+const TagsDialog = lazy(() => import("./tags-dialog"));
 
 /** Knows its workspace by id and follows it by itself: what happens to another one does not concern it. */
 export const WorkspaceCard = memo(function WorkspaceCard({ id }: { id: string }) {
@@ -55,11 +59,13 @@ function Card({ workspace, asking }: { workspace: Workspace; asking: ActionName 
         ) : (
           <Link href={`/workspaces/${workspace.id}`}>{workspace.name}</Link>
         )}
+        <PinMark workspace={workspace} />
       </h2>
       <p className="card__facts">
         <span>{workspace.image_ref}</span>
         <Connections workspace={workspace} />
       </p>
+      <TagList workspace={workspace} />
       <LevelRail workspace={workspace} />
       {workspace.error_info?.is_terminal && (
         <p className="card__trouble">{troubleWords(m, workspace.error_info).what}</p>
@@ -176,12 +182,17 @@ interface CardMenuProps {
 export function CardMenu(props: CardMenuProps) {
   const m = useMessages();
   const { workspace, first = [] } = props;
+  const actions = useWorkspaceActions();
+  const [tagging, setTagging] = useState(false);
+  const pin = () => void actions.edit(workspace, { pinned: !workspace.pinned }).catch(notifyError);
   const items: (MenuItem | "line")[] = [
     ...first,
     { label: m.actions.details, onSelect: () => navigate(`/workspaces/${workspace.id}`) },
     { label: m.actions.files, onSelect: () => navigate(`/workspaces/${workspace.id}/files`) },
     { label: m.terminal.title, onSelect: () => navigate(`/workspaces/${workspace.id}/terminal`) },
     { label: m.actions.rename, onSelect: props.onRename },
+    { label: m.actions.tags, onSelect: () => setTagging(true) },
+    { label: workspace.pinned ? m.actions.unpin : m.actions.pin, onSelect: pin },
     "line",
     ...useEditors(workspace),
     "line",
@@ -189,7 +200,12 @@ export function CardMenu(props: CardMenuProps) {
     "line",
     { label: m.actions.delete, onSelect: props.onDelete, tone: "danger" },
   ];
-  return <Menu label={m.actions.moreFor(workspace.name)} button={<Icon name="more" />} items={items} />;
+  return (
+    <>
+      <Menu label={m.actions.moreFor(workspace.name)} button={<Icon name="more" />} items={items} />
+      <Suspense>{tagging && <TagsDialog workspace={workspace} onClose={() => setTagging(false)} />}</Suspense>
+    </>
+  );
 }
 
 /** Editors on one's own machine. They open the home of one that runs; the command wakes. */

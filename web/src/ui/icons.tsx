@@ -17,6 +17,7 @@ const PATHS = {
   stop: <rect x="4" y="4" width="8" height="8" rx="1" fill="currentColor" />,
   pencil: <path d="m3 13 .6-2.8L10.8 3a1.1 1.1 0 0 1 1.6 0l.6.6a1.1 1.1 0 0 1 0 1.6l-7.2 7.2L3 13Z" />,
   cross: <path d="m4 4 8 8M12 4l-8 8" />,
+  pin: <path d="M5.5 2.5h5M6.5 2.5v4L4 9.5h8l-2.5-3v-4M8 9.5V14" />,
   check: <path d="m3 8.5 3.2 3.2L13 5" />,
   down: <path d="m4 6 4 4 4-4" />,
   left: <path d="m10 3-5 5 5 5" />,

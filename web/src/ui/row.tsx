@@ -11,6 +11,7 @@ import { Icon } from "./icons";
 import type { MenuItem } from "./menu";
 import { EditableName } from "./name";
 import { StatusBadge } from "./status";
+import { PinMark, TagList } from "./tags";
 import "./row.css";
 
 interface RowProps {
@@ -57,9 +58,12 @@ function Row({ workspace, chosen, onChoose }: Omit<RowProps, "id"> & { workspace
         ) : (
           <Link href={`/workspaces/${workspace.id}`}>{workspace.name}</Link>
         )}
+        <PinMark workspace={workspace} />
       </h2>
       <p className="row__next">{asking ? m.desired.asking[asking] : <Next workspace={workspace} />}</p>
-      <span className="row__image">{workspace.image_ref}</span>
+      <div className="row__image">
+        {workspace.tags.length > 0 ? <TagList workspace={workspace} /> : workspace.image_ref}
+      </div>
       <div className="row__actions">
         {!leaving && <RowAction workspace={workspace} />}
         {!leaving && (

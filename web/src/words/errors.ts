@@ -32,7 +32,7 @@ function validationSentence(m: Messages, error: ApiError): string {
 /** What is wrong with one field of a form. */
 export function fieldError(m: Messages, error: unknown, field: string): string | null {
   if (!(error instanceof ApiError)) return null;
-  const found = error.fields.find((e) => e.field === field || e.field.endsWith(`.${field}`));
+  const found = error.fields.find((e) => [e.field, ...e.field.split(".")].includes(field));
   return found ? fieldWords(m, found) : null;
 }
 

@@ -74,6 +74,8 @@ const RULES: Rule[] = [
   (m, c) => (c.health_status ? health(m, c.health_status[1]) : null),
   (m, c) => (c.operation ? [m.history.operation.NONE, "quiet"] : null),
   (m, c) => (c.name ? [m.history.renamed(String(c.name[0]), String(c.name[1])), "plain"] : null),
+  (m, c) => (c.pinned ? [c.pinned[1] ? m.history.pinned : m.history.unpinned, "plain"] : null),
+  (m, c) => (c.tags ? [tagged(m, c.tags[1]), "plain"] : null),
   (m, c) =>
     c.awake_until ? [isEmpty(c.awake_until) ? m.history.sleepAgain : m.history.keptAwake, "desired"] : null,
   (m, c) => (Object.keys(c).length === 0 ? [m.history.note, "plain"] : null),
@@ -94,6 +96,10 @@ function snapshot(m: Messages, c: Record<string, Change>, entry: HistoryEntry): 
     default:
       return c.snapshots ? [m.history.snapshot.taken, "good"] : [m.history.snapshot.cancelled, "plain"];
   }
+}
+
+function tagged(m: Messages, tags: unknown): string {
+  return Array.isArray(tags) && tags.length > 0 ? m.history.tagged(tags.join(", ")) : m.history.untagged;
 }
 
 function returning(m: Messages, c: Record<string, Change>): [string, Tone] {

@@ -15,7 +15,7 @@ from codehub.api.auth import Caller
 from codehub.api.routes.paging import IdCursor, Limit
 from codehub.api.routes.router import api_router
 from codehub.api.schemas.base import Page
-from codehub.api.schemas.fields import Fragment
+from codehub.api.schemas.fields import Fragment, Tag
 from codehub.api.schemas.workspaces import (
     KeepAwake,
     NewWorkspace,
@@ -71,6 +71,7 @@ async def list_workspaces(
     owner: OwnerFilter = None,
     status: Status | None = None,
     q: Annotated[Fragment | None, Query(description="Part of the name or description")] = None,
+    tag: Annotated[Tag | None, Query(description="One of its tags")] = None,
     cursor: IdCursor = None,
     limit: Limit = 50,
 ) -> Response:
@@ -78,11 +79,11 @@ async def list_workspaces(
     owner_id = resolve_owner(owner, caller)
     if status is Status.DELETED and not caller.user.is_admin:
         raise problems.Refused("forbidden")
-    if status is None and q is None and cursor is None:
+    if status is None and q is None and tag is None and cursor is None:
         body = await state.pages.first(owner_id, limit)
     else:
         wanted = status.value if status else None
-        body = await state.pages.read(owner_id, limit=limit, status=wanted, q=q, cursor=cursor)
+        body = await state.pages.read(owner_id, limit=limit, status=wanted, q=q, tag=tag, cursor=cursor)
     return Response(body, media_type=JSON)
 
 
@@ -109,6 +110,7 @@ async def create_workspace(body: NewWorkspace, caller: Caller, state: State) -> 
         image_ref=image_ref,
         description=body.description,
         memo=body.memo,
+        tags=tuple(body.tags),
         standby_ttl_seconds=_or(body.standby_ttl_seconds, settings.standby_ttl_seconds),
         archive_ttl_seconds=_or(body.archive_ttl_seconds, settings.archive_ttl_seconds),
         start=body.start,

@@ -13,6 +13,8 @@ WORKSPACE: dict[str, Any] = {
     "name": "thesis",
     "description": "",
     "memo": "",
+    "tags": ["papers"],
+    "pinned": False,
     "image_ref": "jupyterlab",
     "desired_state": "RUNNING",
     "standby_ttl_seconds": 300,

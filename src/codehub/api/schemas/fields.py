@@ -15,6 +15,8 @@ from pydantic_core import PydanticCustomError
 
 NAME_LENGTH = 64
 TEXT_LENGTH = 4096
+TAG_LENGTH = 32
+MAX_TAGS = 8
 MAX_TTL_SECONDS = 10 * 365 * 86400
 
 # Bidi overrides and isolates reorder the text around a name: "exe.txt" for "txt.exe". Plain marks are allowed.
@@ -54,6 +56,19 @@ def _check_name(value: str) -> str:
     return value
 
 
+def _check_tag(value: str) -> str:
+    """A tag is written after `#`, in lists with commas and as one argument of a command: neither may be in it."""
+    if "," in value or "#" in value:
+        raise PydanticCustomError("tag_characters", "no comma and no #")
+    return _check_name(" ".join(value.split()))
+
+
+def _check_tags(value: list[str]) -> list[str]:
+    """Once each, whatever the case of its letters; the first way of writing it stays."""
+    found = {each.casefold(): each for each in reversed(value)}
+    return [each for each in dict.fromkeys(value) if found[each.casefold()] == each]
+
+
 def _check_label(value: str) -> str:
     return _check_name(value) if value else value
 
@@ -73,6 +88,10 @@ def _check_secret(value: str) -> str:
 Name = Annotated[
     str, Field(min_length=1, max_length=NAME_LENGTH), BeforeValidator(_tidy), AfterValidator(_check_name)
 ]
+Tag = Annotated[
+    str, Field(min_length=1, max_length=TAG_LENGTH), BeforeValidator(_tidy), AfterValidator(_check_tag)
+]
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(_check_tags)]
 Label = Annotated[str, Field(max_length=NAME_LENGTH), BeforeValidator(_tidy), AfterValidator(_check_label)]
 Text = Annotated[str, Field(max_length=TEXT_LENGTH), AfterValidator(_check_text)]
 Fragment = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_text)]

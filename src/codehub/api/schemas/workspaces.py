@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from codehub.api.schemas import examples
 from codehub.api.schemas.activity import Activity
 from codehub.api.schemas.base import RequestBody
-from codehub.api.schemas.fields import ImageRef, Name, Text, TtlSeconds
+from codehub.api.schemas.fields import ImageRef, Name, Tags, Text, TtlSeconds
 from codehub.domain.errors import Reason
 from codehub.domain.states import DesiredState, HealthStatus, ObservedStatus, Operation
 from codehub.domain.status import Status
@@ -47,6 +47,8 @@ class Workspace(TypedDict):
     name: str
     description: str
     memo: str
+    tags: Annotated[list[str], Field(description="The owner's own words to find and group it by")]
+    pinned: Annotated[bool, Field(description="First in its owner's list")]
     image_ref: str
     desired_state: DesiredState
     standby_ttl_seconds: int
@@ -132,6 +134,7 @@ class NewWorkspace(RequestBody):
     image_ref: ImageRef | None = Field(None, description="One of GET /images; null: the default")
     description: Text = ""
     memo: Text = ""
+    tags: Tags = Field(default=[], description="Up to 8 words of up to 32 characters")
     standby_ttl_seconds: TtlSeconds | None = Field(None, description="Idle time before sleep; 0: never")
     archive_ttl_seconds: TtlSeconds | None = Field(None, description="Sleep before archiving; 0: never")
     start: bool = Field(False, strict=True, description="Start it at once (desired state RUNNING)")
@@ -159,6 +162,8 @@ class WorkspaceChange(RequestBody):
     name: Name = Field(default="")
     description: Text = ""
     memo: Text = ""
+    tags: Tags = Field(default=[], description="All of its tags")
+    pinned: bool = Field(default=False, strict=True, description="First in the list")
     standby_ttl_seconds: TtlSeconds = 0
     archive_ttl_seconds: TtlSeconds = 0
 

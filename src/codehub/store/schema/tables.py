@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -89,6 +90,8 @@ class Workspace(SQLModel, table=True):
     name: str = _of(Writer.API, Text())
     description: str = _of(Writer.API, Text(), server_default="")
     memo: str = _of(Writer.API, Text(), server_default="")
+    tags: list[str] = _of(Writer.API, ARRAY(Text()), server_default=text("'{}'"))
+    pinned: bool = _of(Writer.API, Boolean(), server_default=text("false"))
     image_ref: str = _of(Writer.API, Text())
     desired_state: DesiredState = _of(Writer.API, desired_state_type, server_default="PENDING")
     standby_ttl_seconds: int = _of(Writer.API, Integer(), server_default="300")

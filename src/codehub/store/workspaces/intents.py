@@ -4,7 +4,7 @@ Nothing else calls it. The service decides whether a change is allowed, under th
 (``queries.find_locked``); these functions only write.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -42,7 +42,16 @@ from codehub.store.schema.tables import workspaces as w
 from codehub.store.workspaces.records import RECORD, WorkspaceRecord
 
 DETAILS = frozenset(
-    {"name", "description", "memo", "image_ref", "standby_ttl_seconds", "archive_ttl_seconds"}
+    {
+        "name",
+        "description",
+        "memo",
+        "tags",
+        "pinned",
+        "image_ref",
+        "standby_ttl_seconds",
+        "archive_ttl_seconds",
+    }
 )
 
 _CREATE = (
@@ -150,6 +159,7 @@ async def create(
     image_ref: str,
     description: str = "",
     memo: str = "",
+    tags: Sequence[str] = (),
     standby_ttl_seconds: int = 300,
     archive_ttl_seconds: int = 86400,
     desired_state: DesiredState = DesiredState.PENDING,
@@ -162,6 +172,8 @@ async def create(
         "image_ref": image_ref,
         "description": description,
         "memo": memo,
+        "tags": list(tags),
+        "pinned": False,
         "standby_ttl_seconds": standby_ttl_seconds,
         "archive_ttl_seconds": archive_ttl_seconds,
         "desired_state": desired_state,
@@ -174,9 +186,9 @@ async def create(
 
 
 async def update_details(
-    session: Session, workspace_id: UUID, **details: str | int
+    session: Session, workspace_id: UUID, **details: str | int | list[str]
 ) -> WorkspaceRecord | None:
-    """Change name, description, memo, image or TTLs; None: no such workspace.
+    """Change name, description, memo, tags, pin, image or TTLs; None: no such workspace.
 
     Raises ``NameTaken``; the transaction stays usable.
     """

@@ -64,6 +64,7 @@ async def list_page(
     owner_id: UUID | None = None,
     status: str | None = None,
     q: str | None = None,
+    tag: str | None = None,
     cursor: UUID | None = None,
     limit: int = 50,
 ) -> Page[WorkspaceRecord]:
@@ -77,6 +78,7 @@ async def list_page(
         "status": status,
         "owner_id": owner_id,
         "pattern": like_pattern(q) if q else None,
+        "tag": tag,
         "cursor": cursor,
     }
     params = {name: value for name, value in params.items() if value is not None}
@@ -104,6 +106,8 @@ def _page_statement(params: frozenset[str], *, gone: bool) -> SelectOfScalar[Wor
         statement = statement.where(
             or_(col(Workspace.name).ilike(pattern), col(Workspace.description).ilike(pattern))
         )
+    if "tag" in params:
+        statement = statement.where(bindparam("tag", type_=Text()) == any_(col(Workspace.tags)))
     if "cursor" in params:
         statement = statement.where(col(Workspace.id) < bindparam("cursor"))
     return statement

@@ -31,6 +31,8 @@ class WorkspaceRecord:
     name: str
     description: str
     memo: str
+    tags: list[str]
+    pinned: bool
     created_at: datetime
     updated_at: datetime
     status: str

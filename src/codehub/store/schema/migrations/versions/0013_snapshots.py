@@ -11,7 +11,7 @@ from alembic import op
 from sqlalchemy import text
 
 revision = "0013"
-down_revision = "0008"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 
