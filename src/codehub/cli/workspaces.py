@@ -76,7 +76,7 @@ def workspaces_table(found: list["Workspace"], *, everyone: bool, narrow: bool, 
         columns["owner"] = lambda ws: ws["owner_id"]
     if everyone or not narrow:
         columns["id"] = lambda ws: ws["id"]
-    if not narrow and any(ws.get("tags") for ws in found):
+    if not narrow:  # always, and last: who reads a pipe by position must not lose the place
         columns["tags"] = lambda ws: clean(", ".join(ws.get("tags", [])))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", overflow="fold")

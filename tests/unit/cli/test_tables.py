@@ -141,4 +141,5 @@ def test_a_pipe_gets_every_column() -> None:
         "last used",
         "owner",
         "id",
+        "tags",
     ]
