@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from codehub.api.progress_cache import NOTHING_KNOWN, ProgressCache
+from codehub.api.progress_cache import NOTHING_KNOWN, KnownProgress, ProgressCache
 from codehub.api.queue_places import Places
 from codehub.api.schemas.activity import Activity, Awake, NextChange, Work
 from codehub.api.schemas.base import Page
@@ -72,9 +72,7 @@ class WorkspaceRenderer:
     def _workspace(
         self, record: WorkspaceRecord, activities: Activities, places: Places, *, now: datetime
     ) -> Workspace:
-        view = record.view
-        in_flight = view.operation is not Operation.NONE
-        progress = self._progress.known(view.id, view.operation) if in_flight else NOTHING_KNOWN
+        view, progress = record.view, self._progress_of(record)
         return {
             "id": view.id,
             "owner_id": view.owner_id,
@@ -121,6 +119,11 @@ class WorkspaceRenderer:
             "url": self._url.format(id=view.id),
             "activity": self._activity(record, activities, places, now=now),
         }
+
+    def _progress_of(self, record: WorkspaceRecord) -> KnownProgress:
+        view = record.view
+        in_flight = view.operation is not Operation.NONE
+        return self._progress.known(view.id, view.operation) if in_flight else NOTHING_KNOWN
 
     def _activity(
         self, record: WorkspaceRecord, activities: Activities, places: Places, *, now: datetime
