@@ -113,11 +113,13 @@ func TestItStaysUntilAllWasReadAndCodeHubCloses(t *testing.T) {
 
 func TestAConnectionThatIsResetIsNoEnd(t *testing.T) {
 	port := listenOn(t, "127.0.0.1:0", func(connection *net.TCPConn) {
+		_, _ = connection.Read([]byte{0}) // so that it is not reset before there is a connection
 		_ = connection.SetLinger(0)
 		connection.Close()
 	})
 	client := connectTo(t, port)
 	_, _ = client.next()
+	_ = writeFrame(client.in, frameInput, []byte("x"))
 	if _, kind, how := client.said(); kind != frameExit || how != "\x01" {
 		t.Errorf("%c %q", kind, how)
 	}
