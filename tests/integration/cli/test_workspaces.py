@@ -41,7 +41,7 @@ async def test_create_and_list(environment: CliEnvironment) -> None:
 
     shown = await ann.run("ws", "list")
     lines = shown.output.splitlines()
-    assert lines[0].split() == ["name", "status", "next", "last", "used", "id"]
+    assert lines[0].split() == ["name", "status", "next", "last", "used", "id", "tags"]
     assert lines[1].startswith("notes")
     assert "thesis :smile:" in lines[2]
     assert len(lines) == 3, "one line each, however long, where nobody's screen has to fit"
